@@ -1,0 +1,1 @@
+"""Rank 0: errors, clock, units, notes. Imports nothing of ours."""

@@ -1,0 +1,33 @@
+"""Every error a user can meet. Two questions: whose fault is it, and what can be done."""
+
+
+class InferometerError(Exception):
+    """Says what went wrong in one sentence, and in a second what to do about it."""
+
+    exit_code = 70
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+
+class UsageError(InferometerError):
+    """The user's to mend: an option, a file, a model name."""
+
+    exit_code = 2
+
+
+class PeerError(InferometerError):
+    """The server's: unreachable, refused, or it spoke nonsense."""
+
+    exit_code = 3
+
+
+class LocalError(InferometerError):
+    """Ours or this machine's: a bug, a full disk, a killed worker."""
+
+    exit_code = 70

@@ -1,0 +1,31 @@
+"""Every warning the tool can give, each with its advice."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Note(Enum):
+    """What to know about a result, and what to do about it."""
+
+    CLIENT_LIMITED = "add worker processes with --workers, or run the tool on another machine"
+    NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
+    NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
+    INTERRUPTED = "the run was stopped early; what was measured until then is reported"
+    SERVER_GONE = "check that the server still runs, and its log"
+    FAILURES = "see the failure groups; --max-error-rate sets the share that is acceptable"
+    NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
+    MEMBER_NOT_CALLED = "no request reached this model while measuring; check the name given to --bls-composing-models"
+    STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
+    FEW_FILES = "raise the limit of open files: ulimit -n"
+
+    @property
+    def advice(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One note about one result, with the figures that caused it."""
+
+    note: Note
+    text: str
