@@ -1,0 +1,51 @@
+"""What a server says about a model, in the form the rest of the line needs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An input or output: `shape` has no batch dimension; -1 stands for any size."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    optional: bool = False
+    is_shape_tensor: bool = False
+
+    @property
+    def is_dynamic(self) -> bool:
+        return any(dim < 0 for dim in self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model with its composing models; inputs and outputs are sorted by name."""
+
+    name: str
+    version: str  # as asked; "" leaves the choice to the server
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    max_batch_size: int = 0
+    is_ensemble: bool = False
+    is_decoupled: bool = False
+    is_sequence: bool = False
+    has_cache: bool = False
+    composing: tuple["ModelSpec", ...] = ()  # direct members, sorted by (name, version)
+    config: Mapping[str, Any] = field(default_factory=dict)  # as the server gave it
+
+    def family(self) -> Iterator["ModelSpec"]:
+        """The model itself, then everything below it."""
+        yield self
+        for member in self.composing:
+            yield from member.family()
+
+    @property
+    def any_cache(self) -> bool:
+        return any(model.has_cache for model in self.family())
+
+    @property
+    def any_sequence(self) -> bool:
+        return any(model.is_sequence for model in self.family())
