@@ -16,6 +16,8 @@ class Note(Enum):
     NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
     MEMBER_NOT_CALLED = "no request reached this model while measuring; check the name given to --bls-composing-models"
     STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
+    WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"
+    CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     FEW_FILES = "raise the limit of open files: ulimit -n"
 
     @property

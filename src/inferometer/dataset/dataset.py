@@ -9,7 +9,7 @@ Step = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """`origin` is random, zero or json. Generated steps repeat to fill a batch; given steps follow one another."""
+    """`origin` is random, zero or json. Generated steps repeat to fill a batch, given ones follow on."""
 
     origin: str
     streams: tuple[tuple[Step, ...], ...]

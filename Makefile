@@ -1,0 +1,47 @@
+# Two commands do everything on a machine with python3, pip and make: `make demo` and `make test`.
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test fmt lint type unit bench fuzz clean
+
+help:  ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## start the embedded server and measure an image pipeline, in about a minute
+	@$(VENV)/bin/inferometer demo
+
+test: $(STAMP)  ## formatter check, linter, strict types and all tests
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest
+
+fmt: $(STAMP)  ## format the code and mend what the linter can
+	$(PYTHON) -m ruff check --fix-only .
+	$(PYTHON) -m ruff format .
+
+lint: $(STAMP)  ## linter only
+	$(PYTHON) -m ruff check .
+
+type: $(STAMP)  ## strict types only
+	$(PYTHON) -m mypy
+
+unit: $(STAMP)  ## the quick tests: no real server
+	$(PYTHON) -m pytest -m 'not live'
+
+fuzz: $(STAMP)  ## the codecs against many more random streams
+	INFEROMETER_FUZZ=20000 $(PYTHON) -m pytest tests/unit/wire
+
+bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
+	$(PYTHON) -m benchmarks
+
+clean:  ## remove what was made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""Rank 8: the command lines, one thin file per command."""

@@ -1,0 +1,258 @@
+"""From the words of a command line to `Options`.
+
+The contract asks for the habits of GNU getopt_long: values may start with a dash, short options can be
+glued, any unambiguous prefix of a long option will do. `argparse` refuses the first, and could not keep
+our own options from making the classic tool's prefixes ambiguous; so words are split here, and `argparse`
+only prints the help.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.options import Dialect, Option
+from inferometer.dataset.options import OPTIONS as DATASET
+from inferometer.load.options import OPTIONS as LOAD
+from inferometer.measure.options import OPTIONS as MEASURE
+from inferometer.profile.checks import check_asked
+from inferometer.report.options import OPTIONS as REPORT
+from inferometer.target.options import OPTIONS as TARGET
+
+if TYPE_CHECKING:
+    from inferometer.profile.options import Options
+
+
+class Ask(Enum):
+    """What can be asked instead of a measurement."""
+
+    HELP = auto()
+    VERSION = auto()
+
+
+GROUPS = (
+    ("Model and server", TARGET),
+    ("Load", LOAD),
+    ("Measurement", MEASURE),
+    ("Input data", DATASET),
+    ("Output", REPORT),
+    (
+        "About",
+        (
+            Option(("-h", "--help"), "ask", "Show this text.", value=Ask.HELP),
+            Option(("--version",), "ask", "Show the version.", value=Ask.VERSION),
+        ),
+    ),
+)
+
+_BY_NAME = {name: option for _, options in GROUPS for option in options for name in option.names}
+_LONG = tuple(name for name in _BY_NAME if name.startswith("--"))
+
+# Asking for one of these in `inferometer measure` is asking for its way of stopping a level.
+_CLASSIC_STOPPING = (
+    "measurement_interval_ms",
+    "measurement_mode",
+    "measurement_request_count",
+    "stability_percentage",
+    "max_trials",
+    "request_count",
+)
+_DURATION_S = 10.0
+_REQUEST_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One option as used: `name` is its full spelling."""
+
+    option: Option
+    name: str
+    value: object
+
+
+def parse_classic(argv: Sequence[str]) -> "Options | Ask":
+    """The options of the script `perf_analyzer`."""
+    asked = _read(argv)
+    return asked if isinstance(asked, Ask) else _options(asked)
+
+
+def parse_measure(argv: Sequence[str]) -> "Options | Ask":
+    """The options of `inferometer measure`: same words, but it stops by precision."""
+    asked = _read(argv)
+    if isinstance(asked, Ask):
+        return asked
+    asked.setdefault("request_timeout_s", _REQUEST_TIMEOUT_S)
+    if not any(field in asked for field in _CLASSIC_STOPPING):
+        asked.setdefault("duration_s", _DURATION_S)
+    return _options(asked)
+
+
+def print_measure_help() -> None:
+    """The help of `inferometer measure`."""
+    import argparse
+
+    from rich_argparse import RichHelpFormatter
+
+    parser = argparse.ArgumentParser(
+        prog="inferometer measure",
+        usage="%(prog)s -m NAME [options]",
+        description="Load a model and measure its latency and throughput.",
+        formatter_class=RichHelpFormatter,
+        add_help=False,
+    )
+    for title, options in GROUPS:
+        group = parser.add_argument_group(title)
+        for option in options:
+            text = describe(option).replace("%", "%%")
+            if option.parse is None:
+                group.add_argument(*option.names, action="store_true", help=text)
+            else:
+                group.add_argument(*option.names, metavar=option.metavar, help=text)
+    parser.print_help()
+
+
+def describe(option: Option) -> str:
+    """What the option does, its default, and where it stands."""
+    notes = [f"default {option.default}"] if option.default else []
+    if option.deprecated:
+        notes.append("deprecated")
+    if not option.built:
+        notes.append("not supported yet")
+    elif option.unbuilt:
+        notes.append(f"not supported yet: {', '.join(map(str, option.unbuilt))}")
+    return f"{option.help} ({'; '.join(notes)})" if notes else option.help
+
+
+def _read(argv: Sequence[str]) -> dict[str, Any] | Ask:
+    """What was asked, by field, after every check that needs no server."""
+    asked: dict[str, Any] = {}
+    last: dict[str, Use] = {}
+    for use in _uses(argv):
+        if isinstance(use.value, Ask):
+            return use.value
+        field = use.option.field
+        asked[field] = (*asked.get(field, ()), use.value) if use.option.repeatable else use.value
+        last[field] = use
+    check_asked(asked)
+    for use in last.values():
+        refusal = use.option.unsupported(use.name, use.value)
+        if refusal is not None:
+            raise refusal
+    return asked
+
+
+def _uses(argv: Sequence[str]) -> Iterator[Use]:
+    """The options in the order they are met, each with its parsed value."""
+    words = iter(argv)
+    secret = False  # what follows a secret unquoted may be the rest of it
+    for word in words:
+        if word == "-?":
+            yield Use(_BY_NAME["-h"], "-h", Ask.HELP)
+        elif word == "--":
+            for rest in words:
+                raise _stray(rest, secret)
+        elif not word.startswith("-") or word == "-":
+            raise _stray(word, secret)
+        elif word.startswith("--"):
+            use = _long(word, words)
+            secret = use.option.secret
+            yield use
+        else:
+            for use in _short(word, words):
+                secret = use.option.secret
+                yield use
+
+
+def _long(word: str, words: Iterator[str]) -> Use:
+    prefix, equals, value = word.partition("=")
+    name = _full_name(prefix)
+    option = _BY_NAME[name]
+    if option.parse is not None:
+        return Use(option, name, option.parse(name, value if equals else _next(name, words)))
+    if equals:
+        raise UsageError(f"{name} takes no value, but got '{value}'", remedy=f"write just {name}")
+    return Use(option, name, option.value)
+
+
+def _short(word: str, words: Iterator[str]) -> Iterator[Use]:
+    """The options glued into one word; the first that takes a value takes the rest."""
+    for position in range(1, len(word)):
+        name = f"-{word[position]}"
+        option = _BY_NAME.get(name)
+        if option is None:
+            raise UsageError(f"Invalid short option '{name}'", remedy="see --help for those there are")
+        if option.parse is not None:
+            rest = word[position + 1 :]
+            yield Use(option, name, option.parse(name, rest if rest else _next(name, words)))
+            return
+        yield Use(option, name, option.value)
+
+
+def _next(name: str, words: Iterator[str]) -> str:
+    value = next(words, None)
+    if value is None:
+        raise UsageError(f"Missing value for option '{name}'", remedy="give one, or leave the option out")
+    return value
+
+
+def _full_name(prefix: str) -> str:
+    if prefix in _BY_NAME:
+        return prefix
+    names = [name for name in _LONG if name.startswith(prefix)]
+    reference = [name for name in names if _BY_NAME[name].dialect is Dialect.REFERENCE]
+    if len(names) == 1 or len(reference) == 1:
+        return (reference or names)[0]
+    if names:
+        raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(names)}")
+    raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix))
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, _LONG, n=1)
+    return f"did you mean {close[0]}?" if close else "see --help for those there are"
+
+
+def _stray(word: str, secret: bool) -> UsageError:
+    if secret:
+        return UsageError(
+            "A word follows the header given with -H", remedy="quote the header: -H 'Name:Value'"
+        )
+    return UsageError(
+        f"The argument '{word}' belongs to no option", remedy="remove it, or write its option before it"
+    )
+
+
+def _options(asked: dict[str, Any]) -> "Options":
+    from inferometer.dataset.build import DataOptions
+    from inferometer.profile.options import Options, Range
+    from inferometer.target.endpoint import Tls
+
+    names = {field.name for field in fields(Options)}
+    if "precision" in asked:
+        asked.setdefault("duration_s", _DURATION_S)
+    built = {field: value for field, value in asked.items() if field in names}
+    built["verbose"] = len(asked.get("verbose", ()))
+    if "concurrency" in asked:
+        built["concurrency"] = Range(*asked["concurrency"])
+    elif any(field in asked for field in ("old_start", "old_sweep")):
+        end = asked.get("old_end", 0) if "old_sweep" in asked else None
+        built["concurrency"] = Range(asked.get("old_start", 1), end)
+    data = _part(asked, "data.")
+    data["sources"] = _sources(asked.get("data.sources", ()))
+    data["shapes"] = dict(asked.get("data.shapes", ()))
+    return Options(**built, data=DataOptions(**data), tls=Tls(**_part(asked, "tls.")))
+
+
+def _part(asked: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {field.removeprefix(prefix): value for field, value in asked.items() if field.startswith(prefix)}
+
+
+def _sources(given: tuple[str, ...]) -> tuple[str, ...]:
+    """random is what is sent when nothing else is asked for; saying it adds nothing."""
+    chosen = tuple(source for source in given if source != "random")
+    if "zero" in chosen:
+        return ("zero",)
+    return chosen if chosen else ("random",)

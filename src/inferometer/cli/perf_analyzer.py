@@ -1,0 +1,200 @@
+"""The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.notes import Note
+from inferometer.cli.classic_usage import classic_usage
+from inferometer.cli.parser import Ask, parse_classic
+
+if TYPE_CHECKING:
+    from inferometer.cli.signals import Interrupts
+    from inferometer.measure.measurement import Level, Measurement, WindowFigures
+    from inferometer.measure.result import Result
+    from inferometer.profile.options import Options
+
+VERSION = "2.51.0"  # of the dialect
+
+_ADDED = (Note.CLIENT_LIMITED, Note.SERVER_GONE, Note.WORKER_LOST, Note.FEW_FILES, Note.NO_REPLY)
+
+OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        options = parse_classic(words)
+    except UsageError as error:
+        _complain(f"Error: {error}\n{classic_usage()}")
+        return FAILURE
+    if options is Ask.HELP:
+        _say(classic_usage())
+        return OK
+    if options is Ask.VERSION:
+        import inferometer
+
+        _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
+        return OK
+    try:
+        return _profile(options)
+    except InferometerError as error:
+        _complain(f"error: {error}")
+        return FAILURE
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _complain(text: str) -> None:
+    print(text.rstrip("\n"), file=sys.stderr, flush=True)
+
+
+def _profile(options: "Options") -> int:
+    from inferometer.cli.signals import Interrupts
+    from inferometer.measure.result import write
+    from inferometer.profile.run import prepare, run
+    from inferometer.report import classic
+    from inferometer.report.files import writable
+
+    for name in (options.csv, options.json):
+        if name is not None:
+            writable(Path(name))
+    setup = prepare(options, command="perf_analyzer")
+    for warning in setup.warnings:
+        _complain(warning)
+    _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
+    result = setup.result
+    with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
+        for result in run(setup, _Printer(options, interrupts)):
+            _print_level(result, options)
+            if options.json is not None:
+                write(result, Path(options.json))
+        if interrupts.asked:
+            _complain("Received exit signal.")
+    return _finish(result, options, is_interrupted=interrupts.asked)
+
+
+class _Printer:
+    """Prints each level as the classic tool does."""
+
+    def __init__(self, options: "Options", interrupts: "Interrupts") -> None:
+        self._options = options
+        self._interrupts = interrupts
+
+    def level_started(self, mode: str, value: float) -> None:
+        from inferometer.report.classic import level_header
+
+        _say(level_header(mode, value))
+
+    def window_finished(self, number: int, window: "WindowFigures") -> None:
+        from inferometer.report.classic import pass_line
+
+        if self._options.verbose:
+            _say(pass_line(number, window, self._options.percentile))
+
+    def level_finished(self, level: "Level") -> None:
+        pass  # printed with the result, which it belongs to
+
+    def is_interrupted(self) -> bool:
+        return self._interrupts.asked
+
+
+def _print_level(result: "Result", options: "Options") -> None:
+    from inferometer.report import classic
+
+    level = result.levels[-1]
+    _say(classic.level_block(result, level))
+    for line in _complaints(level, options):
+        _complain(line)
+
+
+def _complaints(level: "Level", options: "Options") -> list[str]:
+    """What the classic tool says on stderr about a level."""
+    notes = {remark.note for remark in level.remarks}
+    lines = [f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED]
+    if level.is_stable and level.is_over_limit:
+        lines.append(f"Measured latency went over the set limit of {options.latency_limit_ms} msec. ")
+    if level.is_stable and Note.NOT_STABLE in notes:
+        lines.append("Warning: Request latency is not stabilizing. Please try lowering the request rate.")
+    if not level.is_stable and Note.NOT_STABLE in notes:
+        remedy = "--measurement-request-count" if options.measurement_mode == "count_windows" else "--measurement-interval"
+        lines.append(
+            f"Failed to obtain stable measurement within {options.max_trials} measurement windows for concurrency "
+            f"{level.value:g}. Please try to increase the {remedy}."
+        )
+    return lines
+
+
+def _finish(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
+    """Summary, CSV and exit code."""
+    from inferometer.report import classic
+    from inferometer.report.csv import floored_levels
+    from inferometer.report.files import write_csv
+
+    code = _exit_code(result, options, is_interrupted=is_interrupted)
+    _say(classic.summary(result))
+    if options.csv is not None and code not in (UNSTABLE, NO_REQUESTS):
+        write_csv(result, Path(options.csv))
+        for level in floored_levels(result):
+            _complain(
+                "Server average accounted time was larger than client average wait time due to small sample size "
+                f"(concurrency {level.value:g}). Increase the measurement interval with `--measurement-interval`."
+            )
+    return code
+
+
+def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
+    level = result.levels[-1] if result.levels else None
+    failed = [found for row in result.levels if (found := row.measurement) is not None and found.failed_count]
+    if _failed_share(result) > options.max_error_rate:
+        _complain_of_failures(failed, options)
+        return FAILURE
+    if level is None or is_interrupted:
+        return OK
+    if level.is_cut_short:
+        return FAILURE
+    if not level.is_stable and any(not window.request_count for window in level.windows[-3:]):
+        _complain("No valid requests recorded within time interval. Please use a larger time window.")
+        return NO_REQUESTS
+    if len(result.levels) == 1 and not level.is_stable:
+        _complain("Failed to obtain stable measurement.")
+        return UNSTABLE
+    return OK
+
+
+def _failed_share(result: "Result") -> float:
+    found = [level.measurement for level in result.levels if level.measurement is not None]
+    failed = sum(row.failed_count for row in found)
+    total = failed + sum(row.request_count for row in found)
+    return failed / total if total else 0.0
+
+
+def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:
+    if options.asynchronous:
+        _complain("Failed to retrieve results from inference request.")
+    else:
+        _complain(
+            "Failed to maintain requested inference load. Worker thread(s) failed to generate concurrent requests."
+        )
+    groups = {group.kind: group for row in failed for group in row.failures}
+    for number, group in enumerate(groups.values()):
+        _complain(f"Thread [{number}] had error: {_words(group.example)}")
+
+
+def _words(example: str) -> str:
+    """The server's own sentence, out of the JSON it may have put it in."""
+    import json
+
+    try:
+        document = json.loads(example)
+    except ValueError:
+        return example
+    return str(document["error"]) if isinstance(document, dict) and "error" in document else example
+
+
+if __name__ == "__main__":
+    sys.exit(main())

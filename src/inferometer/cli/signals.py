@@ -1,0 +1,32 @@
+"""Ctrl-C and SIGTERM: the first lets the run end in order, the second ends it at once."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupts:
+    """Whether the user wants to end."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.asked = False
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            self._say("Exiting immediately...")
+            os._exit(0)
+        self.asked = True
+        self._say(f"\nInterrupt signal ({number}) received.\nWaiting for in-flight inferences to complete.")
+
+    @contextmanager
+    def caught(self) -> Iterator["Interrupts"]:
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, self._receive) for number in numbers]
+        try:
+            yield self
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)

@@ -1,0 +1,141 @@
+"""Random and zero data.
+
+The same seed gives the same bytes on every machine and with every numpy: only raw words of PCG64 are drawn,
+whose stream numpy guarantees, and each tensor draws from its own stream, keyed by step and input name. So an
+input keeps its values when another one is added or the pool grows.
+"""
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.options import DataOptions
+from inferometer.dataset.shapes import Shape, dynamic_shape_error, format_shape, maybe_shape
+from inferometer.model.datatypes import DATATYPES
+from inferometer.model.numbers import bf16_bytes, encode, little_endian
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+
+POOL_BYTES = 64 << 20  # all generated requests together, as long as there is more than one
+_LARGEST_TENSOR = (2 << 30) - 1
+_ALPHABET = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .?!"
+_LENGTH_BYTES = 4
+
+
+def generate(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
+    """One stream of different steps; a single one where there is nothing to vary."""
+    if options.seed < 0:
+        raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
+    wanted = [(spec, _shape(spec, options)) for spec in model.inputs]
+    size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
+    varies = any(_varies(spec, options, origin) for spec, _ in wanted)
+    count = pool_size(options.pool, size) if varies else 1
+    steps: list[Step] = []
+    for number in range(count):
+        steps.append(
+            tuple(
+                Tensor(spec.name, spec.datatype, shape, _data(spec, shape, options, origin, number))
+                for spec, shape in wanted
+            )
+        )
+    return Dataset(origin, (tuple(steps),))
+
+
+def pool_size(wanted: int, request_bytes: int) -> int:
+    """How many requests of this size to hold in memory."""
+    return max(1, min(wanted, POOL_BYTES // max(1, request_bytes)))
+
+
+def _shape(spec: TensorSpec, options: DataOptions) -> Shape:
+    if spec.is_shape_tensor:
+        raise UsageError(
+            f"input '{spec.name}' is a shape tensor, whose values cannot be generated",
+            remedy="give them in a JSON file with --input-data",
+        )
+    shape = maybe_shape(spec, options.shapes)
+    if shape is None:
+        raise dynamic_shape_error(spec)
+    return shape
+
+
+def _byte_size(spec: TensorSpec, shape: Shape, options: DataOptions) -> int:
+    size = math.prod(shape) * (DATATYPES[spec.datatype].size or _LENGTH_BYTES + _string_length(options))
+    if size > _LARGEST_TENSOR:
+        raise UsageError(
+            f"input '{spec.name}' of shape {format_shape(shape)} would take {size} bytes, "
+            f"but a tensor holds at most {_LARGEST_TENSOR}",
+            remedy="give a smaller shape with --shape, or shorter strings with --string-length",
+        )
+    return size
+
+
+def _string_length(options: DataOptions) -> int:
+    return options.string_length if options.string_data is None else len(_string(options.string_data))
+
+
+def _varies(spec: TensorSpec, options: DataOptions, origin: str) -> bool:
+    return options.string_data is None if spec.datatype == "BYTES" else origin == "random"
+
+
+def _string(text: str) -> bytes:
+    # Bytes of a command line that are not UTF-8 arrive as lone surrogates; this gives them back as they were.
+    return text.encode(errors="surrogateescape")
+
+
+def _data(spec: TensorSpec, shape: Shape, options: DataOptions, origin: str, step: int) -> bytes:
+    elements = math.prod(shape)
+    if spec.datatype == "BYTES" and options.string_data is not None:
+        return encode("BYTES", (_string(options.string_data),)) * elements
+    if spec.datatype != "BYTES" and origin == "zero":
+        return bytes(elements * DATATYPES[spec.datatype].size)
+    stream = np.random.PCG64(
+        np.random.SeedSequence(options.seed, spawn_key=(step, zlib.crc32(spec.name.encode())))
+    )
+    if spec.datatype == "BYTES":
+        return _strings(stream, elements, options.string_length)
+    return _numbers(stream, elements, spec.datatype)
+
+
+def _draw(stream: np.random.PCG64, count: int, dtype: str) -> NDArray[Any]:
+    """That many words of an unsigned type, every value equally likely."""
+    width = np.dtype(dtype).itemsize
+    words: NDArray[np.uint64] = stream.random_raw(math.ceil(count * width / 8))
+    return words.astype("<u8").view(dtype)[:count]
+
+
+def _numbers(stream: np.random.PCG64, count: int, datatype: str) -> bytes:
+    """Integers of the full range; fractions from 0 to 1, without 1, as fine as the datatype allows near 1."""
+    match datatype:
+        case "BOOL":
+            return (_draw(stream, count, "u1") & np.uint8(1)).tobytes()
+        case "FP16":
+            return _fractions(_draw(stream, count, "<u2"), 11, "<f2").tobytes()
+        case "BF16":
+            return bf16_bytes(_fractions(_draw(stream, count, "<u2"), 8, "<f4"))
+        case "FP32":
+            return _fractions(_draw(stream, count, "<u4"), 24, "<f4").tobytes()
+        case "FP64":
+            return _fractions(_draw(stream, count, "<u8"), 53, "<f8").tobytes()
+        case _:
+            return _draw(stream, count, f"<u{little_endian(datatype).itemsize}").tobytes()
+
+
+def _fractions(words: NDArray[Any], bits: int, dtype: str) -> NDArray[Any]:
+    """The top `bits` of each word as a fraction, which the float type holds exactly."""
+    drop = words.dtype.type(words.dtype.itemsize * 8 - bits)
+    result: NDArray[Any] = (words >> drop).astype(dtype) * np.dtype(dtype).type(2.0**-bits)
+    return result
+
+
+def _strings(stream: np.random.PCG64, count: int, length: int) -> bytes:
+    letters = np.frombuffer(_ALPHABET, dtype=np.uint8)
+    drawn = letters[_draw(stream, count * length, "<u2") % np.uint16(len(_ALPHABET))]
+    table = np.empty((count, _LENGTH_BYTES + length), dtype=np.uint8)
+    table[:, :_LENGTH_BYTES] = np.frombuffer(length.to_bytes(_LENGTH_BYTES, "little"), dtype=np.uint8)
+    table[:, _LENGTH_BYTES:] = drawn.reshape(count, length)
+    return table.tobytes()

@@ -1,0 +1,126 @@
+"""What the user asked the requests to carry."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from inferometer.base.options import Dialect, Option, as_given, choice, data_source, shape, whole
+
+GENERATED = ("random", "zero")
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """`sources` holds one of random and zero, or the paths of data files."""
+
+    sources: tuple[str, ...] = ("random",)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of inputs with variable dimensions
+    string_length: int = 128
+    string_data: str | None = None  # every element of BYTES inputs, instead of random strings
+    seed: int = 0
+    pool: int = 8  # different requests made when random
+
+
+OPTIONS = (
+    Option(
+        ("-b",),
+        "batch",
+        "Items per request.",
+        whole(least=1, noun="batch size"),
+        "COUNT",
+        "1",
+    ),
+    Option(
+        ("--input-data",),
+        "data.sources",
+        "What to send: random, zero, or a JSON file of requests. Files may be given several times.",
+        data_source,
+        "SOURCE",
+        "random",
+        repeatable=True,
+    ),
+    Option(
+        ("--shape",),
+        "data.shapes",
+        "Shape of an input with variable size, as name:d1,d2. May be given several times.",
+        shape,
+        "SHAPE",
+        repeatable=True,
+    ),
+    Option(
+        ("--string-length",),
+        "data.string_length",
+        "Length of random strings.",
+        whole(least=1),
+        "COUNT",
+        "128",
+    ),
+    Option(
+        ("--string-data",),
+        "data.string_data",
+        "Send this string in every element of BYTES inputs.",
+        as_given,
+        "STRING",
+    ),
+    Option(
+        ("--seed",),
+        "data.seed",
+        "Start of the random values: same seed, same bytes.",
+        whole(least=0),
+        "NUMBER",
+        "0",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--shared-memory",),
+        "shared_memory",
+        "Pass tensors in memory shared with the server: none, system or cuda.",
+        choice("none", "system", "cuda"),
+        "KIND",
+        "none",
+        unbuilt=("system", "cuda"),
+    ),
+    Option(
+        ("--output-shared-memory-size",),
+        "output_shared_memory_size",
+        "Bytes for an output of unknown size in shared memory.",
+        whole(least=0),
+        "BYTES",
+        "102400",
+        built=False,
+    ),
+    Option(
+        ("--input-tensor-format",),
+        "input_format",
+        "How HTTP requests carry tensors: binary or json, in any case.",
+        choice("binary", "json", any_case=True),
+        "FORMAT",
+        "binary",
+        unbuilt=("json",),
+    ),
+    Option(
+        ("--output-tensor-format",),
+        "output_format",
+        "How HTTP replies carry tensors: binary or json, in any case.",
+        choice("binary", "json", any_case=True),
+        "FORMAT",
+        "binary",
+        unbuilt=("json",),
+    ),
+    Option(
+        ("--data-directory",),
+        "data.sources",
+        "Directory of data; use --input-data.",
+        as_given,
+        "DIR",
+        repeatable=True,
+        deprecated=True,
+    ),
+    Option(
+        ("-z",),
+        "data.sources",
+        "Send zeros; use --input-data zero.",
+        value="zero",
+        repeatable=True,
+        deprecated=True,
+    ),
+)

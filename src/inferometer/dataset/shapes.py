@@ -1,0 +1,61 @@
+"""Which shape an input is sent with, and what to say when there is none."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+
+from inferometer.base.errors import UsageError
+from inferometer.model.spec import ModelSpec, TensorSpec
+
+Shape = tuple[int, ...]
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def fits(shape: Shape, spec: TensorSpec) -> bool:
+    """Whether the model takes the shape: same rank, and the same size where the model fixes one."""
+    return len(shape) == len(spec.shape) and all(
+        mine == theirs or theirs < 0 for mine, theirs in zip(shape, spec.shape, strict=True)
+    )
+
+
+def check_given_shapes(model: ModelSpec, shapes: Mapping[str, Shape]) -> None:
+    """Refuses --shape for what is no input.
+
+    Shapes of variable inputs are left to the server, which knows its own rules best; fixed ones stay as they are.
+    """
+    inputs = {spec.name: spec for spec in model.inputs}
+    for name in shapes:
+        if name not in inputs:
+            known = ", ".join(f"'{known}'" for known in inputs)
+            raise UsageError(
+                f"--shape names '{name}', but model '{model.name}' has no such input",
+                remedy=f"its inputs are {known}" if known else "the model has no inputs",
+            )
+
+
+def maybe_shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape | None:
+    """The shape known without looking at data: the one given, or the model's own if it is fixed."""
+    return shapes.get(spec.name) if spec.is_dynamic else spec.shape
+
+
+def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place: str = "") -> UsageError:
+    """The error for a variable shape nobody filled in, with a line that would work."""
+    example = shlex.quote(f"{spec.name}:{','.join(map(str, _example(spec.shape, elements)))}")
+    return UsageError(
+        f"input {spec.name} contains dynamic shape, provide shapes to send along with the request{place}: "
+        f"the model's shape for it is {format_shape(spec.shape)}",
+        remedy=f"for example with --shape {example}, or as 'shape' in a JSON file",
+    )
+
+
+def _example(shape: Shape, elements: int | None) -> Shape:
+    """Ones for the variable dimensions; the last of them takes all elements if their number is known."""
+    example = [1 if dim < 0 else dim for dim in shape]
+    last = max(index for index, dim in enumerate(shape) if dim < 0)
+    fixed = math.prod(example)
+    if elements and fixed and elements % fixed == 0:
+        example[last] = elements // fixed
+    return tuple(example)

@@ -1,0 +1,43 @@
+"""Load as the controller sees it: apply a plan, collect what came back, read the cost, stop."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from inferometer.load.plan import Closed
+from inferometer.records.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the workers have spent since they started."""
+
+    cpu_ns: tuple[int, ...]  # of each worker
+    reconnects: int
+    connects: int
+    connect_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """Every request that ended up to `seen_ns` and was not handed out before (later ones may be among them)."""
+
+    records: Records
+    seen_ns: int
+    cost: Cost
+    is_finished: bool  # the plan's count is used up and all its requests have ended
+
+
+class Load(Protocol):
+    """Worker processes, or the engine on a simulated clock."""
+
+    def apply(self, plan: Closed) -> None:
+        """Change the load; returns when it stands."""
+
+    def collect(self, until_ns: int) -> Harvest:
+        """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
+
+    def examples(self) -> dict[int, str]:
+        """What was said first, for each failure status."""
+
+    def stop(self) -> int:
+        """End the load; how many requests were cut off."""

@@ -1,0 +1,64 @@
+"""What a controller and its workers say to each other."""
+
+from dataclasses import dataclass
+
+from inferometer.base.errors import InferometerError
+from inferometer.load.plan import Closed
+from inferometer.target.endpoint import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is told first."""
+
+    endpoint: Endpoint
+    ring_fd: int
+    requests_fd: int
+    spans: tuple[tuple[int, int], ...]  # of each request in the requests' memory
+    first_step: int
+    stride: int
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    plan: Closed
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Publish everything that has ended, then answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    grace_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    seen_ns: int
+    cpu_ns: int
+    reconnects: int
+    connects: int
+    connect_ns: int
+    is_finished: bool
+    examples: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker cannot go on: an error for the user, or a bug with its traceback."""
+
+    error: InferometerError | None
+    text: str

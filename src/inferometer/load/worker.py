@@ -1,0 +1,139 @@
+"""The process that sends: one engine, driven by messages of its controller over a socket.
+
+Started as `python -m inferometer.load.worker FD`. It stops by itself when the controller goes away.
+"""
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from multiprocessing.connection import Connection
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import InferometerError
+from inferometer.base.units import NS_PER_MS
+from inferometer.load.engine import Engine, Finish, Link, Request
+from inferometer.load.http1 import Explain, Http1Link
+from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.plan import Closed
+from inferometer.load.reactor import READ, EpollReactor
+from inferometer.records.ring import RingWriter, map_ring
+
+SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the controller decides
+    controller = Connection(int(sys.argv[1]))
+    try:
+        _Worker(controller).run()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    except InferometerError as error:
+        controller.send(Failed(error, str(error)))
+    except Exception:  # the outermost frame: the controller shows it
+        controller.send(Failed(None, traceback.format_exc()))
+
+
+def raise_file_limit() -> int:
+    """As many open files as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _requests(job: Job) -> list[Request]:
+    import mmap
+
+    whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
+    views = [whole[start:stop] for start, stop in job.spans]
+    return [bytes(view) if len(view) <= SMALL else view for view in views]
+
+
+class _Worker:
+    """Translates messages into calls of the engine."""
+
+    def __init__(self, controller: Connection) -> None:
+        self._controller = controller
+        job: Job = controller.recv()
+        raise_file_limit()
+        self._reactor = EpollReactor(monotonic_ns)
+        self._ring = RingWriter(map_ring(job.ring_fd))
+
+        def open_link(finish: Finish, explain: Explain) -> Link:
+            return Http1Link(
+                endpoint=job.endpoint, reactor=self._reactor, clock=monotonic_ns, finish=finish, explain=explain
+            )
+
+        self._engine = Engine(
+            requests=_requests(job),
+            open_link=open_link,
+            reactor=self._reactor,
+            ring=self._ring,
+            clock=monotonic_ns,
+            on_crowded=self._wait_for_room,
+            first_step=job.first_step,
+            stride=job.stride,
+            timeout_ns=job.timeout_ns,
+        )
+        self._pending_apply = False
+        self._stop: Stop | None = None
+
+    def run(self) -> None:
+        self._reactor.add(self._controller.fileno(), READ, self._message)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._engine.run(None, self._should_stop)
+        assert self._stop is not None
+        self._engine.apply(Closed(0))
+        self._engine.run(monotonic_ns() + self._stop.grace_ns, lambda: self._engine.is_finished)
+        cancelled = self._engine.cancel_all()
+        self._controller.send(Stopped(cancelled))
+
+    def _should_stop(self) -> bool:
+        if self._pending_apply and self._engine.is_applied:
+            self._pending_apply = False
+            self._controller.send(Applied())
+        return self._stop is not None
+
+    def _message(self, mask: int) -> None:
+        message = self._controller.recv()
+        match message:
+            case Apply(plan):
+                self._pending_apply = True
+                self._engine.apply(plan)
+            case Sync():
+                self._ring.publish()
+                self._controller.send(self._report())
+            case Stop():
+                self._stop = message
+
+    def _report(self) -> Synced:
+        engine = self._engine
+        link = engine.link
+        return Synced(
+            seen_ns=monotonic_ns(),
+            cpu_ns=time.process_time_ns(),
+            reconnects=link.reconnects,
+            connects=link.connects,
+            connect_ns=link.connect_ns,
+            is_finished=engine.is_finished,
+            examples=dict(engine.examples),
+        )
+
+    def _wait_for_room(self) -> None:
+        """The controller reads several times a second; if it has gone, so do we."""
+        parent = os.getppid()
+        while self._ring.crowded:
+            if os.getppid() != parent:
+                raise EOFError
+            time.sleep(NS_PER_MS / 1e9)
+
+
+if __name__ == "__main__":
+    main()

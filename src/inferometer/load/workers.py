@@ -1,0 +1,173 @@
+"""Worker processes: started together, told the same, their records merged."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TypeVar
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import LocalError
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.load import Cost, Harvest
+from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.plan import Closed
+from inferometer.records.records import Records, RingReader, from_rows, join
+from inferometer.records.ring import create_ring, map_ring
+from inferometer.target.traffic import Traffic
+
+ROUND_NS = 100 * NS_PER_MS  # records are fetched at least this often
+GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
+ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class _Process:
+    child: subprocess.Popen[bytes]
+    control: Connection
+    ring: RingReader
+
+
+class Workers:
+    """Load by `count` worker processes. Use as a context manager: they never outlive it."""
+
+    def __init__(self, traffic: Traffic, *, count: int = 1, timeout_ns: int = 0) -> None:
+        self._traffic = traffic
+        self._count = count
+        self._timeout_ns = timeout_ns
+        self._processes: list[_Process] = []
+        self._examples: dict[int, str] = {}
+        self._backlog: list[Records] = []
+
+    def __enter__(self) -> "Workers":
+        requests_fd, spans = _share_requests(self._traffic.requests)
+        try:
+            for index in range(self._count):
+                self._processes.append(self._start(index, requests_fd, spans))
+        finally:
+            os.close(requests_fd)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.control.close()
+            process.child.kill()
+            process.child.wait()
+        self._processes.clear()
+
+    def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Process:
+        ours, theirs = socket.socketpair()
+        ring_fd = create_ring()
+        fds = (theirs.fileno(), ring_fd, requests_fd)
+        command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
+        child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+        theirs.close()
+        control = Connection(ours.detach())
+        ring = RingReader(map_ring(ring_fd))
+        os.close(ring_fd)
+        job = Job(self._traffic.endpoint, ring_fd, requests_fd, spans, index, self._count, self._timeout_ns)
+        control.send(job)
+        return _Process(child, control, ring)
+
+    # --- Load
+
+    def apply(self, plan: Closed) -> None:
+        for index, process in enumerate(self._processes):
+            self._tell(Apply(plan.share(index, self._count)), process)
+        # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
+        self._answers(Applied, ANSWER_S)
+
+    def collect(self, until_ns: int) -> Harvest:
+        now = monotonic_ns()
+        pause = min(until_ns, now + ROUND_NS) - now
+        if pause > 0:
+            time.sleep(pause / NS_PER_S)
+        for process in self._processes:
+            self._tell(Sync(), process)
+        answers = self._answers(Synced, ANSWER_S)
+        if len(answers) < self._count:
+            raise LocalError(f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded")
+        for answer in answers:
+            self._examples = {**answer.examples, **self._examples}
+        return Harvest(
+            records=self._take(),
+            seen_ns=min(answer.seen_ns for answer in answers),
+            cost=Cost(
+                cpu_ns=tuple(answer.cpu_ns for answer in answers),
+                reconnects=sum(answer.reconnects for answer in answers),
+                connects=sum(answer.connects for answer in answers),
+                connect_ns=sum(answer.connect_ns for answer in answers),
+            ),
+            is_finished=all(answer.is_finished for answer in answers),
+        )
+
+    def examples(self) -> dict[int, str]:
+        return dict(self._examples)
+
+    def stop(self) -> int:
+        for process in self._processes:
+            self._tell(Stop(GRACE_NS), process)
+        return sum(answer.cancelled for answer in self._answers(Stopped, ANSWER_S + GRACE_NS / NS_PER_S))
+
+    # --- messages
+
+    def _tell(self, message: object, process: _Process) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer that never comes tells
+            process.control.send(message)
+
+    def _answers(self, kind: type[Answer], timeout_s: float) -> list[Answer]:
+        """One answer of each worker, fewer after the time-out. Meanwhile the rings must not fill up."""
+        answers: list[Answer] = []
+        waiting = [process.control for process in self._processes]
+        deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
+        while waiting and monotonic_ns() < deadline_ns:
+            for control in wait(waiting, timeout=ROUND_NS / NS_PER_S):
+                assert isinstance(control, Connection)
+                answer = _receive(control)
+                if isinstance(answer, kind):
+                    answers.append(answer)
+                    waiting.remove(control)
+            self._drain()
+        return answers
+
+    def _drain(self) -> None:
+        for process in self._processes:
+            rows = process.ring.take()
+            if len(rows):
+                self._backlog.append(from_rows(rows))
+
+    def _take(self) -> Records:
+        self._drain()
+        taken, self._backlog = join(self._backlog), []
+        return taken
+
+
+def _receive(control: Connection) -> object:
+    try:
+        answer = control.recv()
+    except (EOFError, ConnectionResetError):
+        raise LocalError(
+            "a worker process died", remedy="look for a message of the system's out-of-memory killer; what was measured is kept"
+        ) from None
+    if isinstance(answer, Failed):
+        raise answer.error if answer.error is not None else LocalError(f"a worker process failed:\n{answer.text}")
+    return answer
+
+
+def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """All requests in one shared memory, so that no worker needs its own copy, and where each one lies."""
+    fd = os.memfd_create("inferometer-requests")
+    spans = []
+    position = 0
+    with os.fdopen(os.dup(fd), "wb") as file:
+        for request in requests:
+            file.write(request)
+            spans.append((position, position + len(request)))
+            position += len(request)
+    return fd, tuple(spans)

@@ -1,0 +1,74 @@
+"""How sure a figure is: 95 % intervals that allow for correlated requests.
+
+Neighbouring requests share queues and stalls, so the textbook interval of independent values is far too narrow.
+Here the measured time is cut into sections; the figure is computed in each; sections that are long enough are nearly
+independent of each other, and the spread between them gives the interval (Student's t). If neighbouring sections
+still resemble each other they are too short: then half as many, twice as long, are tried.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.measure.measurement import Estimate
+from inferometer.measure.quantiles import Durations, percentile
+
+MOST_SECTIONS = 32
+FEWEST_SECTIONS = 4
+ALIKE = 0.3  # correlation of neighbouring sections above which they count as too short
+
+# 97.5 % points of Student's t by degrees of freedom.
+_T = {3: 3.182, 7: 2.365, 15: 2.131, 31: 2.040}
+
+
+def mean_interval(value: float, durations: Durations) -> Estimate:
+    """Of the mean of durations that are in the order of their ends."""
+    return _sectioned(value, durations, need=2, figure=lambda part: float(part.mean()))
+
+
+def percentile_interval(value: float, durations: Durations, p: float) -> Estimate:
+    """Of a percentile. Each section must hold enough values for that percentile to exist in it."""
+    need = math.ceil(2 * 100 / min(p, 100 - p))
+    return _sectioned(value, durations, need=need, figure=lambda part: float(percentile(part, p)))
+
+
+def rate_interval(value: float, ended_us: NDArray[np.uint32], span_us: int) -> Estimate:
+    """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
+    count = len(ended_us)
+    for sections in _section_counts(count, need=2):
+        edges = np.linspace(0, span_us, sections + 1)
+        values = np.diff(np.searchsorted(ended_us, edges[1:-1]), prepend=0, append=count).astype(np.float64)
+        if sections == FEWEST_SECTIONS or not _alike(values):
+            scale = value / (count / sections)
+            return _estimate(value, values * scale)
+    return Estimate(value)
+
+
+def _sectioned(value: float, durations: Durations, need: int, figure: Callable[[Durations], float]) -> Estimate:
+    for sections in _section_counts(len(durations), need):
+        values = np.array([figure(part) for part in np.array_split(durations, sections)])
+        if sections == FEWEST_SECTIONS or not _alike(values):
+            return _estimate(value, values)
+    return Estimate(value)
+
+
+def _section_counts(count: int, need: int) -> list[int]:
+    """How many sections to try, most first; none when there are too few values for any."""
+    counts = (MOST_SECTIONS >> shift for shift in range(MOST_SECTIONS.bit_length()))
+    return [sections for sections in counts if sections >= FEWEST_SECTIONS and sections * need <= count]
+
+
+def _alike(values: NDArray[np.float64]) -> bool:
+    deviations = values - values.mean()
+    spread = float(deviations @ deviations)
+    return spread > 0 and float(deviations[:-1] @ deviations[1:]) / spread > ALIKE
+
+
+def _estimate(value: float, values: NDArray[np.float64]) -> Estimate:
+    sections = len(values)
+    deviations = values - value  # around the figure of the whole, so that bias of the sections counts too
+    error = math.sqrt(float(deviations @ deviations) / (sections - 1) / sections)
+    margin = _T[sections - 1] * error
+    return Estimate(value, max(0.0, value - margin), value + margin)

@@ -1,0 +1,124 @@
+"""What was found out at one level of load: plain numbers, ready for any report."""
+
+from dataclasses import dataclass
+
+from inferometer.base.notes import Note, Remark
+from inferometer.observe.statistics import ModelStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval; without one (too few samples) low and high are None."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def relative_half_width(self) -> float | None:
+        if self.low is None or self.high is None or self.value == 0:
+            return None
+        return (self.high - self.low) / 2 / abs(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Durations in nanoseconds. `percentiles` are (p, ns) in order of p; `histogram` is (upper bound ns, count)."""
+
+    count: int
+    mean_ns: int
+    std_ns: int  # sample standard deviation; 0 with fewer than two values
+    min_ns: int
+    max_ns: int
+    percentiles: tuple[tuple[float, int], ...]
+    histogram: tuple[tuple[int, int], ...] = ()
+
+    def percentile_ns(self, p: float) -> int:
+        return dict(self.percentiles)[p] if self.count else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Requests that failed the same way, with one example of what was said."""
+
+    kind: str  # connect, tls, timeout, http 503, malformed, reset, cancelled ...
+    count: int
+    example: str
+    first_s: float  # of the first and the last one, seconds after the level started
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCost:
+    """What measuring cost on our side, in the measured time."""
+
+    workers: int
+    cpu_share: float  # busiest worker's CPU time over wall time; near 1 the client is the limit
+    cpu_us_per_request: float
+    reconnects: int
+    connect_ns: int  # mean time to set up a connection; never part of a latency
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFigures:
+    """One window in a line."""
+
+    start_s: float  # after the level started
+    duration_ns: int
+    request_count: int
+    failed_count: int
+    infer_per_s: float
+    latency_ns: int  # the mean, or the chosen percentile
+    std_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """All figures of one level, over the merged windows."""
+
+    batch: int
+    duration_ns: int
+    request_count: int  # good ones
+    failed_count: int
+    delayed_count: int  # sent later than they were due
+    infer_per_s: Estimate
+    send_per_s: float
+    latency: Distribution  # closed loop: from the send; open loop: from the due time
+    latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
+    service: Distribution  # from the send
+    send_ns: int  # mean time to hand the request to the system
+    receive_ns: int  # mean time from the first to the last byte of the reply
+    received_bytes: int
+    client: ClientCost
+    server: ModelStatistics | None
+    failures: tuple[FailureGroup, ...]
+
+    @property
+    def failed_share(self) -> float:
+        total = self.request_count + self.failed_count
+        return self.failed_count / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One step of the sweep: the load that was applied and what came of it."""
+
+    mode: str  # concurrency or request_rate
+    value: float
+    measurement: Measurement | None  # None when no request finished at all
+    windows: tuple[WindowFigures, ...]
+    is_stable: bool
+    is_over_limit: bool
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Something broke in the middle; what was measured until then counts."""
+        return any(remark.note in (Note.SERVER_GONE, Note.WORKER_LOST) for remark in self.remarks)
+
+    @property
+    def is_reported(self) -> bool:
+        """Belongs into summary and CSV."""
+        if self.measurement is None or not self.measurement.request_count:
+            return False
+        return (self.is_stable or self.is_cut_short) and not self.is_over_limit

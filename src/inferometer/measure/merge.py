@@ -1,0 +1,115 @@
+"""Windows -> Measurement: the merged figures of a level."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.measure.intervals import mean_interval, percentile_interval, rate_interval
+from inferometer.measure.measurement import ClientCost, Estimate, FailureGroup, Measurement
+from inferometer.measure.quantiles import Durations, distribution, mean, percentile
+from inferometer.measure.windows import Window
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.statistics import ModelStatistics, difference
+from inferometer.records import status
+
+SHOWN = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the windows are of, as far as the figures need to know."""
+
+    model: ModelSpec
+    batch: int
+    percentile: int | None
+    level_start_ns: int
+    examples: Mapping[int, str]
+
+
+def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
+    """The figures of windows that follow each other. A single window's durations are sorted in place."""
+    latency = windows[0].latency_ns if len(windows) == 1 else np.concatenate([window.latency_ns for window in windows])
+    duration_ns = windows[-1].end_ns - windows[0].start_ns
+    count = len(latency)
+    sent = [window.first_sent_ns for window in windows if window.first_sent_ns]
+    intervals = latency_estimates(latency, subject.percentile)
+    whole = distribution(latency, _wanted(subject.percentile))
+    failed = sum(window.failed_count for window in windows)
+    return Measurement(
+        batch=subject.batch,
+        duration_ns=duration_ns,
+        request_count=count,
+        failed_count=failed,
+        delayed_count=0,
+        infer_per_s=rate_estimate(windows, subject.batch),
+        send_per_s=(count + failed) * NS_PER_S / (windows[-1].end_ns - min(sent, default=windows[0].start_ns)),
+        latency=whole,
+        latency_intervals=intervals,
+        service=whole,
+        send_ns=sum(window.send_ns for window in windows) // max(count, 1),
+        receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
+        received_bytes=sum(window.received_bytes for window in windows),
+        client=_client_cost(windows),
+        server=_server(windows, subject.model),
+        failures=_failures(windows, subject),
+    )
+
+
+def latency_estimates(latency: Durations, chosen: int | None) -> tuple[tuple[str, Estimate], ...]:
+    """Mean and shown percentiles with their intervals, in nanoseconds; `latency` in the order of ends."""
+    if not len(latency):
+        return ()
+    rows = [("mean", mean_interval(mean(latency), latency))]
+    rows += [(f"p{p}", percentile_interval(percentile(latency, p), latency, p)) for p in _wanted(chosen)]
+    return tuple(rows)
+
+
+def rate_estimate(windows: Sequence[Window], batch: int) -> Estimate:
+    start_ns = windows[0].start_ns
+    span_ns = windows[-1].end_ns - start_ns
+    ends = [window.ended_us + np.uint32((window.start_ns - start_ns) // NS_PER_US) for window in windows[1:]]
+    ended: NDArray[np.uint32] = np.concatenate([windows[0].ended_us, *ends]) if ends else windows[0].ended_us
+    return rate_interval(len(ended) * batch * NS_PER_S / span_ns, ended, span_ns // NS_PER_US)
+
+
+def _wanted(chosen: int | None) -> list[int]:
+    return sorted({*SHOWN, *(() if chosen is None else (chosen,))})
+
+
+def _client_cost(windows: Sequence[Window]) -> ClientCost:
+    expenses = [window.expense for window in windows]
+    elapsed_ns = sum(expense.elapsed_ns for expense in expenses)
+    busy_ns = [sum(each) for each in zip(*(expense.cpu_ns for expense in expenses), strict=True)]
+    requests = sum(window.count + window.failed_count for window in windows)
+    connects = sum(expense.connects for expense in expenses)
+    return ClientCost(
+        workers=len(busy_ns),
+        cpu_share=max(busy_ns, default=0) / elapsed_ns if elapsed_ns else 0.0,
+        cpu_us_per_request=sum(busy_ns) / NS_PER_US / requests if requests else 0.0,
+        reconnects=sum(expense.reconnects for expense in expenses),
+        connect_ns=sum(expense.connect_ns for expense in expenses) // connects if connects else 0,
+    )
+
+
+def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
+    before, after = windows[0].before, windows[-1].after
+    return None if before is None or after is None else difference(model, before, after)
+
+
+def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup, ...]:
+    codes = sorted({code for window in windows for code in window.failures})
+    return tuple(_failure_group(code, windows, subject) for code in codes)
+
+
+def _failure_group(code: int, windows: Sequence[Window], subject: Subject) -> FailureGroup:
+    rows = [window.failures[code] for window in windows if code in window.failures]
+    return FailureGroup(
+        kind=status.kind(code),
+        count=sum(row.count for row in rows),
+        example=subject.examples.get(code, ""),
+        first_s=(rows[0].first_ns - subject.level_start_ns) / NS_PER_S,
+        last_s=(rows[-1].last_ns - subject.level_start_ns) / NS_PER_S,
+    )

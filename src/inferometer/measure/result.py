@@ -1,0 +1,88 @@
+"""A whole run as one value and one file: every report can be made again from it."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.measure.measurement import Level
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`asked` is what the user typed, `effective` what ran; neither ever holds a header's value or a key."""
+
+    schema: int
+    tool: str
+    command: str  # measure or perf_analyzer
+    started_at: str  # wall time, the run's one anchor
+    asked: Mapping[str, Any]
+    effective: Mapping[str, Any]
+    host: Mapping[str, Any]
+    server: Mapping[str, Any]
+    model: Mapping[str, Any]
+    levels: tuple[Level, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+def to_json(result: Result) -> str:
+    """The file's text; the same result gives the same bytes."""
+    return json.dumps(dataclasses.asdict(result), indent=1, sort_keys=True, default=_plain) + "\n"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Note):
+        return value.name
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} does not belong in a result")
+
+
+def from_json(text: str, origin: str) -> Result:
+    """The result in a file's text; a file of another kind or schema is refused."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"'{origin}' is not JSON: {error}", remedy="give a file written with --json") from error
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != SCHEMA:
+        raise UsageError(f"'{origin}' has result schema {found}, and this version reads {SCHEMA}", remedy="measure again")
+    try:
+        return TypeAdapter(Result).validate_python(_with_notes(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"'{origin}' is not a result: {where}: {first['msg']}", remedy="measure again") from error
+
+
+def _with_notes(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"note", "text"} and value["note"] in Note.__members__:
+            return {"note": Note[value["note"]], "text": value["text"]}
+        return {key: _with_notes(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_notes(item) for item in value]
+    return value
+
+
+def write(result: Result, path: Path) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(to_json(result))
+    partial.replace(path)
+
+
+def read(path: Path) -> Result:
+    try:
+        return from_json(path.read_text(), str(path))
+    except OSError as error:
+        raise UsageError(f"'{path}' cannot be read: {error.strerror}", remedy="check the name") from error

@@ -1,0 +1,178 @@
+"""Windows: the pieces of time a level is measured in.
+
+A request belongs to the window in which it ends, wherever it started: throughput counts ends. Windows follow each
+other without a gap, so every request that ends while a level is measured is in exactly one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.measure.measurement import WindowFigures
+from inferometer.measure.quantiles import Durations, deviation, mean, percentile
+from inferometer.observe.statistics import Snapshot
+from inferometer.records.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCount:
+    """How often one status came, and when."""
+
+    count: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expense:
+    """What the client spent within a window."""
+
+    cpu_ns: tuple[int, ...] = ()
+    elapsed_ns: int = 0
+    reconnects: int = 0
+    connects: int = 0
+    connect_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What ended between `start_ns` and `end_ns`. Twelve bytes a request: long runs stay small."""
+
+    start_ns: int
+    end_ns: int
+    latency_ns: Durations  # of good requests, in the order of their ends
+    ended_us: NDArray[np.uint32]  # their ends, microseconds after the start
+    send_ns: int  # sums over good requests
+    receive_ns: int
+    received_bytes: int
+    first_sent_ns: int  # 0 when nothing ended
+    failures: dict[int, FailureCount]
+    expense: Expense = Expense()
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.latency_ns)
+
+    @property
+    def failed_count(self) -> int:
+        return sum(failure.count for failure in self.failures.values())
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+    def infer_per_s(self, batch: int) -> float:
+        return self.count * batch * NS_PER_S / self.duration_ns
+
+
+@dataclass(slots=True)
+class OpenWindow:
+    """A window that still fills."""
+
+    start_ns: int
+    count: int = 0
+    _latency: list[Durations] = field(default_factory=list)
+    _ended: list[NDArray[np.uint32]] = field(default_factory=list)
+    _send_ns: int = 0
+    _receive_ns: int = 0
+    _received: int = 0
+    _first_sent_ns: int = 0
+    _failures: dict[int, FailureCount] = field(default_factory=dict)
+
+    @property
+    def ended_count(self) -> int:
+        """Requests that ended, well or badly."""
+        return self.count + sum(failure.count for failure in self._failures.values())
+
+    @property
+    def failures(self) -> Mapping[int, FailureCount]:
+        return self._failures
+
+    def add(self, records: Records) -> None:
+        """Take requests that ended in this window, in the order of their ends."""
+        if not len(records):
+            return
+        sent = int(records.sent_ns[records.sent_ns > 0].min(initial=records.end_ns[0]))
+        self._first_sent_ns = min(self._first_sent_ns or sent, sent)
+        self._add_failures(records)
+        good = records.good
+        self.count += len(good)
+        self._latency.append(good.end_ns - good.sent_ns)
+        self._ended.append(((good.end_ns - self.start_ns) // NS_PER_US).astype(np.uint32))
+        self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
+        self._receive_ns += int((good.end_ns - good.first_ns).sum())
+        self._received += int(good.received.sum())
+
+    def _add_failures(self, records: Records) -> None:
+        failed = records.failed
+        for status in np.unique(failed.status):
+            ends = failed.end_ns[failed.status == status]
+            old = self._failures.get(int(status))
+            self._failures[int(status)] = FailureCount(
+                count=len(ends) + (old.count if old else 0),
+                first_ns=old.first_ns if old else int(ends[0]),
+                last_ns=int(ends[-1]),
+            )
+
+    def begin_at_first_send(self) -> None:
+        """Count time from the first request on instead of from when the window was opened."""
+        if self._first_sent_ns:
+            shift = np.uint32((self._first_sent_ns - self.start_ns) // NS_PER_US)
+            self._ended = [part - shift for part in self._ended]
+            self.start_ns = self._first_sent_ns
+
+    def close(self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None) -> Window:
+        return Window(
+            start_ns=self.start_ns,
+            end_ns=end_ns,
+            latency_ns=_gather(self._latency, np.dtype(np.int64), self.count),
+            ended_us=_gather(self._ended, np.dtype(np.uint32), self.count),
+            send_ns=self._send_ns,
+            receive_ns=self._receive_ns,
+            received_bytes=self._received,
+            first_sent_ns=self._first_sent_ns,
+            failures=self._failures,
+            expense=expense,
+            before=before,
+            after=after,
+        )
+
+
+def _gather(parts: list[NDArray[np.generic]], kind: np.dtype[np.generic], count: int) -> NDArray[np.generic]:
+    """One array out of many; each part is let go as it is copied."""
+    whole = np.empty(count, dtype=kind)
+    position = count
+    while parts:
+        part = parts.pop()
+        position -= len(part)
+        whole[position : position + len(part)] = part
+    return whole
+
+
+def split(records: Records, end_ns: int) -> tuple[Records, Records]:
+    """Those that ended up to `end_ns`, and the others."""
+    cut = int(np.searchsorted(records.end_ns, end_ns, side="right"))
+    return records.where(slice(None, cut)), records.where(slice(cut, None))
+
+
+def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:
+    """The window in a line; `chosen` is the percentile to show instead of the mean."""
+    durations = window.latency_ns
+    if chosen is None or not len(durations):
+        latency = mean(durations)
+    else:
+        latency = percentile(durations, chosen)
+    return WindowFigures(
+        start_s=(window.start_ns - level_start_ns) / NS_PER_S,
+        duration_ns=window.duration_ns,
+        request_count=window.count,
+        failed_count=window.failed_count,
+        infer_per_s=window.infer_per_s(batch),
+        latency_ns=latency,
+        std_ns=deviation(durations),
+    )

@@ -1,0 +1,162 @@
+"""Elements to raw little-endian bytes and back, for every datatype.
+
+Nothing is changed silently: a value that its datatype cannot hold is an `ElementError`. Fractions are the one
+exception, as everywhere with floating point: they take the nearest value, ties to even, BF16 included.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.model.datatypes import DATATYPES
+
+_FLOATS = ("FP16", "BF16", "FP32", "FP64")
+_LARGEST_BF16 = float.fromhex("0x1.fep127")
+_BF16_TINIEST_EXPONENT = -133  # of the smallest subnormal
+_BF16_SIGNIFICANT_BITS = 8
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(eq=False)
+class ElementError(ValueError):
+    """The element at `index` is no value of its datatype."""
+
+    index: int
+    expected: str
+    found: object
+
+    def __str__(self) -> str:
+        return f"element {self.index} must be {self.expected}"
+
+
+def encode(datatype: str, values: Sequence[Any]) -> bytes:
+    """The bytes that travel; BYTES elements may be str (sent as UTF-8) or bytes."""
+    if datatype == "BYTES":
+        return _encode_strings(values)
+    if datatype == "BOOL":
+        _require_types(values, (bool,), "true or false")
+        return np.array(values, dtype=bool).tobytes()
+    if datatype in _FLOATS:
+        return _encode_floats(datatype, values)
+    return _encode_integers(datatype, values)
+
+
+def decode(datatype: str, data: bytes) -> list[Any]:
+    """The elements as Python values; BYTES elements as bytes. Raises ValueError on a half element."""
+    if datatype == "BYTES":
+        return _decode_strings(data)
+    raw: NDArray[Any] = np.frombuffer(data, dtype=little_endian(datatype))
+    if datatype == "BF16":
+        raw = (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return list(raw.tolist())
+
+
+def little_endian(datatype: str) -> np.dtype[Any]:
+    """The dtype of the raw bytes, the same on every machine."""
+    return np.dtype(DATATYPES[datatype].numpy).newbyteorder("<")
+
+
+def bf16_bytes(values: NDArray[np.float32]) -> bytes:
+    """The upper halves of float32 values, which must not need rounding."""
+    return (values.view(np.uint32) >> np.uint32(16)).astype("<u2").tobytes()
+
+
+def _require_types(values: Sequence[Any], accepted: tuple[type, ...], expected: str) -> None:
+    """Looks at the set of types first: lists of a million numbers are common, wrong ones are rare."""
+    wrong = {
+        kind
+        for kind in set(map(type, values))
+        if not issubclass(kind, accepted) or (kind is bool and bool not in accepted)
+    }
+    if wrong:
+        index = next(i for i, value in enumerate(values) if type(value) in wrong)
+        raise ElementError(index, expected, values[index])
+
+
+def _encode_integers(datatype: str, values: Sequence[Any]) -> bytes:
+    limits = np.iinfo(DATATYPES[datatype].numpy)
+    lowest, highest = int(limits.min), int(limits.max)
+    expected = f"an integer from {lowest} to {highest}"
+    _require_types(values, (int,), expected)
+    if values and (min(values) < lowest or max(values) > highest):
+        index = next(i for i, value in enumerate(values) if not lowest <= value <= highest)
+        raise ElementError(index, expected, values[index])
+    return np.array(values, dtype=little_endian(datatype)).tobytes()
+
+
+def _encode_floats(datatype: str, values: Sequence[Any]) -> bytes:
+    _require_types(values, (int, float), "a number")
+    largest = _LARGEST_BF16 if datatype == "BF16" else float(np.finfo(DATATYPES[datatype].numpy).max)
+    expected = f"a number from {-largest:.6g} to {largest:.6g}"
+    try:
+        wide = np.array(values, dtype=np.float64)
+    except OverflowError:
+        index = next(i for i, value in enumerate(values) if _overflows(value))
+        raise ElementError(index, expected, values[index]) from None
+    narrow = _narrow(datatype, wide)
+    lost = np.isinf(narrow) & np.isfinite(wide)
+    if lost.any():
+        index = int(lost.argmax())
+        raise ElementError(index, expected, values[index])
+    if datatype == "BF16":
+        return bf16_bytes(narrow)
+    return narrow.astype(little_endian(datatype)).tobytes()
+
+
+def _overflows(value: float) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return True
+    return False
+
+
+def _narrow(datatype: str, wide: NDArray[np.float64]) -> NDArray[Any]:
+    """Rounded once, to nearest with ties to even; too large becomes infinite."""
+    with np.errstate(over="ignore"):
+        if datatype == "BF16":
+            return _round_to_bf16(wide).astype(np.float32)
+        return wide.astype(DATATYPES[datatype].numpy)
+
+
+def _round_to_bf16(wide: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Going through float32 would round twice: scale the last kept bit to 1, round there, scale back.
+    exponent = np.frexp(wide)[1]
+    last_bit = np.maximum(exponent - _BF16_SIGNIFICANT_BITS, _BF16_TINIEST_EXPONENT)
+    rounded: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(wide, -last_bit)), last_bit)
+    return rounded
+
+
+def _encode_strings(values: Sequence[Any]) -> bytes:
+    _require_types(values, (str, bytes), "a string")
+    parts: list[bytes] = []
+    for index, value in enumerate(values):
+        try:
+            element = value.encode() if isinstance(value, str) else value
+        except UnicodeEncodeError:
+            raise ElementError(index, "a string without lone surrogates", value) from None
+        parts += (_LENGTH.pack(len(element)), element)
+    return b"".join(parts)
+
+
+def _decode_strings(data: bytes) -> list[bytes]:
+    elements: list[bytes] = []
+    position = 0
+    while position < len(data):
+        begin = position + _LENGTH.size
+        if begin > len(data):
+            raise ValueError(
+                f"byte {position} begins a length of {_LENGTH.size} bytes, but the data ends before"
+            )
+        (length,) = _LENGTH.unpack_from(data, position)
+        position = begin + length
+        if position > len(data):
+            raise ValueError(
+                f"element {len(elements)} says it has {length} bytes, but only {len(data) - begin} follow"
+            )
+        elements.append(data[begin:position])
+    return elements

@@ -1,0 +1,98 @@
+"""The server's own counters: a snapshot, the difference of two, and their figures per model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from inferometer.model.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Monotonic counters of one model version; they add and subtract field by field."""
+
+    inference_count: int = 0
+    execution_count: int = 0
+    success_count: int = 0
+    success_ns: int = 0
+    fail_count: int = 0
+    fail_ns: int = 0
+    queue_count: int = 0
+    queue_ns: int = 0
+    compute_input_count: int = 0
+    compute_input_ns: int = 0
+    compute_infer_count: int = 0
+    compute_infer_ns: int = 0
+    compute_output_count: int = 0
+    compute_output_ns: int = 0
+    cache_hit_count: int = 0
+    cache_hit_ns: int = 0
+    cache_miss_count: int = 0
+    cache_miss_ns: int = 0
+
+    def __add__(self, other: Self) -> "Counters":
+        return Counters(*(getattr(self, name) + getattr(other, name) for name in _FIELDS))
+
+    def __sub__(self, other: Self) -> "Counters":
+        return Counters(*(getattr(self, name) - getattr(other, name) for name in _FIELDS))
+
+
+_FIELDS = tuple(row.name for row in fields(Counters))
+
+Snapshot = Mapping[tuple[str, str], Counters]
+"""Counters by (model, version) at one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatistics:
+    """What one model did during a measurement, and its composing models below it."""
+
+    name: str
+    version: str
+    counters: Counters
+    is_ensemble: bool = False
+    has_cache: bool = False
+    was_called: bool = True
+    members: tuple["ModelStatistics", ...] = ()
+
+
+def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:
+    """Counters out of the server's statistics document (`model_stats`)."""
+    return {(row["name"], str(row["version"])): _counters(row) for row in rows}
+
+
+_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+
+
+def _counters(row: Mapping[str, Any]) -> Counters:
+    values = {"inference_count": int(row.get("inference_count", 0)), "execution_count": int(row.get("execution_count", 0))}
+    stats = row.get("inference_stats", {})
+    for name in _DURATIONS:
+        duration = stats.get(name, {})
+        values[f"{name}_count"] = int(duration.get("count", 0))
+        values[f"{name}_ns"] = int(duration.get("ns", 0))
+    return Counters(**values)
+
+
+def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStatistics:
+    """What the model and its composing models did between two snapshots."""
+    grown = {
+        version: after[name, version] - before.get((name, version), Counters())
+        for name, version in after
+        if name == model.name and model.version in ("", version)
+    }
+    called = {version: counters for version, counters in grown.items() if counters.success_count or counters.queue_count}
+    version = max(called or grown, key=_version_order, default=model.version)
+    return ModelStatistics(
+        name=model.name,
+        version=version,
+        counters=grown.get(version, Counters()),
+        is_ensemble=model.is_ensemble,
+        has_cache=model.has_cache,
+        was_called=bool(called),
+        members=tuple(difference(member, before, after) for member in model.composing),
+    )
+
+
+def _version_order(version: str) -> tuple[int, str]:
+    return (int(version), "") if version.isdigit() else (-1, version)

@@ -1,0 +1,325 @@
+"""What cannot be asked together, said before any load starts.
+
+The rules see what was asked as a mapping from field to value that holds only what was given, so that the
+command line can be checked before an `Options` is made of it: its options that are not built yet have no
+field there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.errors import UsageError
+from inferometer.model.spec import ModelSpec
+from inferometer.target.options import OPTIONS as TARGET_OPTIONS
+
+if TYPE_CHECKING:
+    from inferometer.profile.options import Options
+
+Asked = Mapping[str, Any]
+
+_LOAD_MODES = {
+    "concurrency": "--concurrency-range",
+    "request_rate": "--request-rate-range",
+    "request_intervals": "--request-intervals",
+    "periodic_concurrency": "--periodic-concurrency-range",
+    "fixed_schedule": "--fixed-schedule",
+    "session_concurrency": "--session-concurrency",
+}
+_RANGES = ("concurrency", "request_rate")
+_LEAST = {
+    "batch": 1,
+    "data.string_length": 1,
+    "duration_s": 0,
+    "latency_limit_ms": 0,
+    "max_error_rate": 0,
+    "max_threads": 1,
+    "max_trials": 1,
+    "measurement_interval_ms": 1,
+    "measurement_request_count": 1,
+    "percentile": 1,
+    "request_count": 0,
+    "request_timeout_s": 0,
+    "stability_percentage": 0,
+    "warmup_request_count": 0,
+    "workers": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A combination that is refused, and the sentence that says so."""
+
+    broken: Callable[[Asked], bool]
+    message: str
+
+
+def _kind(asked: Asked) -> str:
+    return str(asked.get("service_kind", "triton"))
+
+
+def _is_grpc(asked: Asked) -> bool:
+    return bool(asked.get("protocol") == "grpc")
+
+
+def _is_async(asked: Asked) -> bool:
+    return "asynchronous" in asked or "streaming" in asked
+
+
+def _is_old(asked: Asked) -> bool:
+    return any(field in asked for field in ("old_start", "old_end", "old_sweep"))
+
+
+def _is_open(asked: Asked) -> bool:
+    """Whether the range asked for has no end."""
+    if "old_sweep" in asked and asked.get("old_end", 0) == 0:
+        return True
+    return any(field in asked and asked[field][1] == 0 for field in _RANGES)
+
+
+def _runs_down(asked: Asked) -> bool:
+    return any(field in asked and (asked[field][1] or 1) < asked[field][0] for field in _RANGES)
+
+
+def _is_single(asked: Asked, field: str) -> bool:
+    if field not in asked:
+        return True
+    start, end, _ = asked[field]
+    return end is None or end == start
+
+
+def _rises(asked: Asked, field: str) -> bool:
+    return field in asked and asked[field][1] is not None and asked[field][0] < asked[field][1]
+
+
+def _counts(asked: Asked) -> int:
+    return int(asked.get("request_count", 0))
+
+
+def _latency_limit(asked: Asked) -> int:
+    return int(asked.get("latency_limit_ms", 0))
+
+
+def _paths(asked: Asked) -> bool:
+    return any(source not in ("zero", "random") for source in asked.get("data.sources", ()))
+
+
+def _old_with(option: str) -> str:
+    return f"Cannot use deprecated options -t, -c and -d with {option}"
+
+
+RULES = (
+    Rule(lambda a: (a.get("percentile") or 1) > 99, "The percentile must be in range (0, 100)."),
+    Rule(
+        lambda a: not a.get("model") and _kind(a) != "dynamic_grpc",
+        "Failed to parse -m (model name). The value must be specified.",
+    ),
+    Rule(
+        lambda a: sum(field in a for field in _LOAD_MODES) > 1,
+        "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
+        + ", ".join(_LOAD_MODES.values()),
+    ),
+    Rule(lambda a: _is_old(a) and "concurrency" in a, _old_with("--concurrency-range")),
+    Rule(lambda a: _is_old(a) and "request_rate" in a, _old_with("--request-rate-range")),
+    Rule(lambda a: _is_old(a) and "request_intervals" in a, _old_with("--request-intervals")),
+    Rule(
+        lambda a: "streaming" in a and not _is_grpc(a) and _kind(a) != "triton_c_api",
+        "Streaming is only allowed with gRPC protocol and Triton C API.",
+    ),
+    Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
+    Rule(
+        lambda a: "asynchronous" in a and "synchronous" in a,
+        "Cannot specify --async and --sync simultaneously.",
+    ),
+    Rule(
+        lambda a: a.get("grpc_compression", "none") != "none" and not _is_grpc(a),
+        "Using compression algorithm is only allowed with gRPC protocol.",
+    ),
+    Rule(
+        lambda a: _is_open(a) and _latency_limit(a) == 0,
+        "The end of the search range and the latency limit cannot both be 0. "
+        "Give an end, or a limit with --latency-threshold (-l).",
+    ),
+    Rule(
+        lambda a: "binary_search" in a and _latency_limit(a) == 0,
+        "The --latency-threshold cannot be 0 for binary search mode.",
+    ),
+    Rule(
+        lambda a: "binary_search" in a and _is_open(a),
+        "The end of the search range cannot be 0 for binary search mode.",
+    ),
+    Rule(
+        lambda a: "binary_search" in a and _runs_down(a),
+        "The end of the search range cannot be less than start for binary search mode.",
+    ),
+    Rule(
+        lambda a: "periodic_concurrency" in a and "streaming" not in a,
+        "The --periodic-concurrency-range option requires bi-directional gRPC streaming. "
+        "Use --streaming -i grpc.",
+    ),
+    Rule(
+        lambda a: "periodic_concurrency" in a and "profile_export" not in a,
+        "Must provide --profile-export-file when using the --periodic-concurrency-range option.",
+    ),
+    Rule(
+        lambda a: "request_parameters" in a and not _is_grpc(a),
+        "The --request-parameter option is only supported by gRPC. Use -i grpc.",
+    ),
+    Rule(
+        lambda a: _counts(a) > 0 and "concurrency" in a and _counts(a) < a["concurrency"][0],
+        "request-count can not be less than concurrency",
+    ),
+    Rule(
+        lambda a: _counts(a) > 0 and "request_rate" in a and _counts(a) < int(a["request_rate"][0]),
+        "request-count can not be less than request-rate",
+    ),
+    Rule(
+        lambda a: _counts(a) > 0 and _rises(a, "concurrency"),
+        "request-count not supported with multiple concurrency values in one run",
+    ),
+    Rule(
+        lambda a: _counts(a) > 0 and _rises(a, "request_rate"),
+        "request-count not supported with multiple request-rate values in one run",
+    ),
+    Rule(
+        lambda a: _counts(a) > 0 and "fixed_schedule" in a,
+        "request-count not supported with --fixed-schedule",
+    ),
+    Rule(
+        lambda a: "metrics_url" in a and "collect_metrics" not in a,
+        "Must specify --collect-metrics when using the --metrics-url option.",
+    ),
+    Rule(
+        lambda a: "metrics_interval_ms" in a and "collect_metrics" not in a,
+        "Must specify --collect-metrics when using the --metrics-interval option.",
+    ),
+    Rule(
+        lambda a: "collect_metrics" in a and _kind(a) != "triton",
+        "The --collect-metrics option is only supported with Triton client backend.",
+    ),
+    Rule(
+        lambda a: "zero" in a.get("data.sources", ()) and _paths(a),
+        "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
+    ),
+    Rule(lambda a: _kind(a) == "tfserving" and not _is_grpc(a), "tfserving supports only grpc. Use -i grpc."),
+    Rule(lambda a: _kind(a) == "tfserving" and "streaming" in a, "tfserving does not support streaming."),
+    Rule(lambda a: _kind(a) == "tfserving" and _is_async(a), "tfserving does not support the async API."),
+    Rule(
+        lambda a: _kind(a) == "torchserve" and not _paths(a),
+        "torchserve needs an input data file. Give one with --input-data.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "torchserve" and _is_grpc(a),
+        "gRPC is not supported with TorchServe endpoints. Use -i http.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "openai" and _is_grpc(a),
+        "gRPC is not supported with OpenAI endpoints. Use -i http.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "triton_c_api" and not a.get("model_repository"),
+        "--model-repository should not be empty with --service-kind triton_c_api.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "triton_c_api" and _is_async(a) and a.get("shared_memory", "none") != "none",
+        "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "openai" and not _paths(a),
+        "Must supply --input-data FILE with --service-kind openai.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "openai" and not a.get("endpoint"),
+        "Must supply --endpoint with --service-kind openai.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "openai" and not _is_async(a),
+        "Only async calls are supported with --service-kind openai. Use --async.",
+    ),
+    Rule(
+        lambda a: _kind(a) == "openai" and a.get("batch", 1) != 1,
+        "Batching is not supported with --service-kind openai. Leave out -b.",
+    ),
+    Rule(
+        lambda a: "session_concurrency" in a and _kind(a) != "openai",
+        "The --session-concurrency option is only supported with --service-kind openai.",
+    ),
+    Rule(
+        lambda a: "mpi" in a and not _is_single(a, "concurrency"),
+        "Cannot specify a concurrency range in multi-model mode. Give a single value.",
+    ),
+    Rule(
+        lambda a: "mpi" in a and not _is_single(a, "request_rate"),
+        "Cannot specify a request rate range in multi-model mode. Give a single value.",
+    ),
+)
+
+
+def check_asked(asked: Asked) -> None:
+    """Refuses the first combination that cannot work."""
+    for rule in RULES:
+        if rule.broken(asked):
+            raise UsageError(rule.message)
+
+
+def check(options: "Options") -> None:
+    """Refuses what cannot be measured as asked, whoever made the options."""
+    asked = _asked(options)
+    for field, least in _LEAST.items():
+        if field in asked and asked[field] < least:
+            raise UsageError(f"{field} must be {least} or more, but is {asked[field]}")
+    if options.concurrency is not None and (options.concurrency.start < 1 or options.concurrency.step <= 0):
+        raise UsageError(
+            f"start and step of a concurrency range must be 1 or more, but it is {options.concurrency}"
+        )
+    check_asked(asked)
+    for option in TARGET_OPTIONS:
+        if option.field in asked and (refusal := option.unsupported(option.names[0], asked[option.field])):
+            raise refusal
+
+
+def check_model(options: "Options", model: ModelSpec) -> None:
+    """Refuses what this model cannot do."""
+    is_sequence = model.is_sequence or (model.is_ensemble and model.any_sequence)
+    if options.batch is not None and options.batch > 1:
+        if model.max_batch_size == 0:
+            raise UsageError(
+                "can not specify batch size > 1 as the model does not support batching",
+                remedy=f"leave out -b {options.batch}, or give '{model.name}' a max_batch_size above 0",
+            )
+        if is_sequence:
+            raise UsageError(
+                "can not specify batch size > 1 when using a sequence model",
+                remedy=f"leave out -b {options.batch}",
+            )
+    if model.is_decoupled:
+        raise UsageError(
+            "Decoupled models must be run with `--async` and `--streaming` and either `-i grpc` or "
+            "`--service-kind=triton_c_api`"
+        )
+    if is_sequence:
+        raise UsageError(
+            f"'{model.name}' is a sequence model, which is not supported yet",
+            remedy="measure a model without sequence_batching",
+        )
+
+
+def _asked(options: "Options") -> dict[str, Any]:
+    """What differs from the defaults, by field; parts are spelled `data.sources`."""
+    asked = _given(options)
+    for part in ("data", "tls"):
+        if part in asked:
+            asked |= {f"{part}.{field}": value for field, value in _given(asked.pop(part)).items()}
+    if options.concurrency is not None:
+        span = options.concurrency
+        asked["concurrency"] = (span.start, span.end, span.step)
+    return asked
+
+
+def _given(value: Any) -> dict[str, Any]:
+    given = {}
+    for field in fields(value):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        if (found := getattr(value, field.name)) != default:
+            given[field.name] = found
+    return given

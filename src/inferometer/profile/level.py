@@ -1,0 +1,286 @@
+"""One level of load: apply it, cut what comes back into windows, stop when the rule says so."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from inferometer.base.clock import Clock
+from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S
+from inferometer.load.load import Cost, Harvest, Load
+from inferometer.load.plan import Closed
+from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.measure.merge import Subject, latency_estimates, measurement, rate_estimate
+from inferometer.measure.stopping import (
+    GO_ON,
+    MERGED,
+    Precision,
+    Stability,
+    Verdict,
+    is_over,
+    judge_precision,
+    judge_stability,
+)
+from inferometer.measure.windows import Expense, OpenWindow, Window, figures, split
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.statistics import Snapshot
+from inferometer.records import status
+from inferometer.records.records import EMPTY, Records, join
+
+GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
+BUSY = 0.9  # share of a core above which a worker is taken for the limit
+FAR_NS = 3600 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How each level is measured. Exactly one of `window_ns`, `window_count`; the whole plan is one window if `is_whole`."""
+
+    model: ModelSpec
+    batch: int
+    percentile: int | None
+    rule: Stability | Precision
+    latency_limit_ms: int = 0
+    window_ns: int | None = None
+    window_count: int | None = None
+    is_whole: bool = False
+
+
+class Watcher(Protocol):
+    """Who is told how a run goes on."""
+
+    def level_started(self, mode: str, value: float) -> None: ...
+
+    def window_finished(self, number: int, window: WindowFigures) -> None: ...
+
+    def level_finished(self, level: Level) -> None: ...
+
+    def is_interrupted(self) -> bool:
+        """The user wants to end: what has been measured is still reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The instrument: load, clock and the server's counters (None where there are none)."""
+
+    load: Load
+    clock: Clock
+    read_counters: Callable[[], Snapshot | None]
+    watcher: Watcher
+
+
+def warm_up(bench: Bench, plan: Closed) -> None:
+    """Send the plan's requests and wait for them; nothing of it is recorded."""
+    bench.load.apply(plan)
+    last_good_ns = bench.clock()
+    while not bench.watcher.is_interrupted():
+        harvest = bench.load.collect(bench.clock() + FAR_NS)
+        if len(harvest.records.good):
+            last_good_ns = harvest.seen_ns
+        if harvest.is_finished or (len(harvest.records) and harvest.seen_ns - last_good_ns > GONE_NS):
+            return
+
+
+def measure_level(bench: Bench, recipe: Recipe, plan: Closed) -> Level:
+    """Apply the plan and measure it by the recipe."""
+    bench.watcher.level_started("concurrency", plan.concurrency)
+    run = _LevelRun(bench, recipe)
+    run.start(plan)
+    verdict = GO_ON
+    while not verdict.is_done:
+        try:
+            run.measure_window()
+        except LocalError as error:
+            run.abandon()
+            verdict = Verdict(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
+            break
+        bench.watcher.window_finished(len(run.figures), run.figures[-1])
+        verdict = run.judge()
+    level = run.level(plan, verdict)
+    bench.watcher.level_finished(level)
+    return level
+
+
+class _LevelRun:
+    """The windows of a level as they fill."""
+
+    def __init__(self, bench: Bench, recipe: Recipe) -> None:
+        self._bench = bench
+        self._recipe = recipe
+        self._windows: list[Window] = []  # as many as may be merged
+        self.figures: list[WindowFigures] = []
+        self._rest: Records = EMPTY  # ended after the window that was closed last
+        self._is_gone = False
+        self._is_finished = False
+        self._start_ns = 0
+        self._last_good_ns = 0
+        self._open = OpenWindow(0)
+        self._harvest: Harvest
+        self._cost: Cost
+        self._cost_ns = 0
+        self._before: Snapshot | None = None
+
+    def start(self, plan: Closed) -> None:
+        bench = self._bench
+        if self._recipe.is_whole:  # every request of the plan counts, from the first on
+            self._before = self._read_counters()
+            self._start_ns = bench.clock()
+            bench.load.apply(plan)
+            self._harvest = bench.load.collect(self._start_ns)
+        else:
+            bench.load.apply(plan)
+            self._harvest = bench.load.collect(bench.clock())
+            self._before = self._read_counters()
+            self._start_ns = bench.clock()
+        self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
+        self._rest = split(self._harvest.records, self._start_ns)[1]
+        self._is_finished = self._harvest.is_finished and self._recipe.is_whole
+        self._last_good_ns = self._start_ns
+        self._open = OpenWindow(self._start_ns)
+
+    def _read_counters(self) -> Snapshot | None:
+        try:
+            return self._bench.read_counters()
+        except PeerError:
+            return None  # a server that is gone cannot be asked; the client's figures remain
+
+    # --- filling one window
+
+    def measure_window(self) -> None:
+        recipe = self._recipe
+        if recipe.window_ns is not None:
+            end_ns = self._fill_until(self._open.start_ns + recipe.window_ns)
+        else:
+            assert recipe.window_count is not None
+            end_ns = self._fill_to_count(recipe.window_count)
+        if self._is_gone:
+            end_ns = max(self._last_good_ns, self._open.start_ns + 1)  # the silence after the last answer is no load
+        if recipe.is_whole:
+            self._open.begin_at_first_send()
+        self._close(end_ns)
+
+    def _fill_until(self, end_ns: int) -> int:
+        while True:
+            inside, self._rest = split(self._rest, end_ns)
+            self._take(inside)
+            if self._harvest.seen_ns >= end_ns or self._is_gone:
+                return end_ns
+            self._collect(end_ns)
+
+    def _fill_to_count(self, count: int) -> int:
+        while True:
+            room = count - self._open.ended_count
+            inside, self._rest = self._rest.where(slice(None, room)), self._rest.where(slice(room, None))
+            self._take(inside)
+            if self._open.ended_count >= count:
+                return int(inside.end_ns[-1])
+            if self._is_gone or self._is_finished or self._bench.watcher.is_interrupted():
+                return max(self._harvest.seen_ns, self._open.start_ns + 1)
+            self._collect(self._bench.clock() + FAR_NS)
+
+    def _collect(self, until_ns: int) -> None:
+        self._harvest = self._bench.load.collect(until_ns)
+        fresh = split(self._harvest.records, self._start_ns)[1]
+        self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
+        self._is_finished = self._recipe.is_whole and self._harvest.is_finished
+
+    def _take(self, records: Records) -> None:
+        self._open.add(records)
+        good = records.good
+        if len(good):
+            self._last_good_ns = int(good.end_ns[-1])
+        silent = any(code < status.HTTP and code != status.TIMEOUT for code in self._open.failures)
+        self._is_gone = silent and self._harvest.seen_ns - self._last_good_ns > GONE_NS
+
+    def _close(self, end_ns: int) -> None:
+        after = self._read_counters()
+        window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
+        self._before = after
+        self._windows.append(window)
+        if isinstance(self._recipe.rule, Stability):
+            del self._windows[:-MERGED]
+        self.figures.append(
+            figures(window, level_start_ns=self._start_ns, batch=self._recipe.batch, chosen=self._recipe.percentile)
+        )
+        self._open = OpenWindow(end_ns)
+
+    def _expense(self) -> Expense:
+        old, new = self._cost, self._harvest.cost
+        expense = Expense(
+            cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
+            elapsed_ns=self._harvest.seen_ns - self._cost_ns,
+            reconnects=new.reconnects - old.reconnects,
+            connects=new.connects - old.connects,
+            connect_ns=new.connect_ns - old.connect_ns,
+        )
+        self._cost, self._cost_ns = new, self._harvest.seen_ns
+        return expense
+
+    def abandon(self) -> None:
+        """Keep what the window that was filling has got so far."""
+        self._close(max(self._harvest.seen_ns, self._open.start_ns + 1))
+
+    # --- deciding
+
+    def judge(self) -> Verdict:
+        last = self.figures[-1]
+        if self._is_gone:
+            remark = Remark(Note.SERVER_GONE, f"the server did not answer for {GONE_NS // NS_PER_S} s")
+            return Verdict(is_done=True, is_stable=False, remark=remark)
+        if self._bench.watcher.is_interrupted():
+            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
+        if last.failed_count and not last.request_count:
+            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed"))
+        if self._recipe.is_whole:
+            return Verdict(is_done=True, is_stable=True)
+        if isinstance(self._recipe.rule, Stability):
+            return judge_stability(self._recipe.rule, self.figures)
+        return self._judge_precision(self._recipe.rule)
+
+    def _judge_precision(self, rule: Precision) -> Verdict:
+        elapsed_ns = self._windows[-1].end_ns - self._start_ns
+        if len(self._windows) < 2 * MERGED and elapsed_ns < rule.duration_ns:
+            return GO_ON
+        import numpy as np
+
+        latency = np.concatenate([window.latency_ns for window in self._windows])
+        name = "mean" if self._recipe.percentile is None else f"p{self._recipe.percentile}"
+        estimates = dict(latency_estimates(latency, self._recipe.percentile))
+        shown = [("throughput", rate_estimate(self._windows, self._recipe.batch))]
+        if name in estimates:
+            shown.append((f"{name} latency", estimates[name]))
+        return judge_precision(rule, elapsed_ns, shown)
+
+    # --- the result
+
+    def level(self, plan: Closed, verdict: Verdict) -> Level:
+        recipe = self._recipe
+        subject = Subject(
+            model=recipe.model,
+            batch=recipe.batch,
+            percentile=recipe.percentile,
+            level_start_ns=self._start_ns,
+            examples=self._bench.load.examples(),
+        )
+        ended = any(window.count or window.failures for window in self._windows)
+        found = measurement(self._windows, subject) if ended else None
+        remarks = [] if verdict.remark is None else [verdict.remark]
+        latency_ns = 0
+        if found is None:
+            remarks.append(Remark(Note.NO_REPLY, "no request finished"))
+        elif found.request_count:
+            chosen = recipe.percentile
+            latency_ns = found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
+            if found.client.cpu_share > BUSY:
+                text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
+                remarks.append(Remark(Note.CLIENT_LIMITED, text))
+        return Level(
+            mode="concurrency",
+            value=plan.concurrency,
+            measurement=found,
+            windows=tuple(self.figures),
+            is_stable=verdict.is_stable,
+            is_over_limit=is_over(latency_ns, recipe.latency_limit_ms),
+            remarks=tuple(remarks),
+        )

@@ -1,0 +1,57 @@
+"""What was asked of a measurement: one flat value, made by the command lines and by the Python API."""
+
+from dataclasses import dataclass, field
+
+from inferometer.dataset.build import DataOptions
+from inferometer.target.endpoint import Tls
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`start:end:step` of a sweep; end None was not given, end 0 is open."""
+
+    start: float
+    end: float | None = None
+    step: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything a user can ask of `measure`. The defaults are the classic tool's; `None` means not given."""
+
+    model: str
+    version: str = ""
+    url: str | None = None
+    protocol: str = "http"
+    service_kind: str = "triton"
+    bls_composing_models: tuple[tuple[str, str], ...] = ()  # (name, version)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    tls: Tls = field(default_factory=Tls)
+
+    batch: int | None = None
+    data: DataOptions = field(default_factory=DataOptions)
+
+    concurrency: Range | None = None
+    request_count: int = 0
+    warmup_request_count: int = 0
+    asynchronous: bool = False
+    synchronous: bool = False
+    max_threads: int | None = None
+    workers: int = 1
+    request_timeout_s: float = 0.0  # 0 is off
+
+    measurement_mode: str = "time_windows"
+    measurement_interval_ms: int = 5000
+    measurement_request_count: int = 50
+    stability_percentage: float = 10.0
+    max_trials: int = 10
+    percentile: int | None = None
+    latency_limit_ms: int = 0
+    duration_s: float | None = None  # given: stop by precision or time instead of the classic stability rule
+    precision: float = 0.02
+
+    max_error_rate: float = 0.0
+    csv: str | None = None
+    verbose_csv: bool = False
+    json: str | None = None
+    verbose: int = 0

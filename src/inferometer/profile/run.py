@@ -1,0 +1,236 @@
+"""A whole run: options -> target -> dataset -> load -> measurement -> result."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import inferometer
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.dataset.batches import batch
+from inferometer.dataset.build import build
+from inferometer.dataset.dataset import Dataset
+from inferometer.load.load import Load
+from inferometer.load.plan import Closed
+from inferometer.load.workers import Workers
+from inferometer.measure.measurement import Level
+from inferometer.measure.result import SCHEMA, Result
+from inferometer.measure.stopping import Precision, Stability
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.host import describe_host
+from inferometer.observe.statistics import Snapshot, snapshot
+from inferometer.profile.checks import check, check_model
+from inferometer.profile.level import Bench, Recipe, Watcher, measure_level, warm_up
+from inferometer.profile.options import Options
+from inferometer.target.endpoint import Connection, parse_endpoint
+from inferometer.target.traffic import Traffic
+from inferometer.target.triton_http import TritonHttp
+
+HTTP_PORT = 8000
+SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
+SLICES = 20  # windows in the time a level may take by the precision rule
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that is known before load starts."""
+
+    options: Options
+    model: ModelSpec
+    traffic: Traffic
+    recipe: Recipe
+    result: Result  # with no levels yet
+    target: TritonHttp
+    has_statistics: bool
+    last: int | None  # the highest concurrency of the sweep; None is open
+    warnings: tuple[str, ...]
+
+
+def prepare(options: Options, *, command: str) -> Setup:
+    """Ask the server about the model and make the requests; nothing is measured yet."""
+    check(options)
+    endpoint = parse_endpoint(options.url or f"localhost:{HTTP_PORT}", default_port=HTTP_PORT, tls=options.tls)
+    target = TritonHttp(Connection(endpoint, options.headers))
+    model = target.model(options.model, options.version, options.bls_composing_models)
+    check_model(options, model)
+    size = options.batch or 1
+    with _contract_words("Failed to init manager inputs: ", command):
+        dataset = build(model, options.data)
+    with _contract_words("Unable to init infer data manager: ", command):
+        steps = batch(dataset, model, size)
+    server = target.server()
+    last, warnings = _last_level(options)
+    recipe = _recipe(options, model, size)
+    return Setup(
+        options=options,
+        model=model,
+        traffic=target.traffic(model, steps),
+        recipe=recipe,
+        result=Result(
+            schema=SCHEMA,
+            tool=f"inferometer {inferometer.__version__}",
+            command=command,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            asked=_asked(options),
+            effective=_effective(options, recipe, dataset, last),
+            host=describe_host(),
+            server={**server, "url": str(endpoint)},
+            model=_described(model),
+        ),
+        target=target,
+        has_statistics="statistics" in server.get("extensions", ()),
+        last=last,
+        warnings=warnings,
+    )
+
+
+@contextmanager
+def _contract_words(prefix: str, command: str) -> Iterator[None]:
+    """The classic dialect says at which stage the data was refused."""
+    try:
+        yield
+    except UsageError as error:
+        if command != "perf_analyzer":
+            raise
+        raise UsageError(prefix + error.message, remedy=error.remedy) from error
+
+
+def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
+    """The result after each level, and once more at the end: whatever happens later, what was measured is out."""
+    options = setup.options
+    timeout_ns = round(options.request_timeout_s * NS_PER_S)
+    workers = min(options.workers, _most_slots(setup))
+    with Workers(setup.traffic, count=workers, timeout_ns=timeout_ns) as load:
+        result = setup.result
+        for level in sweep(setup, load, watcher):
+            result = replace(result, levels=(*result.levels, level))
+            yield result
+        cut = load.stop()
+    if cut and options.request_count:
+        remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
+        yield replace(result, remarks=(*result.remarks, remark))
+
+
+def _most_slots(setup: Setup) -> int:
+    start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
+    return max(start, setup.last or setup.options.workers)
+
+
+def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
+    """Levels from start to end, as long as each one passes."""
+    options = setup.options
+    bench = Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
+    start, step = (1, 1) if options.concurrency is None else (int(options.concurrency.start), int(options.concurrency.step))
+    value = start
+    while True:
+        if options.warmup_request_count:
+            watcher.level_started("concurrency", value)
+            warm_up(bench, Closed(value, options.warmup_request_count))
+        level = measure_level(bench, setup.recipe, Closed(value, options.request_count or None))
+        yield level
+        value += step
+        is_past = setup.last is not None and value > setup.last
+        if is_past or not level.is_stable or level.is_over_limit or watcher.is_interrupted():
+            return
+
+
+def _read_counters(setup: Setup) -> Snapshot | None:
+    return snapshot(setup.target.statistics(setup.model)) if setup.has_statistics else None
+
+
+def _last_level(options: Options) -> tuple[int | None, tuple[str, ...]]:
+    """The end of the sweep and what must be said about it."""
+    span = options.concurrency
+    if span is None or span.end is None:
+        return 1 if span is None else int(span.start), ()
+    if options.asynchronous:
+        return (int(span.end) or None), ()
+    if span.end:
+        highest = int(max(span.start, span.end))
+        given = options.max_threads
+        is_overridden = given is not None and given < highest
+        words = f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
+        return int(span.end), ((words,) if is_overridden else ())
+    limit = options.max_threads or SYNC_LIMIT
+    return limit, (
+        f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",
+    )
+
+
+def _recipe(options: Options, model: ModelSpec, size: int) -> Recipe:
+    is_counted = options.measurement_mode == "count_windows"
+    common = Recipe(
+        model=model,
+        batch=size,
+        percentile=options.percentile,
+        latency_limit_ms=options.latency_limit_ms,
+        rule=Stability(
+            percentage=options.stability_percentage,
+            max_trials=options.max_trials,
+            latency_limit_ms=options.latency_limit_ms,
+            is_lenient=options.asynchronous,
+        ),
+    )
+    if options.request_count:
+        return replace(common, window_count=options.request_count, is_whole=True)
+    if options.duration_s is not None:
+        duration_ns = round(options.duration_s * NS_PER_S)
+        rule = Precision(precision=options.precision, duration_ns=duration_ns)
+        return replace(common, rule=rule, window_ns=max(duration_ns // SLICES, NS_PER_MS))
+    if is_counted:
+        return replace(common, window_count=options.measurement_request_count)
+    return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
+
+
+def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: int | None) -> dict[str, Any]:
+    span = options.concurrency
+    return {
+        "mode": "concurrency",
+        "service_kind": options.service_kind,
+        "protocol": options.protocol,
+        "batch": recipe.batch,
+        "batch_given": options.batch is not None,
+        "concurrency_start": 1 if span is None else int(span.start),
+        "concurrency_end": None if span is None or span.end is None else (last or 0),
+        "concurrency_step": 1 if span is None else int(span.step),
+        "request_count": options.request_count,
+        "warmup_request_count": options.warmup_request_count,
+        "measurement_mode": options.measurement_mode,
+        "measurement_interval_ms": options.measurement_interval_ms,
+        "measurement_request_count": options.measurement_request_count,
+        "stopping": "precision" if isinstance(recipe.rule, Precision) else "stability",
+        "stability_percentage": options.stability_percentage,
+        "max_trials": options.max_trials,
+        "duration_s": options.duration_s,
+        "precision": options.precision,
+        "percentile": options.percentile,
+        "latency_limit_ms": options.latency_limit_ms,
+        "asynchronous": options.asynchronous,
+        "request_timeout_s": options.request_timeout_s,
+        "max_error_rate": options.max_error_rate,
+        "workers": options.workers,
+        "verbose": options.verbose,
+        "verbose_csv": options.verbose_csv,
+        "binary_search": False,
+        "data_given": dataset.is_given,
+        "data_streams": len(dataset.streams),
+        "data_steps": len(dataset.streams[0]),
+    }
+
+
+def _asked(options: Options) -> dict[str, Any]:
+    """What the user asked; of headers only the names, of keys only that there is one."""
+    asked = dataclasses.asdict(options)
+    asked["headers"] = [name for name, _ in options.headers]
+    asked["tls"]["key_file"] = options.tls.key_file is not None
+    return asked
+
+
+def _described(model: ModelSpec) -> Mapping[str, Any]:
+    document = dataclasses.asdict(model)
+    return {**document, "any_cache": model.any_cache, "any_sequence": model.any_sequence}

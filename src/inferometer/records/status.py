@@ -1,0 +1,29 @@
+"""How a request ended, as one integer. 0 is good; everything else is a failure with a kind."""
+
+OK = 0
+CONNECT = 1
+TLS = 2
+RESET = 3
+TIMEOUT = 4
+MALFORMED = 5
+MISMATCH = 6
+CANCELLED = 7
+HTTP = 1000  # HTTP + 503 is a reply with status 503
+
+_KINDS = {
+    OK: "ok",
+    CONNECT: "connect",
+    TLS: "tls",
+    RESET: "reset",
+    TIMEOUT: "timeout",
+    MALFORMED: "malformed",
+    MISMATCH: "mismatch",
+    CANCELLED: "cancelled",
+}
+
+
+def kind(status: int) -> str:
+    """The name of a status, as reports show it."""
+    if status >= HTTP:
+        return f"http {status - HTTP}"
+    return _KINDS[status]

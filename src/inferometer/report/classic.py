@@ -1,0 +1,316 @@
+"""The report of the classic tool, byte for byte; what we add stands behind the lines that scripts read.
+
+Every function gives whole lines, each with its line end; `report` is their concatenation.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from inferometer.base.notes import Note
+from inferometer.measure.measurement import FailureGroup, Level, Measurement, WindowFigures
+from inferometer.measure.result import Result
+from inferometer.observe.statistics import ModelStatistics
+from inferometer.report.format import (
+    decimal,
+    first_line,
+    headline_ns,
+    level_value,
+    percentiles,
+    plural,
+    whole_us,
+)
+from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
+
+SERVICE_KINDS = {
+    "triton": "TRITON",
+    "triton_c_api": "TRITON_C_API",
+    "tfserving": "TENSORFLOW_SERVING",
+    "torchserve": "TORCHSERVE",
+    "openai": "OPENAI",
+    "dynamic_grpc": "DYNAMIC_GRPC",
+}
+DELAYED_SHARE = 0.01
+SERVICE_DIFFERENCE = 0.01
+OVERHEAD_SHARE = 0.5
+
+
+def report(result: Result) -> str:
+    """The whole of it, as it would have appeared on stdout."""
+    return data_line(result) + settings_block(result) + "".join(_levels(result)) + summary(result)
+
+
+def _levels(result: Result) -> Iterator[str]:
+    for level in result.levels:
+        yield level_header(level.mode, level.value)
+        if result.effective.get("verbose"):
+            for number, window in enumerate(level.windows, start=1):
+                yield pass_line(number, window, _percentile(result))
+        yield level_block(result, level)
+
+
+def data_line(result: Result) -> str:
+    """What was read from JSON input data; nothing for generated data."""
+    effective = result.effective
+    if not effective.get("data_given"):
+        return ""
+    streams = effective["data_streams"]
+    steps = f" with {effective['data_steps']} step/steps" if streams == 1 else ""
+    return f" Successfully read data for {streams} stream/streams{steps}.\n"
+
+
+def settings_block(result: Result) -> str:
+    lines = [
+        "*** Measurement Settings ***",
+        *_settings(result.effective, bool(result.model.get("is_decoupled"))),
+    ]
+    return _joined([*lines, ""])
+
+
+def _settings(effective: Mapping[str, Any], is_decoupled: bool) -> Iterator[str]:
+    kind = effective["service_kind"]
+    if kind == "triton" or effective.get("batch_given"):
+        yield f"  Batch size: {effective['batch']}"
+    yield f"  Service Kind: {SERVICE_KINDS.get(kind, kind.upper())}"
+    if warmup := effective.get("warmup_request_count", 0):
+        yield f"  Sending {plural(warmup, 'warmup request')}"
+    if count := effective.get("request_count", 0):
+        yield f"  Sending {plural(count, 'benchmark request')}"
+    else:
+        yield from _stabilization(effective)
+    yield from _limits(effective)
+    if effective.get("mode") == "request_rate":
+        drawn = "poisson" if effective.get("distribution") == "poisson" else "uniform"
+        yield f"  Using {drawn} distribution on request generation"
+    if effective.get("binary_search"):
+        yield "  Using Binary Search algorithm"
+    yield f"  Using {'asynchronous' if effective['asynchronous'] else 'synchronous'} calls for inference"
+    if is_decoupled:
+        yield "  Detected decoupled model, using the last response for measuring latency"
+
+
+def _stabilization(effective: Mapping[str, Any]) -> Iterator[str]:
+    mode = effective["measurement_mode"]
+    yield f'  Using "{mode}" mode for stabilization'
+    if effective.get("stopping") == "precision":
+        yield "  Stopping at the wanted precision or duration"
+    else:
+        # Scripts know `p95latency`: the missing blank is part of the dialect.
+        percentile = effective.get("percentile")
+        measure = "average " if percentile is None else f"p{percentile}"
+        compared = "throughput" if effective["asynchronous"] else "latency and throughput"
+        yield f"  Stabilizing using {measure}{compared}"
+    if mode == "count_windows":
+        yield f"  Minimum number of samples in each window: {effective['measurement_request_count']}"
+    else:
+        yield f"  Measurement window: {effective['measurement_interval_ms']} msec"
+
+
+def _limits(effective: Mapping[str, Any]) -> Iterator[str]:
+    """An end of 1 is the classic tool's default and means no limit; 0 is an open end."""
+    for name, text in (
+        ("concurrency", "  Concurrency limit: {} concurrent requests"),
+        ("request_rate", "  Request Rate limit: {} requests per seconds"),
+    ):
+        end = effective.get(f"{name}_end")
+        if end is None or end == 1:
+            continue
+        yield f"  Latency limit: {effective.get('latency_limit_ms', 0)} msec"
+        if end != 0:
+            yield text.format(level_value(name, max(effective[f"{name}_start"], end)))
+
+
+def level_header(mode: str, value: float) -> str:
+    """The line printed when the load is applied, before anything is measured."""
+    if mode == "concurrency":
+        return f"Request concurrency: {level_value(mode, value)}\n"
+    return f"Request Rate: {level_value(mode, value)} inference requests per seconds\n"
+
+
+def pass_line(number: int, window: WindowFigures, percentile: int | None) -> str:
+    """One window, as -v shows it."""
+    if window.request_count == 0:
+        return (
+            f"  Pass [{number}] cb::Error: No valid requests recorded within time interval. "
+            "Please use a larger time window.\n"
+        )
+    head = f"  Pass [{number}] throughput: {decimal(window.infer_per_s)} infer/sec."
+    latency = whole_us(window.latency_ns)
+    if percentile is None:
+        return f"{head} Avg latency: {latency} usec (std {whole_us(window.std_ns)} usec). \n"
+    return f"{head} p{percentile} latency: {latency} usec\n"
+
+
+def level_block(result: Result, level: Level) -> str:
+    """Client and Server block of one level; nothing where no request finished."""
+    measurement = level.measurement
+    if measurement is None:
+        return ""
+    lines = ["  Client: ", *_client(result, level, measurement)]
+    if measurement.server is not None:
+        cached = bool(result.model.get("any_cache")) or any_cache(measurement.server)
+        lines += ["  Server: ", *_server(measurement.server, cached, depth=1)]
+    if measurement.client.cpu_share > OVERHEAD_SHARE:
+        lines.append(
+            "[WARNING] Perf Analyzer is not able to keep up with the desired load. "
+            "The results may not be accurate."
+        )
+    return _joined(lines)
+
+
+def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[str]:
+    percentile = _percentile(result)
+    latency = measurement.latency
+    yield f"    Request count: {measurement.request_count}"
+    yield from _delayed(measurement)
+    yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
+    if result.effective.get("verbose"):
+        yield f"    Avg client overhead: {measurement.client.cpu_share * 100:.2f}%"
+    if percentile is None:
+        yield (
+            f"    Avg latency: {whole_us(latency.mean_ns)} usec "
+            f"(standard deviation {whole_us(latency.std_ns)} usec)"
+        )
+    for p in percentiles(percentile):
+        yield f"    p{p} latency: {whole_us(latency.percentile_ns(p))} usec"
+    yield f"    {_transport(result, measurement)}"
+    yield from _added(result, level, measurement)
+
+
+def _delayed(measurement: Measurement) -> Iterator[str]:
+    total = measurement.request_count + measurement.failed_count
+    share = measurement.delayed_count / total if total else 0.0
+    if share <= DELAYED_SHARE:
+        return
+    yield f"    Avg send request rate: {measurement.send_per_s:.2f} infer/sec"
+    yield (
+        "    [WARNING] Perf Analyzer was not able to keep up with the desired request rate. "
+        f"{share * 100:.2f}% of the requests were delayed. "
+    )
+
+
+def _transport(result: Result, measurement: Measurement) -> str:
+    if result.model.get("is_decoupled") or result.effective["service_kind"] == "triton_c_api":
+        return ""
+    whole = whole_us(measurement.service.mean_ns)
+    send, receive = whole_us(measurement.send_ns), whole_us(measurement.receive_ns)
+    wait = f"response wait {whole - send - receive} usec"
+    is_verbose = bool(result.effective.get("verbose"))
+    if result.effective["protocol"] == "grpc":
+        if is_verbose:
+            return f"Avg gRPC time: {whole} usec (marshal {send} usec + {wait} + unmarshal {receive} usec)"
+        return f"Avg gRPC time: {whole} usec ((un)marshal request/response {send + receive} usec + {wait})"
+    if is_verbose:
+        return f"Avg HTTP time: {whole} usec (send {send} usec + {wait} + receive {receive} usec)"
+    return f"Avg HTTP time: {whole} usec (send/recv {send + receive} usec + {wait})"
+
+
+def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[str]:
+    """Our own lines, each only when it has something to say."""
+    latency, service = measurement.latency.mean_ns, measurement.service.mean_ns
+    if level.mode == "request_rate" and abs(latency - service) > SERVICE_DIFFERENCE * latency:
+        yield f"    Avg service time: {whole_us(service)} usec"
+    if measurement.failed_count:
+        yield f"    Failed request count: {measurement.failed_count} ({measurement.failed_share * 100:.2f} %)"
+    for group in measurement.failures:
+        yield _failure(group)
+    if not level.is_stable:
+        yield f"    [WARNING] Not stable: {_instability(level, measurement)}"
+    if level.is_over_limit:
+        yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
+
+
+def _failure(group: FailureGroup) -> str:
+    when = f"first at {group.first_s:.1f} s, last at {group.last_s:.1f} s"
+    if group.count == 1:
+        when = f"at {group.first_s:.1f} s"
+    example = first_line(group.example)
+    line = f"    Failure: {group.kind}, {plural(group.count, 'request')}, {when}"
+    return f"{line}: {example}" if example else line
+
+
+def _instability(level: Level, measurement: Measurement) -> str:
+    causes = [remark.text for remark in level.remarks if remark.note is not Note.CLIENT_LIMITED]
+    rate = measurement.infer_per_s
+    if rate.low is not None and rate.high is not None:
+        causes.append(f"95 % interval {decimal(rate.low)} to {decimal(rate.high)} infer/sec")
+    return "; ".join(causes) if causes else "the windows differ too much"
+
+
+def _server(model: ModelStatistics, cached: bool, depth: int) -> Iterator[str]:
+    counters = model.counters
+    indent = "  " * (depth + 1)
+    if counters.success_count == 0:
+        yield f"{indent}Request count: 0"
+        return
+    yield f"{indent}Inference count: {counters.inference_count}"
+    yield f"{indent}Execution count: {counters.execution_count}"
+    if cached:
+        yield f"{indent}Cache hit count: {counters.cache_hit_count}"
+        yield f"{indent}Cache miss count: {counters.cache_miss_count}"
+    yield f"{indent}Successful request count: {counters.success_count}"
+    first, *others = _server_times(model, figures(model, cached), cached)
+    yield f"{indent}Avg request latency: {first}"
+    yield from ("  " * (2 * depth + 1) + line for line in others)
+    yield ""
+    if not model.members:
+        return
+    yield "  " * depth + "Composing models: "
+    for member in sorted(model.members, key=lambda row: (row.name, row.version)):
+        yield "  " * depth + f"{member.name}, version: {member.version}"
+        yield from _server(member, cached, depth + 1)
+
+
+def _server_times(model: ModelStatistics, row: ServerFigures, cached: bool) -> tuple[str, ...]:
+    if model.is_ensemble and model.members and model.has_cache:
+        hit, miss = own_cache_us(model.counters)
+        return (
+            f"{row.latency} usec",
+            f"Average Cache Hit Latency: {hit} usec",
+            f"Average Cache Miss Latency: {miss} usec ",
+        )
+    head = f"{row.latency} usec (overhead {row.overhead} usec + queue {row.queue} usec + "
+    steps = (
+        f"compute input {row.compute_input} usec + compute infer {row.compute_infer} usec + "
+        f"compute output {row.compute_output} usec)"
+    )
+    if cached:
+        lookup = "" if model.members else f"(cache lookup/insertion {row.cache_lookup} usec + {steps}"
+        return (
+            f"{head}cache hit/miss {row.cached} usec)",
+            f"Average Cache Hit Latency: {row.cache_hit} usec",
+            f"Average Cache Miss Latency: {row.cache_miss} usec {lookup}",
+        )
+    if model.members:
+        return (f"{head}compute {row.compute} usec)",)
+    return (head + steps,)
+
+
+def summary(result: Result) -> str:
+    """One line per reported level, in the order visited; nothing if there is none."""
+    levels = [
+        (level, measurement)
+        for level in result.levels
+        if level.is_reported and (measurement := level.measurement) is not None
+    ]
+    if not levels:
+        return ""
+    percentile = _percentile(result)
+    measure = "Average" if percentile is None else f"p{percentile}"
+    lines = [f"Inferences/Second vs. Client {measure} Batch Latency"]
+    for level, measurement in levels:
+        name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
+        lines.append(
+            f"{name}: {level_value(level.mode, level.value)}, "
+            f"throughput: {decimal(measurement.infer_per_s.value)} infer/sec, "
+            f"latency {whole_us(headline_ns(measurement.latency, percentile))} usec"
+        )
+    return _joined(lines)
+
+
+def _percentile(result: Result) -> int | None:
+    percentile = result.effective.get("percentile")
+    return None if percentile is None else int(percentile)
+
+
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

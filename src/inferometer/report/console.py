@@ -1,0 +1,317 @@
+"""What people see: one table, where the time goes, what went wrong, and progress until then."""
+
+from collections.abc import Iterator
+from typing import Protocol, TextIO
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from inferometer.base.clock import Clock
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S
+from inferometer.measure.measurement import FailureGroup, Level, Measurement, WindowFigures
+from inferometer.measure.result import Result
+from inferometer.report.format import (
+    duration,
+    first_line,
+    interval,
+    level_label,
+    level_value,
+    percentiles,
+    plural,
+    quantity,
+    share,
+)
+from inferometer.report.server import Part, parts
+
+BAR_WIDTH = 24
+LIVE_LINES = 8
+PLAIN_PERIOD_NS = 5 * NS_PER_S
+WIDTH = 100
+
+_VERDICTS = {
+    Note.CLIENT_LIMITED: "client limit",
+    Note.NOT_STABLE: "not stable",
+    Note.NOT_PRECISE: "not precise",
+    Note.INTERRUPTED: "interrupted",
+    Note.SERVER_GONE: "server gone",
+    Note.NO_REPLY: "no reply",
+}
+
+
+def render(result: Result, console: Console) -> None:
+    """The whole report of a measurement."""
+    width = min(WIDTH, console.width)
+    console.print(Text(_title(result), style="bold"), width=width)
+    console.print(_table(result), width=width)
+    for level in _last_measured(result):
+        for block in _time(level):
+            console.print(block, width=width)
+    for block in _troubles(result):
+        console.print(block, width=width)
+
+
+def _title(result: Result) -> str:
+    version = result.model.get("version")
+    words = [
+        str(result.model.get("name", "model")) + (f" version {version}" if version else ""),
+        f"{result.effective.get('service_kind', '')} {result.effective.get('protocol', '')}".strip(),
+        f"batch {result.effective.get('batch', 1)}",
+    ]
+    return " · ".join(word for word in words if word)
+
+
+def _table(result: Result) -> Table:
+    chosen = result.effective.get("percentile")
+    is_rate = any(level.mode != "concurrency" for level in result.levels)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in (
+        "Rate" if is_rate else "Conc.",
+        "Infer/s",
+        "",
+        "Avg",
+        *(f"p{p}" for p in percentiles(chosen)),
+        "Errors",
+        "Client\nCPU",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Verdict", ratio=1)
+    for level in result.levels:
+        table.add_row(*(Text(cell) for cell in _cells(level, percentiles(chosen))), _verdict(level))
+    return table
+
+
+def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
+    value = level_value(level.mode, level.value)
+    measurement = level.measurement
+    if measurement is None:
+        return (value, *("-" for _ in range(5 + len(shown))))
+    return (
+        value,
+        quantity(measurement.infer_per_s.value),
+        interval(measurement.infer_per_s),
+        duration(measurement.latency.mean_ns),
+        *(duration(measurement.latency.percentile_ns(p)) for p in shown),
+        share(measurement.failed_share),
+        share(measurement.client.cpu_share),
+    )
+
+
+def _verdict(level: Level) -> Text:
+    words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
+    if level.measurement is None and not words:
+        words.append("no reply")
+    if not level.is_stable and not words:
+        words.append("not stable")
+    if level.is_over_limit:
+        words.append("over limit")
+    if level.measurement is not None and level.measurement.failed_count:
+        words.append("errors")
+    if not words:
+        return Text("ok", style="green")
+    return Text(", ".join(dict.fromkeys(words)), style="yellow")
+
+
+def _last_measured(result: Result) -> tuple[Level, ...]:
+    return tuple(level for level in result.levels if level.measurement is not None)[-1:]
+
+
+def _time(level: Level) -> Iterator[Text | Table]:
+    measurement = level.measurement
+    if measurement is None or measurement.server is None:
+        return
+    rows = parts(measurement.server)
+    if not rows:
+        return
+    counters = measurement.server.counters
+    total = counters.success_ns / counters.success_count
+    whole = max(float(measurement.latency.mean_ns), total)
+    yield Text(f"Where the time goes at {level_label(level.mode, level.value)}", style="bold")
+    if measurement.server.members:
+        yield _member_table(rows, total)
+        outside = duration(max(0.0, whole - total))
+        yield Text(f"server {duration(total)} + network and client {outside} = {duration(whole)} per request")
+    else:
+        yield _part_table((Part("network and client", max(0.0, whole - total)), *rows), whole)
+    yield Text(closing_sentence(level))
+
+
+def _part_table(rows: tuple[Part, ...], whole: float) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("Step", no_wrap=True)
+    table.add_column("Time", justify="right", no_wrap=True)
+    table.add_column("Share", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for row in rows:
+        table.add_row(Text(row.name), duration(row.ns), share(_ratio(row.ns, whole)), _bar(row.ns, whole))
+    return table
+
+
+def _member_table(rows: tuple[Part, ...], total: float) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("Step", no_wrap=True, overflow="ellipsis", max_width=32)
+    for name in ("Calls", "Time", "Queue", "Share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("of the server's time", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            Text(row.name),
+            f"{row.calls:g}" if row.calls == round(row.calls) else f"{row.calls:.2f}",
+            duration(row.ns),
+            duration(row.queue_ns),
+            share(_ratio(row.ns, total)),
+            _bar(row.ns, total),
+        )
+    return table
+
+
+def _bar(ns: float, whole: float) -> Text:
+    filled = min(BAR_WIDTH, round(BAR_WIDTH * _ratio(ns, whole)))
+    return Text("█" * filled if filled else "▏" if ns > 0 else "", style="cyan")
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def closing_sentence(level: Level) -> str:
+    """Names the slowest step in the server with its share; empty without server statistics."""
+    measurement = level.measurement
+    rows = () if measurement is None or measurement.server is None else parts(measurement.server)
+    if measurement is None or measurement.server is None or not rows:
+        return ""
+    counters = measurement.server.counters
+    slowest = max(rows, key=lambda row: row.ns)
+    part = _ratio(slowest.ns, counters.success_ns / counters.success_count)
+    time = f"{duration(slowest.ns)} per request, {share(part)} of the server's time"
+    sentence = f"Slowest step: {slowest.name}, {time}"
+    waiting = _ratio(slowest.queue_ns, slowest.ns)
+    if 0.5 < waiting < 1:
+        sentence += f"; {share(waiting)} of that is waiting in its queue"
+    return sentence + "."
+
+
+def _troubles(result: Result) -> Iterator[Text]:
+    for level in result.levels:
+        if level.measurement is not None:
+            for group in level.measurement.failures:
+                yield _failure(level, group)
+    for remark in result.remarks:
+        yield _remark("", remark)
+    for level in result.levels:
+        for remark in level.remarks:
+            yield _remark(f"{level_label(level.mode, level.value)}: ", remark)
+
+
+def _failure(level: Level, group: FailureGroup) -> Text:
+    when = f"at {group.first_s:.1f} s"
+    if group.count > 1:
+        when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
+    example = first_line(group.example)
+    failed = f"{plural(group.count, 'request')} failed ({group.kind}), {when}"
+    line = f"✗ {level_label(level.mode, level.value)}: {failed}"
+    return Text(f"{line}: {example}" if example else line, style="red")
+
+
+def _remark(where: str, remark: Remark) -> Text:
+    text = Text(f"! {where}{first_line(remark.text)}", style="yellow")
+    return text.append(f"\n  {remark.note.advice}", style="default")
+
+
+class Progress(Protocol):
+    """Told what happens while a run goes on."""
+
+    def level_started(self, mode: str, value: float) -> None: ...
+    def window_finished(self, number: int, window: WindowFigures) -> None: ...
+    def level_finished(self, level: Level) -> None: ...
+    def close(self) -> None: ...
+
+
+class PlainProgress:
+    """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._label = ""
+        self._last_ns = 0
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._say(f"{self._label}: started")
+
+    def window_finished(self, number: int, window: WindowFigures) -> None:
+        if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
+            self._say(f"{self._label}: {_window(number, window)}")
+
+    def level_finished(self, level: Level) -> None:
+        self._say(_finished(level))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _say(self, line: str) -> None:
+        self._last_ns = self._clock()
+        print(line, file=self._stream, flush=True)
+
+
+class LiveProgress:
+    """A block on a terminal that is gone when the report appears.
+
+    It is redrawn only when told something: a drawing thread would take time from what is being measured.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(
+            console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._done: tuple[str, ...] = ()
+        self._label = ""
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._live.start()
+        self._draw(f"{self._label}: started")
+
+    def window_finished(self, number: int, window: WindowFigures) -> None:
+        self._draw(f"{self._label}: {_window(number, window)}")
+
+    def level_finished(self, level: Level) -> None:
+        self._done = (*self._done, _finished(level))[-LIVE_LINES:]
+        self._draw("")
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self, current: str) -> None:
+        lines = [Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
+        if current:
+            lines.append(Text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
+        self._live.update(Group(*lines), refresh=True)
+
+
+def _window(number: int, window: WindowFigures) -> str:
+    words = [f"window {number}"]
+    if window.request_count:
+        words += [f"{quantity(window.infer_per_s)} infer/s", duration(window.latency_ns)]
+    else:
+        words.append("no request finished")
+    if window.failed_count:
+        words.append(f"{window.failed_count} failed")
+    return ", ".join(words)
+
+
+def _finished(level: Level) -> str:
+    label = level_label(level.mode, level.value)
+    if level.measurement is None:
+        return f"{label}: no request finished"
+    return f"{label}: {_headline(level.measurement)}, {_verdict(level).plain}"
+
+
+def _headline(measurement: Measurement) -> str:
+    rate = f"{quantity(measurement.infer_per_s.value)} infer/s {interval(measurement.infer_per_s)}".rstrip()
+    latency = measurement.latency
+    return f"{rate}, avg {duration(latency.mean_ns)}, p99 {duration(latency.percentile_ns(99))}"

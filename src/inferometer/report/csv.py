@@ -1,0 +1,158 @@
+"""The CSV files of the classic tool: one for the model, one for each of its direct members."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from inferometer.base.units import NS_PER_US
+from inferometer.measure.measurement import Level, Measurement
+from inferometer.measure.result import Result
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.report.format import decimal, level_value, percentiles, whole_us
+from inferometer.report.server import any_cache, average_ns, compute_ns
+
+Row = tuple[tuple[str, object], ...]
+"""Cells with their column names; all rows of one file have the same columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns the files of one run have."""
+
+    has_server: bool
+    has_cache: bool
+    has_transport: bool
+    is_verbose: bool
+    percentile: int | None
+
+
+def main_csv(result: Result) -> str:
+    """The levels that count, by increasing inferences per second; nothing if there is none."""
+    layout = _layout(result)
+    return _text([_main_row(layout, level, measurement) for level, measurement in reported(result)])
+
+
+def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
+    """(file name prefix, text) for each direct member that was called."""
+    layout = _layout(result)
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for level, measurement in reported(result):
+        for member in _members(measurement):
+            row = _member_row(layout, level, measurement, member)
+            rows.setdefault((member.name, member.version), []).append(row)
+    return tuple((f"{name}_v{version}.", _text(rows[name, version])) for name, version in sorted(rows))
+
+
+def floored_levels(result: Result) -> tuple[Level, ...]:
+    """Levels whose server times add up to more than the client waited; column 5 shows 0 there."""
+    return tuple(level for level, measurement in reported(result) if _network_ns(level, measurement) < 0)
+
+
+def reported(result: Result) -> list[tuple[Level, Measurement]]:
+    """The rows' order in every file."""
+    rows = [
+        (level, measurement)
+        for level in result.levels
+        if level.is_reported and (measurement := level.measurement) is not None
+    ]
+    return sorted(rows, key=lambda row: row[1].infer_per_s.value)
+
+
+def _layout(result: Result) -> Layout:
+    servers = [row.server for _, row in reported(result) if row.server is not None]
+    return Layout(
+        has_server=bool(servers),
+        has_cache=bool(result.model.get("any_cache")) or any(any_cache(model) for model in servers),
+        has_transport=not result.model.get("is_decoupled"),
+        is_verbose=bool(result.effective.get("verbose_csv")),
+        percentile=result.effective.get("percentile"),
+    )
+
+
+def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
+    latency = measurement.latency
+    send, receive = whole_us(measurement.send_ns), whole_us(measurement.receive_ns)
+    cells: list[tuple[str, object]] = [
+        _level_cell(level),
+        ("Inferences/Second", decimal(measurement.infer_per_s.value)),
+        ("Client Send", send),
+        *_server_cells(layout, measurement.server, _network_ns(level, measurement)),
+        ("Client Recv", receive),
+        *((f"p{p} latency", whole_us(latency.percentile_ns(p))) for p in percentiles(layout.percentile)),
+    ]
+    if layout.is_verbose:
+        if layout.percentile is None:
+            cells.append(("Avg latency", whole_us(latency.mean_ns)))
+        wait = whole_us(measurement.service.mean_ns) - send - receive if layout.has_transport else 0
+        cells += [("request/response", send + receive), ("response wait", wait)]
+    return tuple(cells)
+
+
+def _member_row(layout: Layout, level: Level, measurement: Measurement, member: ModelStatistics) -> Row:
+    counters = member.counters
+    parent = 0 if measurement.server is None else measurement.server.counters.success_count
+    rate = measurement.infer_per_s.value * counters.success_count / parent if parent else 0.0
+    rest = average_ns(counters.success_ns, counters.success_count) - _accounted_ns(counters)
+    return (
+        _level_cell(level),
+        ("Inferences/Second", decimal(rate)),
+        ("Client Send", 0),
+        *_server_cells(layout, member, rest),
+        ("Client Recv", 0),
+    )
+
+
+def _members(measurement: Measurement) -> Iterator[ModelStatistics]:
+    if measurement.server is not None:
+        yield from (member for member in measurement.server.members if member.was_called)
+
+
+def _level_cell(level: Level) -> tuple[str, str]:
+    name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
+    return name, level_value(level.mode, level.value)
+
+
+def _server_cells(layout: Layout, model: ModelStatistics | None, rest_ns: int) -> list[tuple[str, object]]:
+    """A level without statistics in a run that has them leaves its cells empty."""
+    if not layout.has_server:
+        return []
+    counters = Counters() if model is None else model.counters
+    cells: list[tuple[str, int]] = [
+        ("Network+Server Send/Recv", max(0, rest_ns)),
+        ("Server Queue", average_ns(counters.queue_ns, counters.queue_count)),
+        ("Server Compute Input", average_ns(counters.compute_input_ns, counters.compute_input_count)),
+        ("Server Compute Infer", average_ns(counters.compute_infer_ns, counters.compute_infer_count)),
+        ("Server Compute Output", average_ns(counters.compute_output_ns, counters.compute_output_count)),
+    ]
+    if layout.has_cache:
+        cells += [
+            ("Server Cache Hit", average_ns(counters.cache_hit_ns, counters.cache_hit_count)),
+            ("Server Cache Miss", average_ns(counters.cache_miss_ns, counters.cache_miss_count)),
+        ]
+    return [(name, "" if model is None else ns // NS_PER_US) for name, ns in cells]
+
+
+def _accounted_ns(counters: Counters) -> int:
+    return (
+        average_ns(counters.queue_ns, counters.queue_count)
+        + average_ns(compute_ns(counters), counters.compute_infer_count)
+        + average_ns(counters.cache_hit_ns, counters.cache_hit_count)
+        + average_ns(counters.cache_miss_ns, counters.cache_miss_count)
+    )
+
+
+def _network_ns(level: Level, measurement: Measurement) -> int:
+    """What neither client nor server accounts for; below zero with too small a sample."""
+    if measurement.server is None:
+        return 0
+    # At a request rate the latency starts when the request was due; waiting for its turn is not the network.
+    whole = measurement.service if level.mode == "request_rate" else measurement.latency
+    client = measurement.send_ns + measurement.receive_ns
+    return whole.mean_ns - client - _accounted_ns(measurement.server.counters)
+
+
+def _text(rows: list[Row]) -> str:
+    if not rows:
+        return ""
+    lines = [",".join(name for name, _ in rows[0])]
+    lines += [",".join(str(cell) for _, cell in row) for row in rows]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,66 @@
+"""Report files: known to be writable before the load starts, written when it is over."""
+
+import os
+from pathlib import Path
+
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.measure.result import Result
+from inferometer.report.csv import composing_csvs, main_csv
+
+
+def writable(path: Path) -> None:
+    """Refuses a report file that could not be written later; changes nothing on the disk."""
+    try:
+        _try_to_write(path)
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error), "give another name") from error
+
+
+def _try_to_write(path: Path) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise _refusal(path, "it is a folder", "give the name of a file")
+    if not folder.exists():
+        raise _refusal(path, f"the folder '{folder}' does not exist", f"make it with: mkdir -p {folder}")
+    if not folder.is_dir():
+        raise _refusal(path, f"'{folder}' is not a folder", "give another name")
+    _try_to_open(path.resolve())
+
+
+def _refusal(path: Path, reason: str, remedy: str) -> UsageError:
+    return UsageError(f"'{path}' cannot be written: {reason}", remedy=remedy)
+
+
+def _try_to_open(target: Path) -> None:
+    if target.exists() and not target.is_file():
+        return  # a pipe or a device: opening it could wait for its reader, or take it away from it
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
+    else:
+        os.close(descriptor)
+        target.unlink()
+
+
+def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
+    """The main file and, beside it, one for each composing model; nothing when no level is reported."""
+    text = main_csv(result)
+    if not text:
+        return ()
+    files = [(path, text)]
+    if path.is_file() or not path.exists():  # a pipe or a device has no neighbours
+        files += [(path.with_name(prefix + path.name), part) for prefix, part in composing_csvs(result)]
+    for name, part in files:
+        _write(name, part)
+    return tuple(name for name, _ in files)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LocalError(
+            f"'{path}' could not be written: {error.strerror or error}",
+            remedy="check the folder and the space left, and measure again",
+        ) from error

@@ -1,0 +1,83 @@
+"""How numbers are written: the classic tool's formats, and the ones for people."""
+
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.measure.measurement import Distribution, Estimate
+
+STANDARD_PERCENTILES = (50, 90, 95, 99)
+
+_UNITS = ((NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))
+
+
+def decimal(value: float) -> str:
+    """Six significant digits without trailing zeros, as C++ streams print by default."""
+    return f"{value:g}"
+
+
+def whole_us(ns: int) -> int:
+    """Microseconds, truncated and never rounded."""
+    return ns // NS_PER_US
+
+
+def level_value(mode: str, value: float) -> str:
+    return str(int(value)) if mode == "concurrency" else decimal(value)
+
+
+def level_label(mode: str, value: float) -> str:
+    name = "concurrency" if mode == "concurrency" else "request rate"
+    return f"{name} {level_value(mode, value)}"
+
+
+def percentiles(chosen: int | None) -> tuple[int, ...]:
+    """The percentiles every report shows, with the chosen one in its place."""
+    return tuple(sorted({*STANDARD_PERCENTILES, *(() if chosen is None else (chosen,))}))
+
+
+def headline_ns(latency: Distribution, chosen: int | None) -> int:
+    """The one latency that stands for all: the chosen percentile, or the mean."""
+    return latency.mean_ns if chosen is None else latency.percentile_ns(chosen)
+
+
+def duration(ns: float) -> str:
+    """Three digits and a unit: `456 µs`, `1.23 ms`, `12.0 s`."""
+    if ns < 0.9995 * NS_PER_US:
+        return f"{ns:.0f} ns"
+    for scale, unit in _UNITS:
+        if ns < 999.5 * scale:
+            return f"{_three_digits(ns / scale)} {unit}"
+    return f"{ns / NS_PER_S:.0f} s"
+
+
+def quantity(value: float) -> str:
+    """Three digits or the whole number: `0.25`, `49.9`, `3209`."""
+    return "0" if value == 0 else _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    places = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{places}f}"
+
+
+def share(part: float) -> str:
+    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`."""
+    percent = part * 100
+    if percent == 0:
+        return "0 %"
+    places = 2 if percent < 0.995 else 1 if percent < 9.95 else 0
+    return f"{percent:.{places}f} %"
+
+
+def interval(estimate: Estimate) -> str:
+    """`±1.4 %`, or nothing where no interval is known."""
+    half = estimate.relative_half_width
+    return "" if half is None else f"±{share(half)}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def first_line(text: str, limit: int = 200) -> str:
+    """The first line of what a peer said, safe for a terminal."""
+    lines = text.strip().splitlines()
+    line = "".join(char if char.isprintable() else "?" for char in lines[0]) if lines else ""
+    return line if len(line) <= limit else line[: limit - 1] + "…"

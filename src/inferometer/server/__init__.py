@@ -1,0 +1,1 @@
+"""A real Triton of our own to measure: the embedded server and the example models it serves."""

@@ -1,0 +1,325 @@
+"""A real tritonserver as a context manager: ready when entered, gone without a trace when left."""
+
+import contextlib
+import os
+import secrets
+import select
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
+from inferometer.server.ports import LOOPBACK, Ports, choose_ports, listens_on, port_in_use
+from inferometer.server.repository import example_repository
+from inferometer.server.startlog import is_about_models, ports_in_use, telling_lines
+from inferometer.server.wheel import (
+    Wheel,
+    backends_folder,
+    check_stub,
+    find_wheel,
+    make_backends,
+    make_interpreter,
+    server_environment,
+)
+
+_ATTEMPTS = 5
+_POLL_S = 0.02
+_PROBE_TIMEOUT_S = 1.0
+_CACHE_BYTES = 64 * 1024 * 1024
+_EXIT_TIMEOUT_S = 3
+
+
+class EmbeddedTriton:
+    """The tritonserver of the nvidia-pytriton wheel, on loopback, serving the given model repositories.
+
+    A port of 0 is picked. `extra_args` end the server's command line; its three services must stay on.
+    """
+
+    def __init__(
+        self,
+        model_repository: Path | tuple[Path, ...] | None = None,
+        *,
+        http_port: int = 0,
+        grpc_port: int = 0,
+        metrics_port: int = 0,
+        load_models: tuple[str, ...] | None = None,
+        log_file: Path | None = None,
+        extra_args: tuple[str, ...] = (),
+        startup_timeout_s: float = 60.0,
+        wheel: Wheel | None = None,
+    ) -> None:
+        self.repositories = _repositories(model_repository)
+        self.load_models = ("*",) if load_models is None else load_models
+        self.log_file = log_file
+        self.extra_args = extra_args
+        self.startup_timeout_s = startup_timeout_s
+        self._wish = Ports(http_port, grpc_port, metrics_port)
+        self._wheel = wheel
+        self._running: _Running | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def http_address(self) -> str:
+        return f"{LOOPBACK}:{self._now.ports.http}"
+
+    @property
+    def grpc_address(self) -> str:
+        return f"{LOOPBACK}:{self._now.ports.grpc}"
+
+    @property
+    def metrics_address(self) -> str:
+        return f"{LOOPBACK}:{self._now.ports.metrics}"
+
+    @property
+    def log_path(self) -> Path:
+        return self._now.log
+
+    @property
+    def pid(self) -> int:
+        """The process id of the tritonserver itself."""
+        return self._now.process.pid
+
+    @property
+    def _now(self) -> "_Running":
+        if self._running is None:
+            raise LocalError(
+                "the embedded Triton is not started", remedy="call start(), or use it in a with statement"
+            )
+        return self._running
+
+    def start(self) -> None:
+        """Start the server and return when it and every model are ready."""
+        if self._running is not None:
+            raise LocalError("the embedded Triton is already started", remedy="call stop() first")
+        for folder in self.repositories:
+            _check_repository(folder)
+        wheel = find_wheel() if self._wheel is None else self._wheel
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(_PortLostError):
+                self._running = self._attempt(wheel)
+                return
+        raise LocalError(
+            f"the ports picked for the embedded Triton were taken by others {_ATTEMPTS} times in a row",
+            remedy="give ports of your own choice",
+        )
+
+    def _attempt(self, wheel: Wheel) -> "_Running":
+        running = _launch(wheel, self, choose_ports(self._wish))
+        try:
+            _wait_until_ready(running, self.startup_timeout_s)
+        except BaseException as error:
+            _end(running, keep_log=isinstance(error, InferometerError))
+            if isinstance(error, _PortLostError):
+                _blame_given_port(self._wish, error.ports)
+            raise
+        return running
+
+    def stop(self) -> None:
+        """End the server and everything it made; without a running server, do nothing."""
+        if self._running is None:
+            return
+        running, self._running = self._running, None
+        # A server that ended by itself has its reason in the log.
+        _end(running, keep_log=running.process.poll() is not None)
+
+    def is_running(self) -> bool:
+        return self._running is not None and self._running.process.poll() is None
+
+    def wait(self) -> int:
+        """Block until the server ends by itself or is ended from elsewhere; its exit status."""
+        return self._now.process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    process: subprocess.Popen[bytes]
+    ports: Ports
+    log: Path
+    traces: Traces
+    guard: int  # reads as ended when the guard is done
+
+
+class _PortLostError(Exception):
+    def __init__(self, ports: tuple[int, ...]) -> None:
+        super().__init__(ports)
+        self.ports = ports
+
+
+def _repositories(given: Path | tuple[Path, ...] | None) -> tuple[Path, ...]:
+    if given is None:
+        return (example_repository(),)
+    return given if isinstance(given, tuple) else (given,)
+
+
+def _check_repository(folder: Path) -> None:
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise UsageError(
+            f"the model repository '{folder}' {problem}",
+            remedy="give a folder that holds one folder per model, or none for the example models",
+        )
+
+
+def _blame_given_port(wish: Ports, lost: tuple[int, ...]) -> None:
+    for service, port in wish.named():
+        if port in lost:
+            raise port_in_use(service, port) from None
+
+
+def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
+    token = f"{os.getpid()}_{secrets.token_hex(8)}"
+    runtime = Path(tempfile.gettempdir()) / f"inferometer-triton-{token}"
+    log = runtime.with_suffix(".log") if server.log_file is None else server.log_file
+    traces = Traces(f"inferometer_{token}_", runtime, log if server.log_file is None else None)
+    done, alive = os.pipe()
+    guarded = guard_command(traces, log=log, alive=alive)
+    try:
+        process = _spawn([*guarded, *_server_command(wheel, server, ports, traces)], runtime, alive)
+    except BaseException:
+        os.close(done)
+        raise
+    finally:
+        os.close(alive)
+    running = _Running(process, ports, log, traces, done)
+    try:
+        _prepare(wheel, running)
+    except BaseException:
+        _end(running, keep_log=False)
+        raise
+    return running
+
+
+def _spawn(command: list[str], runtime: Path, alive: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=server_environment(runtime),
+        pass_fds=(alive,),
+        start_new_session=True,
+    )
+
+
+def _prepare(wheel: Wheel, running: _Running) -> None:
+    """Make every file the server needs, then let it run."""
+    runtime = running.traces.runtime
+    _create_log(running.log, scratch=running.traces.scratch_log is not None)
+    runtime.mkdir(mode=0o700)
+    make_backends(wheel, runtime)
+    make_interpreter(runtime)
+    check_stub(runtime)
+    assert running.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), running.process.stdin as word:  # one that ended is seen later
+        word.write(GO.encode())
+
+
+def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, traces: Traces) -> list[str]:
+    command = [str(wheel.executable), "--model-control-mode", "explicit"]
+    for folder in server.repositories:
+        command += ["--model-repository", str(folder.resolve())]
+    for model in server.load_models:
+        command += ["--load-model", model]
+    for service, port in ports.named():
+        command += [f"--{service.lower()}-address", LOOPBACK, f"--{service.lower()}-port", str(port)]
+    if all(folder.resolve() == example_repository().resolve() for folder in server.repositories):
+        # Its configurations are whole; completing them would start every model twice, for seconds.
+        command.append("--disable-auto-complete-config")
+    return [
+        *command,
+        *("--backend-directory", str(backends_folder(traces.runtime))),
+        *("--backend-config", f"python,shm-region-prefix-name={traces.prefix}"),
+        *("--cache-directory", str(wheel.caches)),
+        *("--cache-config", f"local,size={_CACHE_BYTES}"),
+        *("--exit-timeout-secs", str(_EXIT_TIMEOUT_S)),
+        *server.extra_args,
+    ]
+
+
+def _create_log(log: Path, *, scratch: bool) -> None:
+    try:
+        log.open("xb" if scratch else "wb").close()
+    except OSError as error:
+        raise UsageError(
+            f"the log file '{log}' cannot be written: {error.strerror}",
+            remedy="give a file in a writable folder",
+        ) from None
+
+
+def _wait_until_ready(running: _Running, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.process.wait(_POLL_S)
+            raise _start_failure(
+                running, f"ended with status {running.process.returncode} instead of starting"
+            )
+        if _is_ready(running):
+            return
+        if time.monotonic() >= deadline:
+            raise _start_failure(running, f"was not ready after {timeout_s:g} s")
+
+
+def _is_ready(running: _Running) -> bool:
+    import http.client
+
+    connection = http.client.HTTPConnection(LOOPBACK, running.ports.http, timeout=_PROBE_TIMEOUT_S)
+    try:
+        connection.request("GET", "/v2/health/ready")
+        if connection.getresponse().status != 200:
+            return False
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    # A stranger that took the port first may well be a ready server too.
+    try:
+        return listens_on(running.process.pid, running.ports.numbers())
+    except OSError:  # it has just ended
+        return False
+
+
+def _start_failure(running: _Running, what: str) -> Exception:
+    log = running.log.read_text(errors="replace")
+    lost = ports_in_use(log)
+    if lost:
+        return _PortLostError(lost)
+    reason = "; ".join(telling_lines(log)) or "it wrote nothing"
+    blame = UsageError if is_about_models(log) else LocalError
+    return blame(f"the embedded Triton {what}: {reason}", remedy=f"see its log {running.log}")
+
+
+def _end(running: _Running, *, keep_log: bool) -> None:
+    if running.process.stdin is not None:
+        running.process.stdin.close()
+    running.process.terminate()
+    try:
+        running.process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        end_group(running.process.pid)
+        running.process.wait()
+    _wait_for_guard(running.guard)
+    # The guard has done both already, unless somebody killed it.
+    end_group(running.process.pid)
+    running.traces.remove()
+    if not keep_log:
+        running.traces.remove_log()
+
+
+def _wait_for_guard(guard: int) -> None:
+    waiting = select.poll()
+    waiting.register(guard, select.POLLIN)
+    waiting.poll(GRACE_S * 1000)
+    os.close(guard)

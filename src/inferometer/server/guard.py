@@ -1,0 +1,132 @@
+"""Starts a server and outlives it: whatever ends the server or its owner, nothing of it stays behind.
+
+    owner ---- starts ----> this script ---- becomes ----> tritonserver ---- starts ----> stubs
+                                 \\---- forks ----> guard
+
+The script is there before the owner makes the first file, and waits for its word on standard input. Then it
+forks and becomes the server, so the owner's child is the server itself. The fork, the guard,
+waits for the end of either process: when the owner is gone (kill -9 included) it stops the server, when the
+server is gone it ends the stubs and removes the shared memory and the folder. A death signal (prctl) would
+follow the thread that called start(), not the owner, and would leave the shared memory.
+
+Run as a script, without the package on its path: only the standard library here.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SHARED_MEMORY = Path("/dev/shm")
+GRACE_S = 8.0
+GO = "go\n"
+_POLL_S = 0.2
+
+
+def guard_command(traces: "Traces", *, log: Path, alive: int) -> list[str]:
+    """The words before a server's command; the pipe `alive` ends when the guard is done."""
+    words = (os.getpid(), alive, log, traces.prefix, traces.runtime, traces.scratch_log or "")
+    return [sys.executable, "-I", "-S", __file__, *map(str, words)]
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What a server leaves in the file system."""
+
+    prefix: str  # of the names of its shared memory regions
+    runtime: Path
+    scratch_log: Path | None  # a log nobody asked for
+
+    def remove(self) -> None:
+        """Remove the shared memory and the folder; doing it twice does no harm."""
+        for region in SHARED_MEMORY.glob(f"{self.prefix}*"):
+            region.unlink(missing_ok=True)
+        shutil.rmtree(self.runtime, ignore_errors=True)
+
+    def remove_log(self) -> None:
+        if self.scratch_log is not None:
+            self.scratch_log.unlink(missing_ok=True)
+
+
+def end_group(group: int) -> None:
+    """Kill whatever is left of a process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def main(arguments: list[str]) -> None:
+    alive, log, (prefix, runtime, scratch_log) = int(arguments[1]), arguments[2], arguments[3:6]
+    traces = Traces(prefix, Path(runtime), Path(scratch_log) if scratch_log else None)
+    owner, server = _Process(int(arguments[0])), _Process(os.getpid())
+    # The parent is seen after its handle was taken: no later process with the same id can be meant.
+    if os.getppid() != owner.pid or sys.stdin.readline() != GO:
+        traces.remove()
+        traces.remove_log()
+        return
+    _redirect(log)
+    if os.fork() != 0:
+        os.close(alive)
+        os.execv(arguments[6], arguments[6:])
+    os.setsid()
+    _guard(owner, server, traces)
+
+
+def _redirect(log: str) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sink = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+
+
+def _guard(owner: "_Process", server: "_Process", traces: Traces) -> None:
+    _wait_any([owner, server])
+    _stop(server)
+    traces.remove()
+    if owner.has_ended():
+        traces.remove_log()
+
+
+class _Process:
+    """A process that can be waited for though it is not our child."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.handle: int | None = None
+        with contextlib.suppress(OSError):  # a kernel or sandbox without pidfd_open: poll instead
+            self.handle = os.pidfd_open(pid)
+
+    def has_ended(self) -> bool:
+        if self.handle is not None:
+            return bool(select.select([self.handle], [], [], 0)[0])
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+
+def _wait_any(processes: list[_Process], timeout_s: float | None = None) -> None:
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    handles = [process.handle for process in processes if process.handle is not None]
+    pause_s = timeout_s if len(handles) == len(processes) else _POLL_S
+    while not any(process.has_ended() for process in processes):
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+        select.select(handles, [], [], pause_s)
+
+
+def _stop(server: _Process) -> None:
+    if not server.has_ended():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server.pid, signal.SIGTERM)
+        _wait_any([server], GRACE_S)
+    end_group(server.pid)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

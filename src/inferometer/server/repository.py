@@ -1,0 +1,26 @@
+"""The example model repository and pictures that come with the package."""
+
+from pathlib import Path
+
+from inferometer.base.errors import UsageError
+
+_HERE = Path(__file__).parent
+
+
+def example_repository() -> Path:
+    """The folder of the example models: simple, identities, delay and the image ensemble."""
+    return _HERE / "models"
+
+
+def example_image(name: str = "mug.jpg") -> Path:
+    """One of the example pictures, by file name."""
+    path = _HERE / "images" / name
+    if path not in example_images():
+        known = ", ".join(image.name for image in example_images())
+        raise UsageError(f"there is no example picture '{name}'", remedy=f"take one of {known}")
+    return path
+
+
+def example_images() -> tuple[Path, ...]:
+    """All example pictures, smallest file first."""
+    return tuple(sorted((_HERE / "images").glob("*.jpg"), key=lambda image: image.stat().st_size))

@@ -1,0 +1,147 @@
+"""The tritonserver inside the nvidia-pytriton wheel: where it is, and a private folder to run it from."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from inferometer.base.errors import LocalError
+
+INSTALL = "pip install 'inferometer[triton]'"
+STUB = "triton_python_backend_stub"
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_VENV = "venv"
+_SITE = """\
+import site, sys
+sys.dont_write_bytecode = True
+for path in {paths!r}:
+    site.addsitedir(path)
+"""
+
+FindSpec = Callable[[str], ModuleSpec | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """The installed files of nvidia-pytriton; read, never written."""
+
+    site: Path
+
+    @property
+    def server(self) -> Path:
+        return self.site / "pytriton" / "tritonserver"
+
+    @property
+    def executable(self) -> Path:
+        return self.server / "bin" / "tritonserver"
+
+    @property
+    def caches(self) -> Path:
+        return self.server / "caches"
+
+    @property
+    def libraries(self) -> Path:
+        return self.site / "nvidia_pytriton.libs"
+
+    def stub(self, python: str) -> Path:
+        return self.server / "python_backend_stubs" / python / STUB
+
+    def stub_pythons(self) -> tuple[str, ...]:
+        folders = [stub.parent.name for stub in self.stub("*").parents[1].glob(f"*/{STUB}")]
+        return tuple(sorted(folders, key=lambda version: tuple(map(int, version.split(".")))))
+
+
+def find_wheel(find_spec: FindSpec = importlib.util.find_spec) -> Wheel:
+    """The wheel on this interpreter's path, found without importing it: its import starts things."""
+    spec = find_spec("pytriton")
+    if spec is None or not spec.submodule_search_locations:
+        raise LocalError(
+            "the embedded Triton needs the package nvidia-pytriton, which is not installed for "
+            f"{sys.executable}",
+            remedy=INSTALL,
+        )
+    wheel = Wheel(Path(next(iter(spec.submodule_search_locations))).parent)
+    for needed in (wheel.executable, wheel.libraries):
+        if not needed.exists():
+            raise LocalError(
+                f"the installed nvidia-pytriton has no {needed}",
+                remedy=f"reinstall it: pip install --force-reinstall nvidia-pytriton, or {INSTALL}",
+            )
+    return wheel
+
+
+def backends_folder(runtime: Path) -> Path:
+    """Where `make_backends` puts the backends."""
+    return runtime / "pytriton" / "tritonserver" / "backends"
+
+
+def make_backends(wheel: Wheel, runtime: Path) -> None:
+    """A backend folder under `runtime` whose python backend runs models with this interpreter's version.
+
+    The layout repeats the wheel's, because the copied stub finds its libraries by a path relative to itself.
+    """
+    stub = wheel.stub(_PYTHON)
+    if not stub.exists():
+        raise LocalError(
+            f"nvidia-pytriton has no python backend for Python {_PYTHON}, only for "
+            f"{', '.join(wheel.stub_pythons()) or 'none'}",
+            remedy="run inferometer with one of these",
+        )
+    backend = backends_folder(runtime) / "python"
+    backend.mkdir(parents=True)
+    (runtime / wheel.libraries.name).symlink_to(wheel.libraries)
+    for source in (wheel.server / "backends" / "python").iterdir():
+        if source.is_file() and source.name != STUB:
+            (backend / source.name).symlink_to(source)
+    shutil.copy(stub, backend / STUB)
+
+
+def make_interpreter(runtime: Path) -> None:
+    """A virtual environment under `runtime` in which the stubs find this interpreter and its packages.
+
+    A stub takes its prefix from the first python3 on PATH and ignores every PYTHON... variable. So a start-up
+    file repeats our search path, and forbids bytecode files: model folders are often part of an installation
+    or under version control.
+    """
+    import venv
+
+    venv.EnvBuilder(symlinks=True).create(runtime / _VENV)
+    packages = next((runtime / _VENV / "lib").glob("python*/site-packages"))
+    paths = [str(Path(path).resolve()) for path in sys.path if path]
+    (packages / "sitecustomize.py").write_text(_SITE.format(paths=paths), encoding="utf-8")
+
+
+def server_environment(runtime: Path) -> dict[str, str]:
+    """Environment variables with which the stubs find their interpreter and its shared library."""
+    variables = os.environ | {"PATH": _joined(str(runtime / _VENV / "bin"), os.environ.get("PATH"))}
+    library = sysconfig.get_config_var("LIBDIR")
+    if library and (Path(library) / str(sysconfig.get_config_var("INSTSONAME"))).exists():
+        variables["LD_LIBRARY_PATH"] = _joined(library, os.environ.get("LD_LIBRARY_PATH"))
+    return variables
+
+
+def check_stub(runtime: Path) -> None:
+    """Raise a LocalError if the python backend cannot be started at all."""
+    # Without arguments the stub only complains about them; 127 is the loader's word for a missing library.
+    # Triton itself would wait half a minute for such a stub and then not say why.
+    stub = backends_folder(runtime) / "python" / STUB
+    environment = server_environment(runtime)
+    trial = subprocess.run(
+        [stub], env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False
+    )
+    if trial.returncode == 127:
+        reason = trial.stderr.decode(errors="replace").strip().rpartition("libraries: ")[2]
+        raise LocalError(
+            f"the python backend of nvidia-pytriton cannot start with Python {_PYTHON}: {reason}",
+            remedy=f"install Python's shared library (Debian, Ubuntu: apt-get install libpython{_PYTHON})",
+        )
+
+
+def _joined(first: str, rest: str | None) -> str:
+    return f"{first}{os.pathsep}{rest}" if rest else first

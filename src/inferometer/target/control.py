@@ -1,0 +1,85 @@
+"""Control calls over HTTP: rare, so a library does them; each on a fresh connection with a time-out."""
+
+import http.client
+import json
+import ssl
+from typing import Any
+
+from inferometer.base.errors import PeerError
+from inferometer.target.endpoint import Connection, tls_context
+
+TIMEOUT_S = 20.0
+
+
+class HttpControl:
+    """GET and POST of JSON documents."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        tls = connection.endpoint.tls
+        self._context = None if tls is None else tls_context(tls)
+
+    def get(self, path: str) -> Any:
+        return self._call("GET", path, None)
+
+    def post(self, path: str, document: Any) -> Any:
+        return self._call("POST", path, json.dumps(document).encode())
+
+    def _call(self, method: str, path: str, body: bytes | None) -> Any:
+        status, text = self._exchange(method, path, body)
+        if status != 200:
+            raise PeerError(_reason(text) or f"the server answered {method} {path} with status {status}")
+        if not text:
+            return {}
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise PeerError(
+                f"the server's answer to {method} {path} is not JSON: {text[:80]!r}",
+                remedy=f"check that {self._connection.endpoint} is the server's HTTP address",
+            ) from error
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        endpoint = self._connection.endpoint
+        client = self._client()
+        try:
+            client.putrequest(method, endpoint.prefix + path)
+            for name, value in self._connection.headers:
+                client.putheader(name, value)
+            if body is not None:
+                client.putheader("Content-Type", "application/json")
+                client.putheader("Content-Length", str(len(body)))
+            client.endheaders(body)
+            reply = client.getresponse()
+            return reply.status, reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise PeerError(
+                f"{endpoint} cannot be reached: {_why(error)}", remedy="check the address given with -u, and that the server is up"
+            ) from error
+        finally:
+            client.close()
+
+    def _client(self) -> http.client.HTTPConnection:
+        endpoint = self._connection.endpoint
+        if self._context is None:
+            return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S, context=self._context)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted ({error.verify_message})"
+    if isinstance(error, http.client.BadStatusLine):
+        return f"it does not speak HTTP (its answer began with {str(error)[:60]!r})"
+    return str(error) or type(error).__name__
+
+
+def _reason(text: bytes) -> str:
+    """The server's own words, if it gave any."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text[:300].decode("utf-8", "replace").strip()
+    if isinstance(document, dict) and isinstance(document.get("error"), str):
+        return str(document["error"])
+    return text[:300].decode("utf-8", "replace").strip()

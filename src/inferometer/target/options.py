@@ -1,0 +1,223 @@
+"""The options that say which model to reach, where it is, and how to speak to it."""
+
+from inferometer.base.errors import UsageError
+from inferometer.base.options import (
+    Dialect,
+    Option,
+    as_given,
+    choice,
+    existing_file,
+    header,
+    members,
+    switch,
+)
+
+
+def _parameter(name: str, text: str) -> tuple[str, str, str]:
+    """`name:value:type` of a request parameter."""
+    fields = text.split(":")
+    if len(fields) != 3 or not fields[0] or fields[2].lower() not in ("bool", "int", "string"):
+        raise UsageError(
+            f"Failed to parse {name}. The value '{text}' does not match <name:value:type>",
+            remedy="the type is bool, int or string",
+        )
+    return fields[0], fields[1], fields[2].lower()
+
+
+OPTIONS = (
+    Option(("-m",), "model", "Model to measure.", as_given, "NAME"),
+    Option(
+        ("-x",),
+        "version",
+        "Version of the model. Without it the server takes the latest.",
+        as_given,
+        "VERSION",
+    ),
+    Option(
+        ("-u",),
+        "url",
+        "Address of the server: host:port, http://host:port or https://host:port (with TLS).",
+        as_given,
+        "URL",
+        "localhost:8000",
+    ),
+    Option(
+        ("-i",),
+        "protocol",
+        "Protocol: http or grpc, in any case.",
+        choice("http", "grpc", any_case=True),
+        "PROTOCOL",
+        "http",
+        unbuilt=("grpc",),
+        meanwhile="measure over HTTP with -i http",
+    ),
+    Option(
+        ("--service-kind",),
+        "service_kind",
+        "Kind of server: triton (or any KServe v2 server), triton_c_api, tfserving, torchserve, openai, "
+        "dynamic_grpc.",
+        choice("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc"),
+        "KIND",
+        "triton",
+        unbuilt=("triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc"),
+        meanwhile="measure a server that speaks the KServe v2 protocol with --service-kind triton",
+    ),
+    Option(
+        ("--bls-composing-models",),
+        "bls_composing_models",
+        "Models a BLS model may call: name[:version], separated by commas.",
+        members,
+        "MODELS",
+    ),
+    Option(
+        ("-H",),
+        "headers",
+        "Header for every request, as Name:Value. May be given several times.",
+        header,
+        "HEADER",
+        repeatable=True,
+        secret=True,
+    ),
+    Option(
+        ("--request-parameter",),
+        "request_parameters",
+        "Parameter of every gRPC request, as name:value:type with type bool, int or string. "
+        "May be given several times.",
+        _parameter,
+        "PARAMETER",
+        repeatable=True,
+        built=False,
+    ),
+    Option(
+        ("--ssl-https-verify-peer",),
+        "tls.verify_peer",
+        "Whether to verify the server's certificate: 0 or 1.",
+        switch("0", on=("1",)),
+        "NUMBER",
+        "1",
+    ),
+    Option(
+        ("--ssl-https-verify-host",),
+        "tls.verify_host",
+        "Whether the certificate must be for this host: 0 (no), 1 or 2 (yes).",
+        switch("0", on=("1", "2")),
+        "NUMBER",
+        "2",
+    ),
+    Option(
+        ("--ssl-https-ca-certificates-file",),
+        "tls.ca_file",
+        "Authorities to trust instead of the system's.",
+        existing_file,
+        "FILE",
+    ),
+    Option(
+        ("--ssl-https-client-certificate-file",),
+        "tls.certificate_file",
+        "Our own certificate.",
+        existing_file,
+        "FILE",
+    ),
+    Option(
+        ("--ssl-https-client-certificate-type",),
+        "tls.certificate_type",
+        "Format of our certificate: PEM or DER.",
+        choice("PEM", "DER"),
+        "TYPE",
+        "PEM",
+    ),
+    Option(
+        ("--ssl-https-private-key-file",),
+        "tls.key_file",
+        "The key of our certificate.",
+        existing_file,
+        "FILE",
+    ),
+    Option(
+        ("--ssl-https-private-key-type",),
+        "tls.key_type",
+        "Format of the key: PEM or DER.",
+        choice("PEM", "DER"),
+        "TYPE",
+        "PEM",
+    ),
+    Option(
+        ("--grpc-compression-algorithm",),
+        "grpc_compression",
+        "Compression of gRPC requests: none, gzip or deflate.",
+        choice("none", "gzip", "deflate"),
+        "ALGORITHM",
+        "none",
+        unbuilt=("gzip", "deflate"),
+    ),
+    Option(("--ssl-grpc-use-ssl",), "grpc_tls", "Speak TLS to the gRPC server.", built=False),
+    Option(
+        ("--ssl-grpc-root-certifications-file",),
+        "grpc_ca_file",
+        "Authorities to trust, PEM.",
+        existing_file,
+        "FILE",
+        built=False,
+    ),
+    Option(
+        ("--ssl-grpc-private-key-file",),
+        "grpc_key_file",
+        "The key of our certificate, PEM.",
+        existing_file,
+        "FILE",
+        built=False,
+    ),
+    Option(
+        ("--ssl-grpc-certificate-chain-file",),
+        "grpc_certificate_file",
+        "Our own certificate, PEM.",
+        existing_file,
+        "FILE",
+        built=False,
+    ),
+    Option(
+        ("--grpc-method",),
+        "grpc_method",
+        "Method to call with --service-kind dynamic_grpc: package.Service/Method.",
+        as_given,
+        "METHOD",
+        dialect=Dialect.NEWER,
+        built=False,
+    ),
+    Option(
+        ("--endpoint",),
+        "endpoint",
+        "Path appended to the address with --service-kind openai.",
+        as_given,
+        "PATH",
+        built=False,
+    ),
+    Option(
+        ("--model-signature-name",),
+        "signature",
+        "Signature to call with --service-kind tfserving.",
+        as_given,
+        "NAME",
+        "serving_default",
+        built=False,
+    ),
+    Option(
+        ("--triton-server-directory",),
+        "triton_directory",
+        "Triton's installation, for --service-kind triton_c_api.",
+        as_given,
+        "DIR",
+        "/opt/tritonserver",
+        built=False,
+        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
+    ),
+    Option(
+        ("--model-repository",),
+        "model_repository",
+        "Models to load with --service-kind triton_c_api.",
+        as_given,
+        "DIR",
+        built=False,
+        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
+    ),
+)

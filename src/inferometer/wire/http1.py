@@ -1,0 +1,431 @@
+"""HTTP/1.1 as a client sees it (RFC 9112): heads of requests out, replies in. No socket, no clock.
+
+A reply is read in steps, each of which takes what it can from the bytes at hand:
+
+    HEAD -> SIZED -----------------------------> DONE       Content-Length
+         -> UNTIL_CLOSE ------------- eof() ---> DONE       no length at all
+         -> CHUNK_SIZE -> CHUNK_DATA -> CHUNK_END -+
+            ^   +-> TRAILERS -----------------> DONE        Transfer-Encoding: chunked
+            +--------------------------------------+
+
+A step that cannot go on leaves its bytes alone; they wait in `_pending` until more arrive. Only lines wait,
+body bytes never do: they are counted and, if anyone wants them, kept.
+
+A load test sees the same few heads again and again. So a connection remembers its last one, and a reply of
+the same size that begins with the same bytes is done after two comparisons. Other heads, and the lines of new
+heads, are found by their bytes in caches, so that a new Date or request id costs the parsing of one line.
+
+What is lenient: a line may end with a bare LF (RFC 9112 2.2), and folded header lines are joined with a space
+(5.2 asks user agents to). A reply to HEAD or CONNECT is not understood: the load generator sends neither.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from inferometer.base.errors import PeerError, UsageError
+
+CHUNKED = -1
+UNTIL_CLOSE = -2
+
+HEAD_LIMIT = 64 * 1024
+CHUNK_LINE_LIMIT = 4 * 1024
+TRAILERS_LIMIT = 64 * 1024
+ERROR_BODY_LIMIT = 64 * 1024
+LENGTH_LIMIT = 2**62
+_KNOWN_LIMIT = 2 * 1024  # longer heads are not worth their memory
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_NAME = re.compile(_TOKEN)
+_PATH = re.compile(r"[!-~]+")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: ([^\r\n\0]*+))?\r?")
+_FIELD = re.compile(rf"({_TOKEN}):[ \t]*+([^\r\n\0]*+)\r?")
+_FOLD = re.compile(rb"\r?\n[ \t]++")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;[^\r\n\0]*+)?\r?\n")
+_TRAILER = re.compile(rf"(?:{_TOKEN}:|[ \t])[^\r\n\0]*+\r?\n".encode())
+_PREFIX = b"HTTP/1."
+_FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
+
+
+def encode_request(
+    method: str, path: str, headers: Iterable[tuple[str, str]], body_length: int | None
+) -> bytes:
+    """The head of a request; a body length, if there is one, becomes its Content-Length."""
+    if _NAME.fullmatch(method) is None:
+        raise UsageError(f"{method!r} is not an HTTP method")
+    if _PATH.fullmatch(path) is None:
+        raise UsageError(
+            f"the path {path!r} is empty or has a space, a control or a non-ASCII character",
+            remedy="write such characters as %XX",
+        )
+    lines = [f"{method} {path} HTTP/1.1".encode("ascii")]
+    lines += [_encode_field(name, value, body_length is not None) for name, value in headers]
+    if body_length is not None:
+        lines.append(b"Content-Length: %d" % body_length)
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _encode_field(name: str, value: str, framed: bool) -> bytes:
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} is not a header name: letters, digits and !#$%&'*+-.^_`|~ are")
+    if framed and name.lower() in ("content-length", "transfer-encoding"):
+        raise UsageError(f"the header {name!r} is set from the body", remedy="leave it out")
+    if any(c in value for c in "\r\n\0"):
+        raise UsageError(f"the header {name!r} has a line break or a NUL in its value {value!r}")
+    try:
+        # What the user typed goes out as it was typed: the bytes of the command line.
+        return f"{name}: {value}".encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UsageError(f"the header {name!r} has a value that is not text: {value!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Status line and headers of a reply, and what they say about its body and the connection."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[str, str], ...]  # names in lower case
+    length: int  # of the body; CHUNKED or UNTIL_CLOSE when not known beforehand
+    reusable: bool  # the connection may carry another request after this reply
+
+    def get(self, name: str) -> str | None:
+        """The value of the first header of that name."""
+        wanted = name.lower()
+        return next((value for name, value in self.headers if name == wanted), None)
+
+
+_HEAD, _SIZED, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_DATA, _CHUNK_END, _TRAILERS, _DONE = range(8)
+
+
+class ReplyDecoder:
+    """Bytes of one connection in, replies out. Feed it any split of the stream; the replies are the same.
+
+    A decoder that raised is of no further use.
+    """
+
+    __slots__ = (
+        "_left",
+        "_pending",
+        "_room",
+        "_step",
+        "_usual_head",
+        "_usual_raw",
+        "_usual_size",
+        "body",
+        "head",
+        "keep",
+        "received",
+    )
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.keep = keep  # whether bodies of good replies are kept; bad ones are, up to ERROR_BODY_LIMIT
+        self.head: Head | None = None  # of the reply being read, once it is complete
+        self.received = 0  # bytes of the reply being read, its head and any 1xx before it included
+        self.body = bytearray()  # what was kept; a reader of a stream may empty it at any time
+        self._step = _HEAD
+        self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
+        self._room = 0  # bytes of body to keep from here on
+        self._pending = bytearray()  # arrived, but not yet taken by a step
+        self._usual_head: Head | None = None  # of the last good reply of known length,
+        self._usual_raw = b""  # as it was sent,
+        self._usual_size = -1  # and its size with the body
+
+    def receive(self, data: bytearray | bytes | memoryview, length: int) -> bool:
+        """Take data[:length]; True when a reply is complete (then read head and body, and call next())."""
+        if self._step == _SIZED and length < self._left and not self._room:
+            self._left -= length
+            self.received += length
+            return False
+        if isinstance(data, memoryview):
+            data = bytes(data[:length])
+        if (
+            length == self._usual_size
+            and not self.received
+            and data.startswith(self._usual_raw)
+            and not self.keep
+        ):
+            self.head = self._usual_head
+            self.received = length
+            self._step = _DONE
+            return True
+        return self._advance(data, length)
+
+    def next(self) -> None:
+        """Forget the finished reply; bytes that arrived behind it count for the next one.
+
+        Those bytes may hold a whole reply: receive(b"", 0) tells.
+        """
+        self.head = None
+        self.received = len(self._pending)
+        self._step = _HEAD
+        if self.body:
+            self.body = bytearray()  # a new one: the old may be in someone's hands
+
+    @property
+    def idle(self) -> bool:
+        """No byte of a further reply has arrived: the peer may close now in good order."""
+        if self._step == _DONE:
+            return not self._pending
+        return not self.received
+
+    def eof(self) -> bool:
+        """The peer closed. True when that completes a reply, False when none was under way."""
+        if self._step == _UNTIL_CLOSE:
+            self._step = _DONE
+            return True
+        if self._step == _DONE or not self.received:
+            return False
+        raise PeerError(f"the server closed the connection {self._progress()}")
+
+    def _progress(self) -> str:
+        if self.head is None:
+            return f"in the head of a reply, after {self.received} bytes"
+        if self._step == _SIZED:
+            length = self.head.length
+            return f"in the body of a reply, after {length - self._left} of {length} bytes"
+        return f"in a chunked body, before its last chunk, after {self.received} bytes of the reply"
+
+    def _advance(self, data: bytearray | bytes, length: int) -> bool:
+        pending = self._pending
+        taken = self.received - len(pending)
+        if pending:
+            pending += data[:length]
+            data, length = pending, len(pending)
+        at, before = 0, -1
+        while at != before and self._step != _DONE:  # a step that takes nothing waits for more
+            before = at
+            at = _STEPS[self._step](self, data, at, length)
+        if data is pending:
+            del pending[:at]
+        elif at < length:
+            pending += data[at:length]
+        done = self._step == _DONE
+        self.received = taken + (at if done else length)
+        return done
+
+    def _take_head(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        end = _head_end(data, at, min(stop, at + HEAD_LIMIT))
+        if end < 0:
+            _check_half_head(data, at, stop)
+            return at
+        raw = bytes(data[at:end])
+        head = _known_head(raw) if end - at <= _KNOWN_LIMIT else _parse_head(raw)
+        if head.status >= 200:
+            self._open(head, raw)
+            if 0 <= head.length <= stop - end and not self._room:  # the whole body is here
+                self._step = _DONE
+                return end + head.length
+        return end
+
+    def _open(self, head: Head, raw: bytes) -> None:
+        self.head = head
+        self._left = length = head.length
+        if length > 0:
+            self._step = _SIZED
+        elif length == 0:
+            self._step = _DONE
+        else:
+            self._step = _CHUNK_SIZE if length == CHUNKED else _UNTIL_CLOSE
+        if head.status >= 400:
+            self._room = ERROR_BODY_LIMIT
+            return
+        self._room = LENGTH_LIMIT if self.keep else 0
+        if length >= 0:
+            self._usual_head = head
+            self._usual_raw = raw
+            self._usual_size = len(raw) + length
+
+    def _take_sized(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        end = min(stop, at + self._left)
+        self._keep(data, at, end)
+        self._left -= end - at
+        if not self._left:
+            self._step = _DONE
+        return end
+
+    def _take_until_close(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        self._keep(data, at, stop)
+        return stop
+
+    def _take_chunk_size(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        match = _CHUNK_LINE.match(data, at, min(stop, at + CHUNK_LINE_LIMIT))
+        if match is None:
+            _check_half_line(data, at, stop, CHUNK_LINE_LIMIT, "chunk size line")
+            return at
+        size = int(match[1], 16)
+        if size > LENGTH_LIMIT:
+            raise PeerError(f"the reply has a chunk of {size} bytes, which no reply can have")
+        begin = match.end()
+        if size and data.startswith(b"\r\n", begin + size, stop):  # the whole chunk is here
+            self._keep(data, begin, begin + size)
+            return begin + size + 2
+        self._left = size or TRAILERS_LIMIT
+        self._step = _CHUNK_DATA if size else _TRAILERS
+        return begin
+
+    def _take_chunk_data(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        end = min(stop, at + self._left)
+        self._keep(data, at, end)
+        self._left -= end - at
+        if not self._left:
+            self._step = _CHUNK_END
+        return end
+
+    def _take_chunk_end(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        if data.startswith(b"\r\n", at, stop):
+            end = at + 2
+        elif data.startswith(b"\n", at, stop):
+            end = at + 1
+        elif b"\r\n".startswith(data[at : min(stop, at + 2)]):
+            return at
+        else:
+            raise PeerError(
+                f"a chunk of the reply is longer than it says: {_quote(data, at, stop)} follows it"
+            )
+        self._step = _CHUNK_SIZE
+        return end
+
+    def _take_trailers(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        stop = min(stop, at + self._left)
+        match = _TRAILER.match(data, at, stop)
+        if match is not None:
+            self._left -= match.end() - at
+            return match.end()
+        if data.startswith(b"\n", at, stop) or data.startswith(b"\r\n", at, stop):
+            self._step = _DONE
+            return data.find(b"\n", at, stop) + 1
+        _check_half_line(data, at, stop, self._left, "trailer line")
+        return at
+
+    def _keep(self, data: bytearray | bytes, at: int, end: int) -> None:
+        if not self._room:
+            return
+        kept = min(end - at, self._room)
+        self._room -= kept
+        self.body += memoryview(data)[at : at + kept]
+
+
+_STEPS: tuple[Callable[[ReplyDecoder, bytearray | bytes, int, int], int], ...] = (
+    ReplyDecoder._take_head,
+    ReplyDecoder._take_sized,
+    ReplyDecoder._take_until_close,
+    ReplyDecoder._take_chunk_size,
+    ReplyDecoder._take_chunk_data,
+    ReplyDecoder._take_chunk_end,
+    ReplyDecoder._take_trailers,
+)
+
+
+def _head_end(data: bytearray | bytes, at: int, stop: int) -> int:
+    """Where the first empty line ends; -1 when there is none."""
+    crlf = data.find(b"\n\r\n", at, stop)
+    bare = data.find(b"\n\n", at, stop if crlf < 0 else crlf + 1)
+    if bare >= 0:
+        return bare + 2
+    return crlf + 3 if crlf >= 0 else -1
+
+
+def _check_half_head(data: bytearray | bytes, at: int, stop: int) -> None:
+    if stop - at >= HEAD_LIMIT:
+        raise PeerError(f"the head of the reply is longer than {HEAD_LIMIT} bytes: {_quote(data, at, stop)}")
+    # Not left to the timeout: what speaks TLS or HTTP/2 to us may never send an empty line.
+    if not _PREFIX.startswith(data[at : min(stop, at + len(_PREFIX))]):
+        raise PeerError(f"the reply is not HTTP/1.x: {_quote(data, at, stop)}")
+
+
+def _check_half_line(data: bytearray | bytes, at: int, stop: int, limit: int, what: str) -> None:
+    end = data.find(b"\n", at, min(stop, at + limit))
+    if end >= 0:
+        raise PeerError(f"the reply has an illegal {what}: {_quote(data, at, end + 1)}")
+    if stop - at >= limit:
+        raise PeerError(f"the reply has a too long {what}: {_quote(data, at, stop)}")
+
+
+def _parse_head(raw: bytes) -> Head:
+    lines = raw.split(b"\n")
+    version, status, reason = _parse_status_line(lines[0])
+    try:
+        headers = tuple(map(_parse_field, lines[1:-2]))  # the last two are the empty line and nothing
+    except PeerError:
+        start = len(lines[0]) + 1
+        unfolded = raw[:start] + _FOLD.sub(b" ", raw[start:])
+        if unfolded == raw:
+            raise
+        return _parse_head(unfolded)
+    length, reusable = _framing(version, status, tuple([field for field in headers if field[0] in _FRAMING]))
+    return Head(status, reason, headers, length, reusable)
+
+
+@lru_cache(1024)
+def _parse_status_line(line: bytes) -> tuple[bytes, int, str]:
+    match = _STATUS_LINE.fullmatch(line)
+    if match is None:
+        raise PeerError(f"the reply has an illegal status line: {_quote(line, 0, len(line))}")
+    version, status, reason = match.groups(b"")
+    if status == b"101":
+        raise PeerError("the server switched to another protocol (status 101), which was not asked for")
+    return version, int(status), reason.decode("latin-1")
+
+
+@lru_cache(1024)
+def _parse_field(line: bytes) -> tuple[str, str]:
+    match = _FIELD.fullmatch(line.decode("latin-1"))
+    if match is None:
+        raise PeerError(f"the reply has an illegal header line: {_quote(line, 0, len(line))}")
+    name, value = match.groups()
+    return name.lower(), value.rstrip(" \t")
+
+
+@lru_cache(1024)
+def _framing(version: bytes, status: int, fields: tuple[tuple[str, str], ...]) -> tuple[int, bool]:
+    """The length of the body, and whether the connection may be used again after it."""
+    length = _body_length(fields)
+    # Chunked with a length beside it, or from HTTP/1.0, may be an attack (RFC 9112 6.1, 6.3).
+    trusted = length != CHUNKED or (version != b"0" and not _values(fields, "content-length"))
+    if status < 200 or status in (204, 304):
+        length = 0
+    return length, length != UNTIL_CLOSE and trusted and _stays_open(version, fields)
+
+
+def _body_length(fields: tuple[tuple[str, str], ...]) -> int:
+    lengths = [_parse_length(value) for value in _values(fields, "content-length")]
+    codings = _values(fields, "transfer-encoding")
+    if any(length != lengths[0] for length in lengths):
+        raise PeerError(f"the reply has two Content-Lengths, {lengths[0]} and {lengths[-1]}")
+    if not codings:
+        return lengths[0] if lengths else UNTIL_CLOSE
+    if len(codings) > 1 or codings[0].lower() != "chunked":
+        raise PeerError(
+            f"the reply has the Transfer-Encoding {_quote_text(', '.join(codings))}, not 'chunked'"
+        )
+    return CHUNKED
+
+
+def _parse_length(text: str) -> int:
+    # isdecimal, in Latin-1, is 0 to 9 and nothing else; 19 digits are enough for the limit.
+    if not text.isdecimal() or len(text) > 19 or int(text) > LENGTH_LIMIT:
+        raise PeerError(f"the reply has the Content-Length {_quote_text(text)}, which no reply can have")
+    return int(text)
+
+
+def _stays_open(version: bytes, fields: tuple[tuple[str, str], ...]) -> bool:
+    options = [value.lower() for value in _values(fields, "connection")]
+    return "close" not in options and (version != b"0" or "keep-alive" in options)
+
+
+def _values(fields: tuple[tuple[str, str], ...], wanted: str) -> list[str]:
+    """The members of the comma-separated lists in all headers of that name."""
+    return [part.strip(" \t") for name, value in fields if name == wanted for part in value.split(",")]
+
+
+def _quote(data: bytearray | bytes, at: int, stop: int) -> str:
+    return repr(bytes(data[at : min(stop, at + 80)]))[1:]
+
+
+_known_head = lru_cache(1024)(_parse_head)
+
+
+def _quote_text(text: str) -> str:
+    return repr(text[:80])

@@ -1,0 +1,1 @@
+../../addsub/1/model.py

@@ -1,0 +1,146 @@
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.cli.parser import parse_classic
+from inferometer.dataset.build import DataOptions
+from inferometer.model.spec import ModelSpec
+from inferometer.profile.checks import check, check_model
+from inferometer.profile.options import Options, Range
+
+ASKED = Options(model="m")
+MODEL = ModelSpec(name="m", version="", inputs=(), outputs=())
+LOAD_MODES = "Cannot specify more then one inference load mode"
+
+COMBINATIONS = [
+    ("--concurrency-range 1 --request-intervals FILE", LOAD_MODES),
+    ("--request-rate-range 1 --request-intervals FILE", LOAD_MODES),
+    ("--request-rate-range 1 --periodic-concurrency-range 1:2", LOAD_MODES),
+    ("--concurrency-range 1 --fixed-schedule", LOAD_MODES),
+    ("-t 1 --concurrency-range 1", "deprecated options -t, -c and -d with --concurrency-range"),
+    ("-c 1 --request-rate-range 1", "deprecated options -t, -c and -d with --request-rate-range"),
+    ("-d --request-intervals FILE", "deprecated options -t, -c and -d with --request-intervals"),
+    ("--streaming -i http", "Streaming is only allowed with gRPC protocol and Triton C API."),
+    ("--streaming -i grpc --sync", "can not use streaming with synchronous API"),
+    ("-a --sync", "Cannot specify --async and --sync simultaneously."),
+    (
+        "--grpc-compression-algorithm deflate",
+        "Using compression algorithm is only allowed with gRPC protocol.",
+    ),
+    ("--request-rate-range 1:0", "cannot both be 0"),
+    ("-d", "cannot both be 0"),
+    ("--binary-search", "The --latency-threshold cannot be 0 for binary search mode."),
+    ("--binary-search -l 5 --concurrency-range 1:0", "cannot be 0 for binary search"),
+    ("--binary-search -l 5 --concurrency-range 4:2", "cannot be less than start for binary search"),
+    ("--binary-search -l 5 --request-rate-range 4", "cannot be less than start for binary search"),
+    ("--periodic-concurrency-range 1:2", "requires bi-directional gRPC streaming"),
+    ("--periodic-concurrency-range 1:2 -i grpc --streaming", "Must provide --profile-export-file"),
+    ("--request-parameter a:1:int", "only supported by gRPC"),
+    ("--request-count 4 --request-rate-range 5", "request-count can not be less than request-rate"),
+    (
+        "--request-count 9 --request-rate-range 1:2",
+        "request-count not supported with multiple request-rate values",
+    ),
+    ("--request-count 9 --fixed-schedule", "request-count not supported with --fixed-schedule"),
+    ("--metrics-url a", "Must specify --collect-metrics when using the --metrics-url option."),
+    ("--metrics-interval 9", "Must specify --collect-metrics when using the --metrics-interval option."),
+    ("--collect-metrics --service-kind openai", "only supported with Triton client backend"),
+    ("-z --input-data FILE", "zero flag cannot be set when a data directory is provided"),
+    ("--input-data zero --data-directory d", "zero flag cannot be set when a data directory is provided"),
+    ("--service-kind tfserving", "only grpc"),
+    ("--service-kind tfserving -i grpc --streaming", "not support streaming"),
+    ("--service-kind tfserving -i grpc -a", "not support the async"),
+    ("--service-kind torchserve", "needs an input data file"),
+    ("--service-kind torchserve -i grpc --input-data FILE", "gRPC is not supported with TorchServe"),
+    ("--service-kind openai -i grpc", "gRPC is not supported with OpenAI"),
+    ("--service-kind triton_c_api", "--model-repository should not be empty"),
+    (
+        "--service-kind triton_c_api --model-repository d -a --shared-memory system",
+        "Cannot use --shared-memory",
+    ),
+    ("--service-kind openai", "Must supply --input-data"),
+    ("--service-kind openai --input-data FILE", "Must supply --endpoint"),
+    ("--service-kind openai --input-data FILE --endpoint v1", "Only async"),
+    ("--service-kind openai --input-data FILE --endpoint v1 -a -b 2", "Batching is not supported"),
+    ("--session-concurrency 2", "only supported with --service-kind openai"),
+    ("--enable-mpi --concurrency-range 1:2", "Cannot specify a concurrency range in multi-model mode"),
+    ("--enable-mpi --request-rate-range 1:2", "Cannot specify a request rate range in multi-model mode"),
+]
+
+
+@pytest.mark.parametrize(("line", "sentence"), COMBINATIONS)
+def test_rejected_combination(line: str, sentence: str, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    words = [str(file) if word == "FILE" else word for word in shlex.split(line)]
+    with pytest.raises(UsageError) as caught:
+        parse_classic(["-m", "m", *words])
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (Options(model=""), "The value must be specified"),
+        (replace(ASKED, protocol="grpc"), "-i grpc is not supported yet"),
+        (replace(ASKED, service_kind="openai"), "Must supply --input-data"),
+        (replace(ASKED, service_kind="tfserving"), "only grpc"),
+        (replace(ASKED, asynchronous=True, synchronous=True), "--async and --sync"),
+        (replace(ASKED, concurrency=Range(1, 0)), "cannot both be 0"),
+        (replace(ASKED, concurrency=Range(0)), "1 or more"),
+        (replace(ASKED, concurrency=Range(1, 2, 0)), "1 or more"),
+        (replace(ASKED, concurrency=Range(2), request_count=1), "can not be less than concurrency"),
+        (replace(ASKED, concurrency=Range(2, 4), request_count=9), "multiple concurrency"),
+        (replace(ASKED, batch=0), "batch must be 1 or more, but is 0"),
+        (replace(ASKED, percentile=100), "percentile must be in range (0, 100)"),
+        (replace(ASKED, data=DataOptions(sources=("zero", "a.json"))), "zero flag cannot be set"),
+        (replace(ASKED, data=DataOptions(string_length=0)), "data.string_length must be 1 or more"),
+    ],
+)
+def test_options_that_cannot_be_measured(options: Options, sentence: str):
+    with pytest.raises(UsageError) as caught:
+        check(options)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ASKED,
+        replace(ASKED, concurrency=Range(1, 4), batch=8, asynchronous=True),
+        replace(ASKED, concurrency=Range(1, 0), latency_limit_ms=10),
+        replace(ASKED, data=DataOptions(sources=("a.json", "b.json"), shapes={"x": (1,)})),
+    ],
+)
+def test_options_that_can_be_measured(options: Options):
+    check(options)
+
+
+SEQUENCE = replace(MODEL, is_sequence=True, max_batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "model", "sentence"),
+    [
+        (2, MODEL, "can not specify batch size > 1 as the model does not support batching"),
+        (2, SEQUENCE, "can not specify batch size > 1 when using a sequence model"),
+        (1, SEQUENCE, "'m' is a sequence model, which is not supported yet"),
+        (None, replace(MODEL, is_ensemble=True, composing=(SEQUENCE,)), "sequence model"),
+        (
+            None,
+            replace(MODEL, is_decoupled=True),
+            "Decoupled models must be run with `--async` and `--streaming`",
+        ),
+    ],
+)
+def test_what_a_model_cannot_do(batch: int | None, model: ModelSpec, sentence: str):
+    with pytest.raises(UsageError) as caught:
+        check_model(replace(ASKED, batch=batch), model)
+    assert sentence in str(caught.value)
+
+
+def test_what_a_model_can_do():
+    check_model(replace(ASKED, batch=1), MODEL)
+    check_model(replace(ASKED, batch=8), replace(MODEL, max_batch_size=8))

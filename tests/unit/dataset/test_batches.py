@@ -1,0 +1,115 @@
+"""Requests of several samples."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.build import batch
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.model.numbers import decode, encode
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+
+X, Y = TensorSpec("X", "INT32", (1,)), TensorSpec("Y", "INT32", (-1, -1), optional=True)
+SHAPE = TensorSpec("S", "INT32", (1,), is_shape_tensor=True)
+
+
+def model(*inputs: TensorSpec, max_batch_size: int = 8) -> ModelSpec:
+    return ModelSpec("m", "", inputs, (), max_batch_size=max_batch_size)
+
+
+def tensor(name: str, *values: int, shape: tuple[int, ...] | None = None) -> Tensor:
+    return Tensor(name, "INT32", (len(values),) if shape is None else shape, encode("INT32", values))
+
+
+def dataset(*steps: Step, origin: str = "json") -> Dataset:
+    return Dataset(origin, (steps, ((tensor("X", 99),),)))
+
+
+def contents(requests):
+    return [decode("INT32", request[0].data) for request in requests]
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "expected"),
+    [
+        pytest.param(3, 1, [[0], [1], [2]], id="size 1 keeps the steps"),
+        pytest.param(4, 2, [[0, 1], [2, 3]], id="consecutive steps"),
+        pytest.param(3, 2, [[0, 1], [2, 0], [1, 2]], id="the end wraps around"),
+        pytest.param(2, 4, [[0, 1, 0, 1]], id="more than there are"),
+        pytest.param(
+            4, 6, [[0, 1, 2, 3, 0, 1], [2, 3, 0, 1, 2, 3]], id="a common divisor shortens the cycle"
+        ),
+        pytest.param(1, 3, [[0, 0, 0]], id="one step for all"),
+    ],
+)
+def test_given_steps_follow_one_another(steps, size, expected):
+    given = dataset(*[(tensor("X", number),) for number in range(steps)])
+    requests = batch(given, model(X), size)
+    assert contents(requests) == expected
+    assert {request[0].shape for request in requests} == {(size, 1)}
+
+
+@pytest.mark.parametrize("origin", ["random", "zero"])
+def test_a_generated_step_fills_the_batch(origin):
+    generated = dataset((tensor("X", 1, 2),), (tensor("X", 3, 4),), origin=origin)
+    assert contents(batch(generated, model(X), 2)) == [[1, 2, 1, 2], [3, 4, 3, 4]]
+
+
+def test_generated_batches_stay_within_the_pool():
+    steps = [(Tensor("X", "UINT8", (1 << 20,), bytes([number]) * (1 << 20)),) for number in range(4)]
+    assert len(batch(dataset(*steps, origin="random"), model(X), 32)) == 2
+    assert len(batch(dataset(*steps), model(X), 3)) == 4
+
+
+def test_models_without_batching_get_the_steps_as_they_are():
+    given = dataset((tensor("X", 1),), (tensor("X", 1, 2),))
+    assert batch(given, model(X, max_batch_size=0), 1) == given.streams[0]
+
+
+def test_steps_may_differ_when_they_travel_alone():
+    given = dataset((tensor("X", 1), tensor("Y", 1, 2, shape=(1, 2))), (tensor("X", 2),))
+    assert [[t.shape for t in request] for request in batch(given, model(X, Y), 1)] == [
+        [(1, 1), (1, 1, 2)],
+        [(1, 1)],
+    ]
+
+
+def test_shape_tensors_carry_no_batch_dimension():
+    given = dataset((tensor("S", 7), tensor("X", 1)), (tensor("S", 7), tensor("X", 2)))
+    ((shape, value),) = batch(given, model(SHAPE, X), 2)
+    assert shape == tensor("S", 7)
+    assert value == tensor("X", 1, 2, shape=(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        pytest.param(
+            (tensor("Y", 1, 2, 3, 4, shape=(2, 2)),),
+            (tensor("Y", 1, 2, 3, 4, shape=(1, 4)),),
+            "can not batch tensors with different shapes together (input 'Y' expected shape [2,2] "
+            "and received [1,4] in steps 0 and 1 of stream 0); give all steps the same shapes, or use -b 1",
+            id="different shapes",
+        ),
+        pytest.param(
+            (tensor("X", 1),),
+            (tensor("Y", 1),),
+            "For batch sizes larger than 1, the same set of inputs must be specified for each batch. "
+            "You cannot use different set of optional inputs for each individual batch: "
+            "steps 0 and 1 of stream 0 have X and Y; "
+            "give all steps the same inputs, or use -b 1",
+            id="different optional inputs",
+        ),
+        pytest.param(
+            (tensor("S", 7),),
+            (tensor("S", 8),),
+            "can not batch shape tensors with different values together "
+            "(input 'S' in steps 0 and 1 of stream 0); give all steps the same values for it, or use -b 1",
+            id="different shape tensors",
+        ),
+    ],
+)
+def test_steps_that_do_not_go_together(first, second, text):
+    with pytest.raises(UsageError) as caught:
+        batch(dataset(first, second), model(SHAPE, X, Y), 2)
+    assert str(caught.value) == text

@@ -1,0 +1,469 @@
+"""Data files."""
+
+import base64
+import json
+import math
+import struct
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.build import DataOptions, build
+from inferometer.model.datatypes import DATATYPES
+from inferometer.model.numbers import decode, encode
+from inferometer.model.spec import ModelSpec, TensorSpec
+
+
+def model(*inputs: TensorSpec) -> ModelSpec:
+    return ModelSpec("m", "", inputs, (TensorSpec("OUT", "INT32", (4,)),), max_batch_size=8)
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def one(datatype: str, shape: tuple[int, ...] = (4,)) -> TensorSpec:
+    return TensorSpec("X", datatype, shape)
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    """Writes documents (text, or anything json can write) to a.json, b.json, ... and builds the dataset."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(specs, *documents, shapes=None):
+        names = [f"{letter}.json" for letter, _ in zip("abc", documents, strict=False)]
+        for name, document in zip(names, documents, strict=True):
+            text = document if isinstance(document, str) else json.dumps(document)
+            (tmp_path / name).write_text(text)
+        specs = specs if isinstance(specs, tuple) else (specs,)
+        return build(model(*specs), DataOptions(sources=tuple(names), shapes=shapes or {}))
+
+    return read
+
+
+@pytest.fixture
+def error(read):
+    """The text of the error that reading gives."""
+
+    def error(*arguments, **options) -> str:
+        with pytest.raises(UsageError) as caught:
+            read(*arguments, **options)
+        return str(caught.value)
+
+    return error
+
+
+INTS = encode("INT32", [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("value", "model_shape", "shape"),
+    [
+        pytest.param([1, 2, 3, 4], (4,), (4,), id="a list"),
+        pytest.param({"content": [1, 2, 3, 4]}, (4,), (4,), id="content without shape"),
+        pytest.param({"content": [1, 2, 3, 4], "shape": [4]}, (4,), (4,), id="content with the fixed shape"),
+        pytest.param({"content": [1, 2, 3, 4], "shape": [2, 2]}, (-1, -1), (2, 2), id="content with shape"),
+        pytest.param({"b64": b64(INTS)}, (4,), (4,), id="b64"),
+        pytest.param({"b64": b64(INTS), "shape": [2, 2]}, (-1, 2), (2, 2), id="b64 with shape"),
+        pytest.param({"b64": "AQAAAAIAAAAD\nAAAABAAAAA==\n"}, (4,), (4,), id="b64 broken into lines"),
+        pytest.param(
+            {"content": {"b64": b64(INTS)}, "shape": [4]}, (-1,), (4,), id="b64 in content with shape"
+        ),
+        pytest.param({"content": {"b64": b64(INTS)}}, (2, 2), (2, 2), id="b64 in content without shape"),
+    ],
+)
+def test_forms_of_a_tensor(read, value, model_shape, shape):
+    dataset = read(one("INT32", model_shape), {"data": [{"X": value}]})
+    ((tensor,),) = dataset.streams[0]
+    assert (dataset.origin, dataset.is_given) == ("json", True)
+    assert (tensor.name, tensor.datatype, tensor.shape, tensor.data) == ("X", "INT32", shape, INTS)
+
+
+def test_the_contract_example(read):
+    specs = TensorSpec("IN0", "INT32", (-1, -1)), TensorSpec("IN1", "INT32", (-1, -1))
+    text = """{"data": [ {"IN0": [1,2,3,4], "IN1": {"content": [1,2,3,4], "shape": [2,2]}},
+        {"IN0": {"b64": "AQAAAAIAAAADAAAABAAAAA=="}, "IN1": {"content": {"b64": "AQAAAA=="}, "shape": [1,1]}},
+        {"IN0": {"b64": "AQAAAA==", "shape": [1,1]}, "IN1": [5,6,7,8], "model": "ignored"} ]}"""
+    dataset = read(specs, text, shapes={"IN0": (1, 4), "IN1": (4, 1)})
+    assert [[(t.shape, decode("INT32", t.data)) for t in step] for step in dataset.streams[0]] == [
+        [((1, 4), [1, 2, 3, 4]), ((2, 2), [1, 2, 3, 4])],
+        [((1, 4), [1, 2, 3, 4]), ((1, 1), [1])],
+        [((1, 1), [1]), ((4, 1), [5, 6, 7, 8])],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "values"),
+    [
+        ("BOOL", [True, False]),
+        ("UINT8", [0, 255]),
+        ("UINT16", [0, 65535]),
+        ("UINT32", [0, 2**32 - 1]),
+        ("UINT64", [0, 2**64 - 1]),
+        ("INT8", [-128, 127]),
+        ("INT16", [-32768, 32767]),
+        ("INT32", [-(2**31), 2**31 - 1]),
+        ("INT64", [-(2**63), 2**63 - 1]),
+        ("FP16", [1, 0.5]),
+        ("BF16", [1, 0.5]),
+        ("FP32", [1, 0.5]),
+        ("FP64", [1, 0.1]),
+        ("BYTES", ["", "é"]),
+    ],
+)
+def test_every_datatype_as_list_and_as_b64(read, datatype, values):
+    listed = read(one(datatype, (2,)), {"data": [{"X": values}]}).streams[0][0][0]
+    coded = read(one(datatype, (2,)), {"data": [{"X": {"b64": b64(listed.data)}}]}).streams[0][0][0]
+    assert listed == coded
+    found = decode(datatype, listed.data)
+    assert found == ([text.encode() for text in values] if datatype == "BYTES" else values)
+
+
+def test_nan_and_infinity_literals_are_floats(read):
+    tensor = read(one("FP32", (3,)), '{"data": [{"X": [NaN, Infinity, -Infinity]}]}').streams[0][0][0]
+    nan, *infinite = struct.unpack("<3f", tensor.data)
+    assert math.isnan(nan)
+    assert infinite == [math.inf, -math.inf]
+
+
+def test_optional_inputs_may_be_missing(read):
+    specs = tuple(TensorSpec(name, "INT32", (1,), optional=True) for name in ("A", "B"))
+    dataset = read(specs, {"data": [{"A": [1]}, {"B": [1]}, {"B": [1], "A": [2]}]})
+    assert [[tensor.name for tensor in step] for step in dataset.streams[0]] == [["A"], ["B"], ["A", "B"]]
+
+
+FLAT, FLAT_2 = {"data": [{"X": [1]}, {"X": [2]}]}, {"data": [{"X": [5]}]}
+NESTED = {"data": [[{"X": [3]}, {"X": [4]}], [{"X": [6]}]]}
+
+
+@pytest.mark.parametrize(
+    ("documents", "streams"),
+    [
+        pytest.param([FLAT], [[1, 2]], id="flat is one stream"),
+        pytest.param([FLAT, FLAT_2], [[1, 2, 5]], id="flat files add steps to stream 0"),
+        pytest.param([NESTED], [[3, 4], [6]], id="nested is a stream each"),
+        pytest.param([NESTED, NESTED], [[3, 4], [6], [3, 4], [6]], id="nested files add streams"),
+        pytest.param([FLAT, NESTED], [[1, 2], [3, 4], [6]], id="nested after flat"),
+        pytest.param([NESTED, FLAT], [[3, 4, 1, 2], [6]], id="flat after nested"),
+    ],
+)
+def test_streams_of_several_files(read, documents, streams):
+    dataset = read(one("INT32", (1,)), *documents)
+    found = [[decode("INT32", step[0].data)[0] for step in stream] for stream in dataset.streams]
+    assert found == streams
+
+
+def test_a_million_numbers(read):
+    values = [number / 7 for number in range(1_000_000)]
+    tensor = read(one("FP32", (1000, 1000)), {"data": [{"X": values}]}).streams[0][0][0]
+    assert len(tensor.data) == 4_000_000
+    assert struct.unpack("<f", tensor.data[-4:]) == pytest.approx([values[-1]])
+
+
+AT = " ( Location stream id: 0, step id: 0) for tensor 'X' in a.json"
+C_NAMES = {
+    "BOOL": ("bool", "true or false"),
+    "UINT8": ("uint8_t", "an integer from 0 to 255"),
+    "UINT16": ("uint16_t", "an integer from 0 to 65535"),
+    "UINT32": ("uint32_t", "an integer from 0 to 4294967295"),
+    "UINT64": ("uint64_t", "an integer from 0 to 18446744073709551615"),
+    "INT8": ("int8_t", "an integer from -128 to 127"),
+    "INT16": ("int16_t", "an integer from -32768 to 32767"),
+    "INT32": ("int32_t", "an integer from -2147483648 to 2147483647"),
+    "INT64": ("int64_t", "an integer from -9223372036854775808 to 9223372036854775807"),
+    "FP16": ("half", "a number"),
+    "BF16": ("bfloat16", "a number"),
+    "FP32": ("float", "a number"),
+    "FP64": ("double", "a number"),
+    "BYTES": ("string", "a string"),
+}
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_nested_lists_are_rejected(error, datatype):
+    name, expected = C_NAMES[datatype]
+    assert error(one(datatype), {"data": [{"X": [[1, 2], [3, 4]]}]}) == (
+        f"unable to find {name} data in json{AT}: element 0 must be {expected} ({datatype}), but is a list; "
+        "write the elements as one flat list"
+    )
+
+
+@pytest.mark.parametrize(
+    ("datatype", "written", "text"),
+    [
+        ("INT32", "1.0", "element 0 must be an integer from -2147483648 to 2147483647 (INT32), but is 1.0"),
+        ("INT32", "true", "element 0 must be an integer from -2147483648 to 2147483647 (INT32), but is true"),
+        ("UINT8", "300", "element 0 must be an integer from 0 to 255 (UINT8), but is 300"),
+        ("INT8", "-129", "element 0 must be an integer from -128 to 127 (INT8), but is -129"),
+        ("FP32", '"1.0"', 'element 0 must be a number (FP32), but is "1.0"'),
+        ("FP32", "null", "element 0 must be a number (FP32), but is null"),
+        ("FP32", "1e39", "element 0 must be a number from -3.40282e+38 to 3.40282e+38 (FP32), but is 1e+39"),
+        ("FP64", "1e999", "element 0 must be a number that fits a double (FP64), but is Infinity"),
+        ("FP64", "-1e999", "element 0 must be a number that fits a double (FP64), but is -Infinity"),
+        ("FP16", "65520", "element 0 must be a number from -65504 to 65504 (FP16), but is 65520"),
+        ("BOOL", "1", "element 0 must be true or false (BOOL), but is 1"),
+        ("BYTES", "{}", "element 0 must be a string (BYTES), but is an object"),
+        ("BYTES", "7", "element 0 must be a string (BYTES), but is 7"),
+        (
+            "BYTES",
+            '"\\ud800"',
+            'element 0 must be a string without lone surrogates (BYTES), but is "\\ud800"',
+        ),
+        (
+            "UINT8",
+            f'"{"x" * 100}"',
+            f'element 0 must be an integer from 0 to 255 (UINT8), but is "{"x" * 36}...',
+        ),
+    ],
+)
+def test_elements_are_strict(error, datatype, written, text):
+    phrase = f"unable to find {C_NAMES[datatype][0]} data in json"
+    assert error(one(datatype), f'{{"data": [{{"X": [{written}]}}]}}') == f"{phrase}{AT}: {text}"
+
+
+DYNAMIC = "input X contains dynamic shape, provide shapes to send along with the request"
+MISMATCH = "mismatch in the data provided for X."
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "text"),
+    [
+        pytest.param(
+            one("INT32", (16,)),
+            [1, 2],
+            f"{MISMATCH} Expected: 64 bytes, Got: 8 bytes{AT}: shape [16] of INT32 has 16 elements",
+            id="too few numbers",
+        ),
+        pytest.param(
+            one("INT32", (1,)),
+            {"b64": b64(b"12345")},
+            f"{MISMATCH} Expected: 4 bytes, Got: 5 bytes{AT}: shape [1] of INT32 has 1 elements",
+            id="bytes left over",
+        ),
+        pytest.param(
+            one("BYTES", (2,)),
+            ["a", "b", "c"],
+            f"{MISMATCH} Expected: 2 elements, Got: 3 elements{AT}: shape [2] of BYTES has 2 elements",
+            id="too many strings",
+        ),
+        pytest.param(
+            one("BYTES", (1,)),
+            {"b64": b64(b"hello")},
+            f"{MISMATCH}{AT}: BYTES elements need their length, 4 bytes little-endian, before them; "
+            "element 0 says it has 1819043176 bytes, but only 1 follow",
+            id="strings in b64 without their length",
+        ),
+        pytest.param(
+            one("INT32", (16,)),
+            {"content": [1] * 16, "shape": [4, 4]},
+            'The supplied shape of [4,4] for input "X" is incompatible with '
+            f"the model's input shape of [16]{AT}",
+            id="another rank than the model's",
+        ),
+        pytest.param(
+            one("INT32", (-1, 3)),
+            {"content": [1] * 4, "shape": [2, 2]},
+            'The supplied shape of [2,2] for input "X" is incompatible with '
+            f"the model's input shape of [-1,3]{AT}",
+            id="another size where the model fixes it",
+        ),
+        pytest.param(
+            one("INT32", (-1, 2, -1)),
+            [1, 2, 3, 4, 5, 6],
+            f"{DYNAMIC}{AT}: the model's shape for it is [-1,2,-1]; "
+            "for example with --shape X:1,2,3, or as 'shape' in a JSON file",
+            id="a variable shape without any, the line fits the data",
+        ),
+        pytest.param(
+            one("UINT8", (-1,)),
+            {"b64": b64(b"12345")},
+            f"{DYNAMIC}{AT}: the model's shape for it is [-1]; "
+            "for example with --shape X:5, or as 'shape' in a JSON file",
+            id="a variable number of bytes",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": [1], "shape": [True]},
+            f"Input data file is malformed.{AT}: expected 'shape' to be a list of integers, found [true]",
+            id="a shape that is none",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": [1], "shape": None},
+            f"Input data file is malformed.{AT}: expected 'shape' to be a list of integers, found null",
+            id="a shape of null",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": [1], "shape": [-1]},
+            f"Input data file is malformed.{AT}: expected 'shape' to be a list of integers, found [-1]",
+            id="a shape with a variable dimension",
+        ),
+        pytest.param(
+            one("INT32"),
+            7,
+            f"Input data file is malformed.{AT}: expected a list or an object, found 7",
+            id="a bare number",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": "abc"},
+            f"Input data file is malformed.{AT}: expected 'content' to be a list or an object, found \"abc\"",
+            id="content that is text",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"shape": [4]},
+            f"missing content field.{AT}: expected 'content' or 'b64'",
+            id="no content",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": {"b": 1}},
+            f"missing b64 field.{AT}: an object as 'content' must have the key 'b64' and no other",
+            id="content without b64",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": [1], "b64": ""},
+            f"Input data file is malformed.{AT}: 'content' and 'b64' cannot both be given",
+            id="content and b64",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"content": [1], "shapes": [1]},
+            f"Input data file is malformed.{AT}: the key 'shapes' is none of content, b64 and shape",
+            id="a misspelt key",
+        ),
+        pytest.param(
+            one("INT32"),
+            {"b64": [1]},
+            f"Input data file is malformed.{AT}: expected 'b64' to be a string, found a list",
+            id="b64 of a list",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit(error, spec, value, text):
+    assert error(spec, {"data": [{"X": value}]}) == text
+
+
+@pytest.mark.parametrize("coded", ["AQA", "A*==", "é"])
+def test_bad_base64(error, coded):
+    assert f"invalid base64 data in json{AT}: " in error(one("INT32"), {"data": [{"X": {"b64": coded}}]})
+
+
+STEP = " ( Location stream id: 0, step id: 0) in a.json"
+PARSE = "failed to parse the specified json file for reading provided data"
+LISTS = "write a list of objects (the steps of one stream) or a list of lists of objects (streams)"
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        pytest.param(
+            {"data": [{}]}, f"missing tensor X{STEP}: expected all of X, found none", id="an empty step"
+        ),
+        pytest.param(
+            {"data": [{"X": [1], "Z": [1]}]},
+            f"The input or output 'Z' is not found in the model configuration{STEP}: "
+            "expected inputs of model 'm': X",
+            id="an unknown input",
+        ),
+        pytest.param(
+            {"data": [{"X": [1], "OUT": [1]}]},
+            f"The input or output 'OUT' is not found in the model configuration{STEP}: "
+            "expected inputs of model 'm': X",
+            id="an output among the inputs",
+        ),
+        pytest.param(
+            {"data": [[{"X": [1]}], [{"X": [1]}, {}]]},
+            "missing tensor X ( Location stream id: 1, step id: 1) in a.json: expected all of X, found none",
+            id="the place in nested streams",
+        ),
+        pytest.param(
+            {"data": [[1]]},
+            f"Input data file is malformed.{STEP}: a step must be an object, but is 1",
+            id="a step that is none",
+        ),
+        pytest.param(
+            {"data": [{"X": [1]}, [{"X": [1]}]]},
+            f"Input data file is malformed. a.json: 'data' mixes objects and lists; {LISTS}",
+            id="flat and nested mixed",
+        ),
+        pytest.param(
+            {"data": [{"X": [1]}, 5]},
+            f"Input data file is malformed. a.json: entry 1 of 'data' is 5; {LISTS}",
+            id="an entry that is neither",
+        ),
+        pytest.param(
+            {"data": {"X": [1]}},
+            "Input data file is malformed. a.json: 'data' must be a list, but is an object",
+            id="data that is no list",
+        ),
+        pytest.param(
+            {"data": []},
+            "Input data file is malformed. a.json: 'data' is empty; give at least one step",
+            id="no steps",
+        ),
+        pytest.param(
+            {"data": [[{"X": [1]}], []]},
+            "Input data file is malformed. a.json: stream 1 is empty; give it at least one step",
+            id="an empty stream",
+        ),
+        pytest.param(
+            {"date": []},
+            'The json file doesn\'t contain data field: a.json; write {"data": [{"INPUT": [1, 2]}]}',
+            id="no data field",
+        ),
+        pytest.param(
+            [],
+            'The json file doesn\'t contain data field: a.json; write {"data": [{"INPUT": [1, 2]}]}',
+            id="no object at all",
+        ),
+        pytest.param(
+            {"data": [{"X": [1]}], "validation_data": []},
+            "a.json has the field 'validation_data', which is not supported yet; take the field out",
+            id="validation comes later",
+        ),
+        pytest.param(
+            '{"data": [\n  {"X": [1 2]}\n]}',
+            f"{PARSE}: a.json, line 2, column 12: Expecting ',' delimiter",
+            id="a comma too many",
+        ),
+        pytest.param("", f"{PARSE}: a.json, line 1, column 1: Expecting value", id="an empty file"),
+        pytest.param("[" * 200_000, f"{PARSE}: a.json: nested too deeply", id="nesting without end"),
+        pytest.param(
+            '{"data": [{"X": [1], "X": [2]}]}',
+            f"{PARSE}: a.json: the key 'X' appears twice in one object",
+            id="a key that comes twice",
+        ),
+        pytest.param("9" * 5000, f"{PARSE}: a.json: ", id="a number without end"),
+    ],
+)
+def test_files_that_are_wrong(error, document, text):
+    assert error(one("INT32", (1,)), document).startswith(text)
+
+
+def test_the_place_is_within_the_file(error):
+    assert error(one("INT32", (1,)), FLAT, {"data": [{"X": [1, 2]}]}).startswith(
+        f"{MISMATCH} Expected: 4 bytes, Got: 8 bytes "
+        "( Location stream id: 0, step id: 0) for tensor 'X' in b.json"
+    )
+
+
+def test_a_file_that_is_not_text(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(b'{"data": "\xff\xfe"}')
+    with pytest.raises(UsageError, match=f"{PARSE}: .*x.json, byte 10: not UTF-8 text"):
+        build(model(one("INT32")), DataOptions(sources=(str(path),)))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read the data file .*nope.json: No such file or directory"):
+        build(model(one("INT32")), DataOptions(sources=(str(tmp_path / "nope.json"),)))
+
+
+def test_directories_come_later(tmp_path):
+    with pytest.raises(UsageError, match="is a directory, which is not supported yet"):
+        build(model(one("INT32")), DataOptions(sources=(str(tmp_path),)))

@@ -1,0 +1,69 @@
+"""Number formats."""
+
+import pytest
+
+from inferometer.measure.measurement import Estimate
+from inferometer.report import format as form
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3208.512, "3208.51"),
+        (50.0, "50"),
+        (49.95370, "49.9537"),
+        (0.9993241, "0.999324"),
+        (30501.57, "30501.6"),
+        (1234567.0, "1.23457e+06"),
+        (0.0, "0"),
+    ],
+)
+def test_decimal_has_six_significant_digits(value: float, text: str) -> None:
+    assert form.decimal(value) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (999.9, "1.00 µs"),
+        (1_000, "1.00 µs"),
+        (456_400, "456 µs"),
+        (999_499, "999 µs"),
+        (999_500, "1.00 ms"),
+        (1_234_000, "1.23 ms"),
+        (9_996_000, "10.0 ms"),
+        (12_000_000_000, "12.0 s"),
+        (1_234_000_000_000, "1234 s"),
+    ],
+)
+def test_duration_has_three_digits_and_a_unit(ns: float, text: str) -> None:
+    assert form.duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "text"), [(0, "0 %"), (0.0015, "0.15 %"), (0.0421, "4.2 %"), (0.87, "87 %"), (1, "100 %")]
+)
+def test_share_is_in_percent(part: float, text: str) -> None:
+    assert form.share(part) == text
+
+
+def test_interval_is_half_the_width() -> None:
+    assert form.interval(Estimate(100.0, 98.6, 101.4)) == "±1.4 %"
+    assert form.interval(Estimate(100.0)) == ""
+
+
+def test_microseconds_are_truncated() -> None:
+    assert form.whole_us(1999) == 1
+
+
+def test_concurrency_is_never_in_powers_of_ten() -> None:
+    assert form.level_value("concurrency", 1_234_567.0) == "1234567"
+    assert form.level_label("request_rate", 12.5) == "request rate 12.5"
+
+
+def test_what_a_peer_said_cannot_steer_the_terminal() -> None:
+    assert form.first_line(" \x1b[31mred\nmore") == "?[31mred"
+    assert form.first_line("x" * 300, limit=10) == "xxxxxxxxx…"
+    assert form.first_line("") == ""

@@ -1,0 +1,70 @@
+"""The files that come with the package are the ones our scripts make."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from PIL import Image
+
+from inferometer.base.errors import UsageError
+from inferometer.server.build_classifier import CLASSES, build_classifier, classifier_path, classifier_weights
+from inferometer.server.build_images import PICTURES, draw
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.server.repository import example_image, example_images, example_repository
+
+
+def test_the_committed_network_is_the_one_the_script_makes():
+    committed = onnx.load(classifier_path())
+    made = build_classifier(classifier_weights())
+    assert committed.graph.node == made.graph.node
+    for stored, fresh in zip(committed.graph.initializer, made.graph.initializer, strict=True):
+        assert stored.name == fresh.name
+        np.testing.assert_array_equal(numpy_helper.to_array(stored), numpy_helper.to_array(fresh))
+
+
+def test_every_class_has_one_label():
+    labels = example_repository().joinpath("postprocessing", "1", "labels.txt").read_text().splitlines()
+    assert len(labels) == len(set(labels)) == CLASSES
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_each_committed_picture_is_the_one_the_script_draws(picture):
+    with Image.open(example_image(picture.name)) as stored:
+        assert stored.size == (picture.width, picture.height)
+        difference = np.abs(np.asarray(stored, dtype=np.int16) - np.asarray(draw(picture), dtype=np.int16))
+    assert difference.mean() < 4  # JPEG loses a little
+
+
+def test_the_pictures_are_listed_smallest_first():
+    sizes = [path.stat().st_size for path in example_images()]
+    assert len(sizes) == len(PICTURES)
+    assert sizes == sorted(sizes)
+    assert example_image() == example_images()[-1]
+
+
+def test_an_unknown_picture_is_answered_with_the_known_ones():
+    with pytest.raises(UsageError, match=r"'cat\.jpg'.*mug\.jpg"):
+        example_image("cat.jpg")
+
+
+def test_every_model_is_named_by_its_folder_and_has_a_version():
+    for folder in example_repository().iterdir():
+        config = folder.joinpath("config.pbtxt").read_text()
+        assert re.search(r'^(backend|platform): "(python|ensemble)"', config)
+        assert folder.joinpath("1").is_dir()
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_a_repository_that_is_no_folder_is_named(tmp_path, name):
+    tmp_path.joinpath("file").touch()
+    with pytest.raises(UsageError, match=f"model repository '.*{name}'"):
+        EmbeddedTriton(tmp_path / name).start()
+
+
+def test_a_server_that_was_not_started_has_no_address():
+    server = EmbeddedTriton()
+    assert not server.is_running()
+    with pytest.raises(Exception, match="not started"):
+        _ = server.http_address

@@ -1,0 +1,49 @@
+"""What is said when the wheel is missing, incomplete or without this Python."""
+
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from inferometer.base.errors import LocalError
+from inferometer.server import wheel
+from inferometer.server.wheel import Wheel, find_wheel, make_backends
+
+
+def spec_in(site: Path) -> ModuleSpec:
+    spec = ModuleSpec("pytriton", None, is_package=True)
+    spec.submodule_search_locations = [str(site / "pytriton")]
+    return spec
+
+
+def test_a_missing_wheel_says_what_to_install():
+    with pytest.raises(LocalError, match="nvidia-pytriton") as caught:
+        find_wheel(lambda name: None)
+    assert caught.value.remedy == "pip install 'inferometer[triton]'"
+
+
+def test_an_incomplete_wheel_names_the_missing_file(tmp_path: Path):
+    with pytest.raises(LocalError, match="bin/tritonserver"):
+        find_wheel(lambda name: spec_in(tmp_path))
+
+
+def test_a_python_without_a_stub_is_told_which_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wheel, "_PYTHON", "3.99")
+    for version in ("3.9", "3.10"):
+        stub = Wheel(tmp_path).stub(version)
+        stub.parent.mkdir(parents=True)
+        stub.touch()
+    with pytest.raises(LocalError, match=r"Python 3\.99, only for 3\.9, 3\.10"):
+        make_backends(Wheel(tmp_path), tmp_path / "runtime")
+
+
+def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
+    stub = wheel.backends_folder(tmp_path) / "python" / "triton_python_backend_stub"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(
+        "#!/bin/sh\necho 'stub: error while loading shared libraries: libpython: gone' >&2\nexit 127\n"
+    )
+    stub.chmod(0o755)
+    with pytest.raises(LocalError, match=r"cannot start .*: libpython: gone") as caught:
+        wheel.check_stub(tmp_path)
+    assert "libpython3" in caught.value.remedy
