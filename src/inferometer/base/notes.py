@@ -14,7 +14,9 @@ class Note(Enum):
     SERVER_GONE = "check that the server still runs, and its log"
     FAILURES = "see the failure groups; --max-error-rate sets the share that is acceptable"
     NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
-    MEMBER_NOT_CALLED = "no request reached this model while measuring; check the name given to --bls-composing-models"
+    MEMBER_NOT_CALLED = (
+        "no request reached this model while measuring; check the name given to --bls-composing-models"
+    )
     STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
     WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"

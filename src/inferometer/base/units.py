@@ -17,7 +17,8 @@ def parse_duration_ns(text: str, option: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UsageError(
-            f"{option} needs a duration, but got '{text}'", remedy="write a number and a unit, such as 500ms, 10s or 2m"
+            f"{option} needs a duration, but got '{text}'",
+            remedy="write a number and a unit, such as 500ms, 10s or 2m",
         )
     return round(float(match["number"]) * _SECONDS[match["unit"] or "s"] * NS_PER_S)
 
@@ -30,5 +31,7 @@ def parse_share(text: str, option: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise UsageError(f"{option} needs a share from 0 to 1, but got '{text}'", remedy="write it as 2% or 0.02")
+        raise UsageError(
+            f"{option} needs a share from 0 to 1, but got '{text}'", remedy="write it as 2% or 0.02"
+        )
     return share

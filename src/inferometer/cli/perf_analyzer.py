@@ -115,13 +115,19 @@ def _print_level(result: "Result", options: "Options") -> None:
 def _complaints(level: "Level", options: "Options") -> list[str]:
     """What the classic tool says on stderr about a level."""
     notes = {remark.note for remark in level.remarks}
-    lines = [f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED]
+    lines = [
+        f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED
+    ]
     if level.is_stable and level.is_over_limit:
         lines.append(f"Measured latency went over the set limit of {options.latency_limit_ms} msec. ")
     if level.is_stable and Note.NOT_STABLE in notes:
         lines.append("Warning: Request latency is not stabilizing. Please try lowering the request rate.")
     if not level.is_stable and Note.NOT_STABLE in notes:
-        remedy = "--measurement-request-count" if options.measurement_mode == "count_windows" else "--measurement-interval"
+        remedy = (
+            "--measurement-request-count"
+            if options.measurement_mode == "count_windows"
+            else "--measurement-interval"
+        )
         lines.append(
             f"Failed to obtain stable measurement within {options.max_trials} measurement windows for concurrency "
             f"{level.value:g}. Please try to increase the {remedy}."
@@ -150,7 +156,7 @@ def _finish(result: "Result", options: "Options", *, is_interrupted: bool) -> in
 def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
     level = result.levels[-1] if result.levels else None
     failed = [found for row in result.levels if (found := row.measurement) is not None and found.failed_count]
-    if _failed_share(result) > options.max_error_rate:
+    if result.failed_share > options.max_error_rate:
         _complain_of_failures(failed, options)
         return FAILURE
     if level is None or is_interrupted:
@@ -164,13 +170,6 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         _complain("Failed to obtain stable measurement.")
         return UNSTABLE
     return OK
-
-
-def _failed_share(result: "Result") -> float:
-    found = [level.measurement for level in result.levels if level.measurement is not None]
-    failed = sum(row.failed_count for row in found)
-    total = failed + sum(row.request_count for row in found)
-    return failed / total if total else 0.0
 
 
 def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:

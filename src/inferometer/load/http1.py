@@ -25,7 +25,9 @@ Explain = Callable[[int, str], None]
 class Http1Link:
     """Slot n owns connection n."""
 
-    def __init__(self, *, endpoint: Endpoint, reactor: EpollReactor, clock: Clock, finish: Finish, explain: Explain) -> None:
+    def __init__(
+        self, *, endpoint: Endpoint, reactor: EpollReactor, clock: Clock, finish: Finish, explain: Explain
+    ) -> None:
         self.reconnects = 0
         self.connects = 0
         self.connect_ns = 0
@@ -62,7 +64,9 @@ def resolve(endpoint: Endpoint) -> list[tuple[int, tuple[object, ...]]]:
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise PeerError(f"the host '{endpoint.host}' is not known: {error}", remedy="check the name given with -u") from error
+        raise PeerError(
+            f"the host '{endpoint.host}' is not known: {error}", remedy="check the name given with -u"
+        ) from error
     return [(row[0], row[4]) for row in found]
 
 
@@ -296,7 +300,9 @@ class _Connection:
         plain = self._socket
         self._link.reactor.remove(self._fd)
         self._use(
-            context.wrap_socket(plain, do_handshake_on_connect=False, server_hostname=self._link.endpoint.host)
+            context.wrap_socket(
+                plain, do_handshake_on_connect=False, server_hostname=self._link.endpoint.host
+            )
         )
         self._state = HANDSHAKE
         self._link.reactor.add(self._fd, READ | WRITE, self._ready)
@@ -334,4 +340,6 @@ class _Connection:
             self._address += 1
             self._open()
             return
-        self.fail(outcome.CONNECT, f"connection to {self._link.endpoint.authority} failed: {os.strerror(code)}")
+        self.fail(
+            outcome.CONNECT, f"connection to {self._link.endpoint.authority} failed: {os.strerror(code)}"
+        )

@@ -13,7 +13,8 @@ class Closed:
     def share(self, index: int, parts: int) -> "Closed":
         """The part of worker `index`; the first ones take the remainder."""
         return Closed(
-            _share(self.concurrency, index, parts), None if self.count is None else _share(self.count, index, parts)
+            _share(self.concurrency, index, parts),
+            None if self.count is None else _share(self.count, index, parts),
         )
 
 

@@ -66,7 +66,11 @@ class _Worker:
 
         def open_link(finish: Finish, explain: Explain) -> Link:
             return Http1Link(
-                endpoint=job.endpoint, reactor=self._reactor, clock=monotonic_ns, finish=finish, explain=explain
+                endpoint=job.endpoint,
+                reactor=self._reactor,
+                clock=monotonic_ns,
+                finish=finish,
+                explain=explain,
             )
 
         self._engine = Engine(

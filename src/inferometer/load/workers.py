@@ -92,7 +92,9 @@ class Workers:
             self._tell(Sync(), process)
         answers = self._answers(Synced, ANSWER_S)
         if len(answers) < self._count:
-            raise LocalError(f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded")
+            raise LocalError(
+                f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
+            )
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
         return Harvest(
@@ -153,10 +155,15 @@ def _receive(control: Connection) -> object:
         answer = control.recv()
     except (EOFError, ConnectionResetError):
         raise LocalError(
-            "a worker process died", remedy="look for a message of the system's out-of-memory killer; what was measured is kept"
+            "a worker process died",
+            remedy="look for a message of the system's out-of-memory killer; what was measured is kept",
         ) from None
     if isinstance(answer, Failed):
-        raise answer.error if answer.error is not None else LocalError(f"a worker process failed:\n{answer.text}")
+        raise (
+            answer.error
+            if answer.error is not None
+            else LocalError(f"a worker process failed:\n{answer.text}")
+        )
     return answer
 
 

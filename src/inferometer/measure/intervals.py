@@ -46,7 +46,9 @@ def rate_interval(value: float, ended_us: NDArray[np.uint32], span_us: int) -> E
     return Estimate(value)
 
 
-def _sectioned(value: float, durations: Durations, need: int, figure: Callable[[Durations], float]) -> Estimate:
+def _sectioned(
+    value: float, durations: Durations, need: int, figure: Callable[[Durations], float]
+) -> Estimate:
     for sections in _section_counts(len(durations), need):
         values = np.array([figure(part) for part in np.array_split(durations, sections)])
         if sections == FEWEST_SECTIONS or not _alike(values):

@@ -31,7 +31,11 @@ class Subject:
 
 def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     """The figures of windows that follow each other. A single window's durations are sorted in place."""
-    latency = windows[0].latency_ns if len(windows) == 1 else np.concatenate([window.latency_ns for window in windows])
+    latency = (
+        windows[0].latency_ns
+        if len(windows) == 1
+        else np.concatenate([window.latency_ns for window in windows])
+    )
     duration_ns = windows[-1].end_ns - windows[0].start_ns
     count = len(latency)
     sent = [window.first_sent_ns for window in windows if window.first_sent_ns]
@@ -45,7 +49,9 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         failed_count=failed,
         delayed_count=0,
         infer_per_s=rate_estimate(windows, subject.batch),
-        send_per_s=(count + failed) * NS_PER_S / (windows[-1].end_ns - min(sent, default=windows[0].start_ns)),
+        send_per_s=(count + failed)
+        * NS_PER_S
+        / (windows[-1].end_ns - min(sent, default=windows[0].start_ns)),
         latency=whole,
         latency_intervals=intervals,
         service=whole,

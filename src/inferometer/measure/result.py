@@ -31,6 +31,14 @@ class Result:
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
+    @property
+    def failed_share(self) -> float:
+        """Of all requests measured, at any level."""
+        found = [level.measurement for level in self.levels if level.measurement is not None]
+        failed = sum(row.failed_count for row in found)
+        total = failed + sum(row.request_count for row in found)
+        return failed / total if total else 0.0
+
 
 def to_json(result: Result) -> str:
     """The file's text; the same result gives the same bytes."""
@@ -52,16 +60,22 @@ def from_json(text: str, origin: str) -> Result:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"'{origin}' is not JSON: {error}", remedy="give a file written with --json") from error
+        raise UsageError(
+            f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"
+        ) from error
     found = document.get("schema") if isinstance(document, dict) else None
     if found != SCHEMA:
-        raise UsageError(f"'{origin}' has result schema {found}, and this version reads {SCHEMA}", remedy="measure again")
+        raise UsageError(
+            f"'{origin}' has result schema {found}, and this version reads {SCHEMA}", remedy="measure again"
+        )
     try:
         return TypeAdapter(Result).validate_python(_with_notes(document))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"'{origin}' is not a result: {where}: {first['msg']}", remedy="measure again") from error
+        raise UsageError(
+            f"'{origin}' is not a result: {where}: {first['msg']}", remedy="measure again"
+        ) from error
 
 
 def _with_notes(value: Any) -> Any:

@@ -64,13 +64,15 @@ def _agree(values: Sequence[float], percentage: float) -> bool:
 
 def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
     if len(recent) < MERGED:
-        return Remark(Note.NOT_STABLE, f"{len(recent)} of the {MERGED} windows that are compared were measured")
+        return Remark(
+            Note.NOT_STABLE, f"{len(recent)} of the {MERGED} windows that are compared were measured"
+        )
     rates = [window.infer_per_s for window in recent]
     latencies = [window.latency_ns / 1000 for window in recent]
     return Remark(
         Note.NOT_STABLE,
-        f"in the last {MERGED} windows throughput went from {min(rates):g} to {max(rates):g} infer/sec and latency from "
-        f"{min(latencies):.0f} to {max(latencies):.0f} usec, more than {rule.percentage:g} % apart",
+        f"in the last {MERGED} windows throughput went from {min(rates):g} to {max(rates):g} infer/sec "
+        f"and latency from {min(latencies):.0f} to {max(latencies):.0f} usec, more than {rule.percentage:g} % apart",
     )
 
 
@@ -94,4 +96,8 @@ def judge_precision(rule: Precision, elapsed_ns: int, estimates: Sequence[tuple[
         for name, width in widths
         if width is None or width > rule.precision
     )
-    return Verdict(is_done=True, is_stable=True, remark=Remark(Note.NOT_PRECISE, f"asked for ±{rule.precision:.1%}: {loose}"))
+    return Verdict(
+        is_done=True,
+        is_stable=True,
+        remark=Remark(Note.NOT_PRECISE, f"asked for ±{rule.precision:.1%}: {loose}"),
+    )

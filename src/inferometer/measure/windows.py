@@ -6,6 +6,7 @@ other without a gap, so every request that ends while a level is measured is in 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,9 @@ class OpenWindow:
             self._ended = [part - shift for part in self._ended]
             self.start_ns = self._first_sent_ns
 
-    def close(self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None) -> Window:
+    def close(
+        self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None
+    ) -> Window:
         return Window(
             start_ns=self.start_ns,
             end_ns=end_ns,
@@ -143,7 +148,7 @@ class OpenWindow:
         )
 
 
-def _gather(parts: list[NDArray[np.generic]], kind: np.dtype[np.generic], count: int) -> NDArray[np.generic]:
+def _gather(parts: list[NDArray[Kind]], kind: np.dtype[Kind], count: int) -> NDArray[Kind]:
     """One array out of many; each part is let go as it is copied."""
     whole = np.empty(count, dtype=kind)
     position = count
@@ -163,10 +168,7 @@ def split(records: Records, end_ns: int) -> tuple[Records, Records]:
 def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:
     """The window in a line; `chosen` is the percentile to show instead of the mean."""
     durations = window.latency_ns
-    if chosen is None or not len(durations):
-        latency = mean(durations)
-    else:
-        latency = percentile(durations, chosen)
+    latency = percentile(durations, chosen) if chosen is not None and len(durations) else mean(durations)
     return WindowFigures(
         start_s=(window.start_ns - level_start_ns) / NS_PER_S,
         duration_ns=window.duration_ns,

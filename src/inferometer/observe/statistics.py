@@ -61,11 +61,23 @@ def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:
     return {(row["name"], str(row["version"])): _counters(row) for row in rows}
 
 
-_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+_DURATIONS = (
+    "success",
+    "fail",
+    "queue",
+    "compute_input",
+    "compute_infer",
+    "compute_output",
+    "cache_hit",
+    "cache_miss",
+)
 
 
 def _counters(row: Mapping[str, Any]) -> Counters:
-    values = {"inference_count": int(row.get("inference_count", 0)), "execution_count": int(row.get("execution_count", 0))}
+    values = {
+        "inference_count": int(row.get("inference_count", 0)),
+        "execution_count": int(row.get("execution_count", 0)),
+    }
     stats = row.get("inference_stats", {})
     for name in _DURATIONS:
         duration = stats.get(name, {})
@@ -81,7 +93,11 @@ def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStat
         for name, version in after
         if name == model.name and model.version in ("", version)
     }
-    called = {version: counters for version, counters in grown.items() if counters.success_count or counters.queue_count}
+    called = {
+        version: counters
+        for version, counters in grown.items()
+        if counters.success_count or counters.queue_count
+    }
     version = max(called or grown, key=_version_order, default=model.version)
     return ModelStatistics(
         name=model.name,

@@ -35,7 +35,7 @@ FAR_NS = 3600 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How each level is measured. Exactly one of `window_ns`, `window_count`; the whole plan is one window if `is_whole`."""
+    """How each level is measured, in windows of a time or of a count; `is_whole` makes one of the whole plan."""
 
     model: ModelSpec
     batch: int
@@ -155,7 +155,9 @@ class _LevelRun:
             assert recipe.window_count is not None
             end_ns = self._fill_to_count(recipe.window_count)
         if self._is_gone:
-            end_ns = max(self._last_good_ns, self._open.start_ns + 1)  # the silence after the last answer is no load
+            end_ns = max(
+                self._last_good_ns, self._open.start_ns + 1
+            )  # the silence after the last answer is no load
         if recipe.is_whole:
             self._open.begin_at_first_send()
         self._close(end_ns)
@@ -201,7 +203,12 @@ class _LevelRun:
         if isinstance(self._recipe.rule, Stability):
             del self._windows[:-MERGED]
         self.figures.append(
-            figures(window, level_start_ns=self._start_ns, batch=self._recipe.batch, chosen=self._recipe.percentile)
+            figures(
+                window,
+                level_start_ns=self._start_ns,
+                batch=self._recipe.batch,
+                chosen=self._recipe.percentile,
+            )
         )
         self._open = OpenWindow(end_ns)
 
@@ -231,7 +238,9 @@ class _LevelRun:
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
         if last.failed_count and not last.request_count:
-            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed"))
+            return Verdict(
+                is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed")
+            )
         if self._recipe.is_whole:
             return Verdict(is_done=True, is_stable=True)
         if isinstance(self._recipe.rule, Stability):

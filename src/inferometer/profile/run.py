@@ -54,7 +54,9 @@ class Setup:
 def prepare(options: Options, *, command: str) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet."""
     check(options)
-    endpoint = parse_endpoint(options.url or f"localhost:{HTTP_PORT}", default_port=HTTP_PORT, tls=options.tls)
+    endpoint = parse_endpoint(
+        options.url or f"localhost:{HTTP_PORT}", default_port=HTTP_PORT, tls=options.tls
+    )
     target = TritonHttp(Connection(endpoint, options.headers))
     model = target.model(options.model, options.version, options.bls_composing_models)
     check_model(options, model)
@@ -125,7 +127,11 @@ def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
     """Levels from start to end, as long as each one passes."""
     options = setup.options
     bench = Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
-    start, step = (1, 1) if options.concurrency is None else (int(options.concurrency.start), int(options.concurrency.step))
+    start, step = (
+        (1, 1)
+        if options.concurrency is None
+        else (int(options.concurrency.start), int(options.concurrency.step))
+    )
     value = start
     while True:
         if options.warmup_request_count:
@@ -154,7 +160,9 @@ def _last_level(options: Options) -> tuple[int | None, tuple[str, ...]]:
         highest = int(max(span.start, span.end))
         given = options.max_threads
         is_overridden = given is not None and given < highest
-        words = f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
+        words = (
+            f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
+        )
         return int(span.end), ((words,) if is_overridden else ())
     limit = options.max_threads or SYNC_LIMIT
     return limit, (

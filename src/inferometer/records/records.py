@@ -84,7 +84,11 @@ class RingReader:
         start, stop = read % CAPACITY, written % CAPACITY
         if read == written:
             return self._rows[:0].copy()
-        rows = self._rows[start:stop] if start < stop else np.concatenate((self._rows[start:], self._rows[:stop]))
+        rows = (
+            self._rows[start:stop]
+            if start < stop
+            else np.concatenate((self._rows[start:], self._rows[:stop]))
+        )
         taken = rows.copy()
         self._header[READ] = written
         return taken

@@ -41,6 +41,15 @@ def choose_ports(wish: Ports) -> Ports:
     return Ports(*(taken[service] for service, _ in wish.named()))
 
 
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port now."""
+    try:
+        _bind(port, "").close()
+    except UsageError:
+        return False
+    return True
+
+
 def port_in_use(service: str, port: int) -> UsageError:
     """The error for a given port that somebody else holds."""
     return UsageError(

@@ -54,7 +54,8 @@ class HttpControl:
             return reply.status, reply.read()
         except (OSError, http.client.HTTPException) as error:
             raise PeerError(
-                f"{endpoint} cannot be reached: {_why(error)}", remedy="check the address given with -u, and that the server is up"
+                f"{endpoint} cannot be reached: {_why(error)}",
+                remedy="check the address given with -u, and that the server is up",
             ) from error
         finally:
             client.close()
@@ -63,7 +64,9 @@ class HttpControl:
         endpoint = self._connection.endpoint
         if self._context is None:
             return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
-        return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S, context=self._context)
+        return http.client.HTTPSConnection(
+            endpoint.host, endpoint.port, timeout=TIMEOUT_S, context=self._context
+        )
 
 
 def _why(error: Exception) -> str:

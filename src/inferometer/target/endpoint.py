@@ -52,7 +52,8 @@ def parse_endpoint(url: str, *, default_port: int, tls: Tls) -> Endpoint:
         scheme, rest = "http", url
     if scheme.lower() not in ("http", "https"):
         raise UsageError(
-            f"the address '{url}' has the scheme '{scheme}'", remedy="use host:port, http://host:port or https://host:port"
+            f"the address '{url}' has the scheme '{scheme}'",
+            remedy="use host:port, http://host:port or https://host:port",
         )
     secure = scheme.lower() == "https"
     authority, slash, path = rest.partition("/")
@@ -92,7 +93,8 @@ def _load_authorities(context: ssl.SSLContext, tls: Tls) -> None:
         context.load_verify_locations(cafile=tls.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"the CA certificates file '{tls.ca_file}' cannot be used: {error}", remedy="give a PEM file of certificates"
+            f"the CA certificates file '{tls.ca_file}' cannot be used: {error}",
+            remedy="give a PEM file of certificates",
         ) from error
 
 

@@ -26,7 +26,7 @@ class TritonHttp:
         return dict(self._control.get("/v2"))
 
     def model(self, name: str, version: str, called: Sequence[tuple[str, str]] = ()) -> ModelSpec:
-        """What the server says of a model and of everything it is composed of; `called` are the models a script calls."""
+        """What the server says of a model and of all it is composed of; `called` are models that its code calls."""
         metadata = self._get("metadata", _path(name, version))
         config = self._get("config", f"{_path(name, version)}/config")
         return _spec(name, version, metadata, config, self._members(config, called))
@@ -71,7 +71,9 @@ class TritonHttp:
                 }
                 for tensor in step
             ],
-            "outputs": [{"name": output.name, "parameters": {"binary_data": True}} for output in model.outputs],
+            "outputs": [
+                {"name": output.name, "parameters": {"binary_data": True}} for output in model.outputs
+            ],
         }
         document = json.dumps(header, separators=(",", ":")).encode()
         length = len(document) + sum(len(tensor.data) for tensor in step)
@@ -127,7 +129,10 @@ def _spec(
 def _tensors(
     rows: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, Any]], is_batched: bool
 ) -> tuple[TensorSpec, ...]:
-    return tuple(_tensor(row, configs.get(row["name"], {}), is_batched) for row in sorted(rows, key=lambda row: row["name"]))
+    return tuple(
+        _tensor(row, configs.get(row["name"], {}), is_batched)
+        for row in sorted(rows, key=lambda row: row["name"])
+    )
 
 
 def _tensor(row: Mapping[str, Any], config: Mapping[str, Any], is_batched: bool) -> TensorSpec:

@@ -56,7 +56,9 @@ class FakeServer:
 class _FakeNetwork:
     """Link and reactor in one: a heap of requests by the time they end."""
 
-    def __init__(self, server: FakeServer, clock: FakeClock, finish: Finish, explain: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, server: FakeServer, clock: FakeClock, finish: Finish, explain: Callable[[int, str], None]
+    ) -> None:
         self.reconnects = self.connects = self.connect_ns = self.opening = 0
         self._server = server
         self._clock = clock
@@ -84,7 +86,9 @@ class _FakeNetwork:
         if self._ends and (until_ns is None or self._ends[0][0] <= until_ns):
             now = self._ends[0][0]
             self._clock.move_to(now)
-            while self._ends and self._ends[0][0] == now:  # all that end at this moment, as epoll would report them
+            while (
+                self._ends and self._ends[0][0] == now
+            ):  # all that end at this moment, as epoll would report them
                 _, order, slot = heappop(self._ends)
                 self._end(order, slot, now)
         elif until_ns is not None:
@@ -104,7 +108,9 @@ class _FakeNetwork:
 class SimulatedLoad:
     """The engine in this process, on a simulated clock and server."""
 
-    def __init__(self, server: FakeServer, clock: FakeClock, *, requests: int = 1, timeout_ns: int = 0) -> None:
+    def __init__(
+        self, server: FakeServer, clock: FakeClock, *, requests: int = 1, timeout_ns: int = 0
+    ) -> None:
         self._clock = clock
         cells = memoryview(bytearray((HEADER + CAPACITY * ROW) * 8)).cast("q")
         ring = RingWriter(cells)

@@ -34,7 +34,6 @@ CHUNK_LINE_LIMIT = 4 * 1024
 TRAILERS_LIMIT = 64 * 1024
 ERROR_BODY_LIMIT = 64 * 1024
 LENGTH_LIMIT = 2**62
-_KNOWN_LIMIT = 2 * 1024  # longer heads are not worth their memory
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _NAME = re.compile(_TOKEN)
@@ -95,6 +94,10 @@ class Head:
         wanted = name.lower()
         return next((value for name, value in self.headers if name == wanted), None)
 
+
+_known: dict[bytes, Head] = {}  # heads by their bytes, shared by all connections
+_KNOWN_HEADS = 1024
+_KNOWN_BYTES = 2048  # longer ones are not worth their memory
 
 _HEAD, _SIZED, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_DATA, _CHUNK_END, _TRAILERS, _DONE = range(8)
 
@@ -194,7 +197,7 @@ class ReplyDecoder:
             pending += data[:length]
             data, length = pending, len(pending)
         at, before = 0, -1
-        while at != before and self._step != _DONE:  # a step that takes nothing waits for more
+        while before < at < length and self._step != _DONE:  # a step that takes nothing waits for more
             before = at
             at = _STEPS[self._step](self, data, at, length)
         if data is pending:
@@ -211,7 +214,9 @@ class ReplyDecoder:
             _check_half_head(data, at, stop)
             return at
         raw = bytes(data[at:end])
-        head = _known_head(raw) if end - at <= _KNOWN_LIMIT else _parse_head(raw)
+        head = _known.get(raw)
+        if head is None:
+            head = _learn_head(raw)
         if head.status >= 200:
             self._open(head, raw)
             if 0 <= head.length <= stop - end and not self._room:  # the whole body is here
@@ -343,6 +348,15 @@ def _check_half_line(data: bytearray | bytes, at: int, stop: int, limit: int, wh
         raise PeerError(f"the reply has a too long {what}: {_quote(data, at, stop)}")
 
 
+def _learn_head(raw: bytes) -> Head:
+    head = _parse_head(raw)
+    if len(_known) >= _KNOWN_HEADS:
+        _known.clear()  # rather than stop: with a Date in them, yesterday's heads never come again
+    if len(raw) <= _KNOWN_BYTES:
+        _known[raw] = head
+    return head
+
+
 def _parse_head(raw: bytes) -> Head:
     lines = raw.split(b"\n")
     version, status, reason = _parse_status_line(lines[0])
@@ -358,7 +372,7 @@ def _parse_head(raw: bytes) -> Head:
     return Head(status, reason, headers, length, reusable)
 
 
-@lru_cache(1024)
+@lru_cache(_KNOWN_HEADS)
 def _parse_status_line(line: bytes) -> tuple[bytes, int, str]:
     match = _STATUS_LINE.fullmatch(line)
     if match is None:
@@ -369,7 +383,7 @@ def _parse_status_line(line: bytes) -> tuple[bytes, int, str]:
     return version, int(status), reason.decode("latin-1")
 
 
-@lru_cache(1024)
+@lru_cache(_KNOWN_HEADS)
 def _parse_field(line: bytes) -> tuple[str, str]:
     match = _FIELD.fullmatch(line.decode("latin-1"))
     if match is None:
@@ -378,7 +392,7 @@ def _parse_field(line: bytes) -> tuple[str, str]:
     return name.lower(), value.rstrip(" \t")
 
 
-@lru_cache(1024)
+@lru_cache(_KNOWN_HEADS)
 def _framing(version: bytes, status: int, fields: tuple[tuple[str, str], ...]) -> tuple[int, bool]:
     """The length of the body, and whether the connection may be used again after it."""
     length = _body_length(fields)
@@ -422,9 +436,6 @@ def _values(fields: tuple[tuple[str, str], ...], wanted: str) -> list[str]:
 
 def _quote(data: bytearray | bytes, at: int, stop: int) -> str:
     return repr(bytes(data[at : min(stop, at + 80)]))[1:]
-
-
-_known_head = lru_cache(1024)(_parse_head)
 
 
 def _quote_text(text: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inferometer.base.errors import PeerError
 from inferometer.wire.http1 import ReplyDecoder, encode_request
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "300"))
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -89,7 +89,7 @@ def test_sanity_of_the_strategy() -> None:
 def oracle(pieces: list[bytes], count: int) -> list[Reply]:
     """The replies as h11 reads them."""
     connection = h11.Connection(h11.CLIENT)
-    incoming = iter([*pieces, b""])
+    incoming = iter([*filter(None, pieces), b""])  # no bytes are the end to h11
     found = []
     for n in range(count):
         if n:
@@ -105,12 +105,13 @@ def oracle_reply(connection, incoming) -> Reply:
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(next(incoming, b""))
+            connection.receive_data(next(incoming))
         elif isinstance(event, h11.Response):
             head = event
         elif isinstance(event, h11.Data):
             body += event.data
-        elif isinstance(event, h11.EndOfMessage):
+        elif not isinstance(event, h11.InformationalResponse):
+            assert isinstance(event, h11.EndOfMessage)
             assert head is not None
             return Reply(head.status_code, bytes(head.reason), tuple(head.headers), body)
 
@@ -132,8 +133,7 @@ def ours(pieces: list[bytes], *, keep: bool = True) -> tuple[list[Reply], list[i
         for piece in pieces:
             take(decoder.receive(bytearray(piece + b"stale"), len(piece)))
         take(decoder.eof())
-    except PeerError as error:
-        assert len(str(error)) < 400
+    except PeerError:
         return found, sizes, True
     assert decoder.idle
     return found, sizes, False

@@ -1,0 +1,58 @@
+"""The Python surface. `from inferometer import api; api.measure("simple", concurrency=(1, 4))`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inferometer.measure.result import Result
+    from inferometer.profile.level import Watcher
+
+__all__ = ["load", "measure"]
+
+
+def measure(
+    model: str,
+    *,
+    concurrency: int | tuple[int, ...] = 1,
+    duration_s: float | None = 10.0,
+    watcher: "Watcher | None" = None,
+    **options: Any,
+) -> "Result":
+    """Load a model and measure it: one level, or (start, end[, step]) of them.
+
+    `options` are the fields of `inferometer.profile.options.Options`: url, batch, headers, data and so on. Each level
+    stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
+    """
+    from inferometer.profile.options import Options, Range
+    from inferometer.profile.run import prepare, run
+
+    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+    options.setdefault("request_timeout_s", 60.0)
+    asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
+    setup = prepare(asked, command="measure")
+    results = list(run(setup, _Silent() if watcher is None else watcher))
+    return results[-1] if results else setup.result
+
+
+def load(path: str) -> "Result":
+    """A result that was saved with `--json`."""
+    from pathlib import Path
+
+    from inferometer.measure.result import read
+
+    return read(Path(path))
+
+
+class _Silent:
+    """Nobody watches."""
+
+    def level_started(self, mode: str, value: float) -> None:
+        pass
+
+    def window_finished(self, number: int, window: object) -> None:
+        pass
+
+    def level_finished(self, level: object) -> None:
+        pass
+
+    def is_interrupted(self) -> bool:
+        return False

@@ -1,0 +1,58 @@
+"""The command `inferometer`: picks the subcommand and turns errors into sentences."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from inferometer import __version__
+from inferometer.base.errors import InferometerError
+
+COMMANDS = {
+    "measure": "load levels: latency, throughput, where the time goes",
+    "serve": "start the real Triton on a model repository (the example one by default)",
+    "demo": "the whole story on the embedded server, from nothing, in about a minute",
+}
+
+INTERRUPTED = 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if words[0] == "--version":
+        print(f"inferometer {__version__}")
+        return 0
+    name, *rest = words
+    if name not in COMMANDS:
+        print(
+            f"inferometer: there is no command '{name}'; the commands are {', '.join(COMMANDS)}",
+            file=sys.stderr,
+        )
+        return 2
+    command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
+    try:
+        return command(rest)
+    except InferometerError as error:
+        print(f"inferometer {name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"inferometer {name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _help() -> str:
+    rows = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
+    return f"""\
+inferometer {__version__}: the measuring instrument for inference servers
+
+usage: inferometer COMMAND [options]
+
+{rows}
+
+`inferometer COMMAND --help` lists a command's options. The script `perf_analyzer` speaks the classic dialect."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""`inferometer measure`: load levels, and a table of what came of them."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.cli.parser import Ask, parse_measure, print_measure_help
+
+if TYPE_CHECKING:
+    from inferometer.cli.signals import Interrupts
+    from inferometer.measure.result import Result
+    from inferometer.profile.options import Options
+    from inferometer.profile.run import Setup
+    from inferometer.report.console import Progress
+
+TOO_MANY_FAILURES = 1
+
+
+def main(argv: list[str]) -> int:
+    options = parse_measure(argv)
+    if options is Ask.HELP:
+        print_measure_help()
+        return 0
+    if options is Ask.VERSION:
+        from inferometer import __version__
+
+        print(f"inferometer {__version__}")
+        return 0
+    return _measure(options)
+
+
+def _measure(options: "Options") -> int:
+    from rich.console import Console
+
+    from inferometer.profile.run import prepare
+    from inferometer.report.console import render
+    from inferometer.report.files import writable, write_csv
+
+    for name in (options.csv, options.json):
+        if name is not None:
+            writable(Path(name))
+    setup = prepare(options, command="measure")
+    for warning in setup.warnings:
+        print(warning, file=sys.stderr)
+    result = watch(setup, json=options.json)
+    render(result, Console())
+    if options.csv is not None:
+        write_csv(result, Path(options.csv))
+    return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
+
+
+def watch(setup: "Setup", *, json: str | None) -> "Result":
+    """Run it with progress on stderr; the JSON file grows with every level."""
+    from inferometer.cli.signals import Interrupts
+    from inferometer.measure.result import write
+    from inferometer.profile.run import run
+
+    result = setup.result
+    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+        progress = _progress()
+        try:
+            for result in run(setup, Watching(progress, interrupts)):
+                if json is not None:
+                    write(result, Path(json))
+        finally:
+            progress.close()
+    return result
+
+
+def _progress() -> "Progress":
+    from rich.console import Console
+
+    from inferometer.base.clock import monotonic_ns
+    from inferometer.report.console import LiveProgress, PlainProgress
+
+    if sys.stderr.isatty():
+        return LiveProgress(Console(stderr=True))
+    return PlainProgress(sys.stderr, monotonic_ns)
+
+
+class Watching:
+    """Passes on to the display how the run goes, and to the run what the user wants."""
+
+    def __init__(self, progress: "Progress", interrupts: "Interrupts") -> None:
+        self.level_started = progress.level_started
+        self.window_finished = progress.window_finished
+        self.level_finished = progress.level_finished
+        self._interrupts = interrupts
+
+    def is_interrupted(self) -> bool:
+        return self._interrupts.asked
