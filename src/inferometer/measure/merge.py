@@ -10,7 +10,7 @@ from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.measure.intervals import mean_interval, percentile_interval, rate_interval
 from inferometer.measure.measurement import ClientCost, Estimate, FailureGroup, Measurement
 from inferometer.measure.quantiles import Durations, distribution, mean, percentile
-from inferometer.measure.windows import Window
+from inferometer.measure.windows import Window, add_failures
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import ModelStatistics, difference
 from inferometer.records import status
@@ -106,16 +106,13 @@ def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | No
 
 
 def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup, ...]:
-    codes = sorted({code for window in windows for code in window.failures})
-    return tuple(_failure_group(code, windows, subject) for code in codes)
-
-
-def _failure_group(code: int, windows: Sequence[Window], subject: Subject) -> FailureGroup:
-    rows = [window.failures[code] for window in windows if code in window.failures]
-    return FailureGroup(
-        kind=status.kind(code),
-        count=sum(row.count for row in rows),
-        example=subject.examples.get(code, ""),
-        first_s=(rows[0].first_ns - subject.level_start_ns) / NS_PER_S,
-        last_s=(rows[-1].last_ns - subject.level_start_ns) / NS_PER_S,
+    return tuple(
+        FailureGroup(
+            kind=status.kind(code),
+            count=found.count,
+            example=subject.examples.get(code, ""),
+            first_s=(found.first_ns - subject.level_start_ns) / NS_PER_S,
+            last_s=(found.last_ns - subject.level_start_ns) / NS_PER_S,
+        )
+        for code, found in sorted(add_failures(windows).items())
     )

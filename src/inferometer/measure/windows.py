@@ -4,7 +4,7 @@ A request belongs to the window in which it ends, wherever it started: throughpu
 other without a gap, so every request that ends while a level is measured is in exactly one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -27,6 +27,9 @@ class FailureCount:
     count: int
     first_ns: int
     last_ns: int
+
+    def and_later(self, other: "FailureCount") -> "FailureCount":
+        return FailureCount(self.count + other.count, self.first_ns, other.last_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,9 @@ class OpenWindow:
         failed = records.failed
         for status in np.unique(failed.status):
             ends = failed.end_ns[failed.status == status]
+            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]))
             old = self._failures.get(int(status))
-            self._failures[int(status)] = FailureCount(
-                count=len(ends) + (old.count if old else 0),
-                first_ns=old.first_ns if old else int(ends[0]),
-                last_ns=int(ends[-1]),
-            )
+            self._failures[int(status)] = found if old is None else old.and_later(found)
 
     def begin_at_first_send(self) -> None:
         """Count time from the first request on instead of from when the window was opened."""
@@ -157,6 +157,15 @@ def _gather(parts: list[NDArray[Kind]], kind: np.dtype[Kind], count: int) -> NDA
         position -= len(part)
         whole[position : position + len(part)] = part
     return whole
+
+
+def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
+    """By status, over windows that follow each other."""
+    total: dict[int, FailureCount] = {}
+    for window in windows:
+        for status, found in window.failures.items():
+            total[status] = total[status].and_later(found) if status in total else found
+    return total
 
 
 def split(records: Records, end_ns: int) -> tuple[Records, Records]:

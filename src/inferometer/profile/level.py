@@ -1,7 +1,7 @@
 """One level of load: apply it, cut what comes back into windows, stop when the rule says so."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from inferometer.base.clock import Clock
@@ -22,7 +22,7 @@ from inferometer.measure.stopping import (
     judge_precision,
     judge_stability,
 )
-from inferometer.measure.windows import Expense, OpenWindow, Window, figures, split
+from inferometer.measure.windows import Expense, OpenWindow, Window, add_failures, figures, split
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Snapshot
 from inferometer.records import status
@@ -112,6 +112,7 @@ class _LevelRun:
         self.figures: list[WindowFigures] = []
         self._rest: Records = EMPTY  # ended after the window that was closed last
         self._is_gone = False
+        self._was_silent = False  # in the window that was closed last
         self._is_finished = False
         self._start_ns = 0
         self._last_good_ns = 0
@@ -192,13 +193,24 @@ class _LevelRun:
         good = records.good
         if len(good):
             self._last_good_ns = int(good.end_ns[-1])
-        silent = any(code < status.HTTP and code != status.TIMEOUT for code in self._open.failures)
-        self._is_gone = silent and self._harvest.seen_ns - self._last_good_ns > GONE_NS
+        self._is_gone = self._has_silence() and self._harvest.seen_ns - self._last_good_ns > GONE_NS
+
+    def _has_silence(self) -> bool:
+        """Some requests of this window got no answer at all."""
+        return any(code < status.HTTP and code != status.TIMEOUT for code in self._open.failures)
+
+    def _cut_silence(self) -> None:
+        """The time after the last answer is no load: it must not water down the rate. The failures stay."""
+        last = max((number for number, window in enumerate(self._windows) if window.count), default=0)
+        failures = add_failures(self._windows[last:])
+        end_ns = max(self._last_good_ns, self._windows[last].start_ns + 1)
+        self._windows[last:] = [replace(self._windows[last], end_ns=end_ns, failures=failures)]
 
     def _close(self, end_ns: int) -> None:
         after = self._read_counters()
         window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
         self._before = after
+        self._was_silent = self._has_silence()
         self._windows.append(window)
         if isinstance(self._recipe.rule, Stability):
             del self._windows[:-MERGED]
@@ -232,12 +244,17 @@ class _LevelRun:
 
     def judge(self) -> Verdict:
         last = self.figures[-1]
-        if self._is_gone:
-            remark = Remark(Note.SERVER_GONE, f"the server did not answer for {GONE_NS // NS_PER_S} s")
+        is_failing = last.failed_count > 0 and not last.request_count
+        if self._is_gone or (is_failing and self._was_silent and self._last_good_ns > self._start_ns):
+            self._cut_silence()
+            answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
+            remark = Remark(
+                Note.SERVER_GONE, f"the server gave its last good answer {answered_s:.1f} s into the level"
+            )
             return Verdict(is_done=True, is_stable=False, remark=remark)
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
-        if last.failed_count and not last.request_count:
+        if is_failing:
             return Verdict(
                 is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed")
             )

@@ -89,16 +89,17 @@ def _settings(effective: Mapping[str, Any], is_decoupled: bool) -> Iterator[str]
 
 
 def _stabilization(effective: Mapping[str, Any]) -> Iterator[str]:
+    if effective.get("stopping") == "precision":
+        share = f"{effective['precision'] * 100:g} %"
+        yield f"  Stopping when 95 % intervals are within {share}, at the latest after {effective['duration_s']:g} s"
+        return
     mode = effective["measurement_mode"]
     yield f'  Using "{mode}" mode for stabilization'
-    if effective.get("stopping") == "precision":
-        yield "  Stopping at the wanted precision or duration"
-    else:
-        # Scripts know `p95latency`: the missing blank is part of the dialect.
-        percentile = effective.get("percentile")
-        measure = "average " if percentile is None else f"p{percentile}"
-        compared = "throughput" if effective["asynchronous"] else "latency and throughput"
-        yield f"  Stabilizing using {measure}{compared}"
+    # Scripts know `p95latency`: the missing blank is part of the dialect.
+    percentile = effective.get("percentile")
+    measure = "average " if percentile is None else f"p{percentile}"
+    compared = "throughput" if effective["asynchronous"] else "latency and throughput"
+    yield f"  Stabilizing using {measure}{compared}"
     if mode == "count_windows":
         yield f"  Minimum number of samples in each window: {effective['measurement_request_count']}"
     else:

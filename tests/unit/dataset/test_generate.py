@@ -164,13 +164,6 @@ DYNAMIC = (
             id="--shape for an unknown input",
         ),
         pytest.param(
-            TensorSpec("X", "INT32", (4,)),
-            {"shapes": {"X": (2, 2)}},
-            "--shape gives [2,2] for input 'X', but model 'm' fixes its shape to [4]; "
-            "leave --shape out for 'X'",
-            id="--shape against a fixed shape",
-        ),
-        pytest.param(
             TensorSpec("X", "INT32", (2,), is_shape_tensor=True),
             {},
             "input 'X' is a shape tensor, whose values cannot be generated; "

@@ -286,7 +286,10 @@ SETTINGS = (
         {"service_kind": "tfserving", "batch_given": True},
         "  Batch size: 1\n  Service Kind: TENSORFLOW_SERVING\n",
     ),
-    ({"stopping": "precision"}, "  Stopping at the wanted precision or duration\n  Measurement window"),
+    (
+        {"stopping": "precision", "precision": 0.02, "duration_s": 10.0},
+        "  Stopping when 95 % intervals are within 2 %, at the latest after 10 s\n",
+    ),
 )
 
 

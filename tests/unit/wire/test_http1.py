@@ -205,6 +205,14 @@ def test_usual_reply_then_others_of_the_same_size():
         decoder.receive(unusual, len(unusual))
 
 
+def test_more_different_heads_than_are_remembered():
+    decoder = ReplyDecoder()
+    for n in range(5000):
+        raw = reply_with(f"X-Id: {n}", "Content-Length: 0")
+        assert decoder.receive(raw, len(raw))
+        assert taken(decoder)[2][0] == ("x-id", str(n))
+
+
 # Bytes behind a reply
 
 

@@ -77,7 +77,7 @@ def splits(draw: st.DrawFn, raw: bytes) -> list[bytes]:
     return [raw[i:j] for i, j in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
 
 
-def test_sanity_of_the_strategy() -> None:
+def test_oracle_reads_a_plain_reply() -> None:
     assert oracle([b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"], 1) == [
         Reply(200, b"OK", ((b"content-length", b"1"),), b"x")
     ]

@@ -1,0 +1,206 @@
+"""One level on a simulated clock: every figure is exact."""
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.plan import Closed
+from inferometer.measure.stopping import Precision
+from inferometer.profile.level import measure_level, warm_up
+from inferometer.records import status
+from inferometer.testing.target import Reply
+
+
+def notes(level):
+    return [remark.note for remark in level.remarks]
+
+
+def test_steady_server_is_stable_after_three_windows_and_exact(rig, recipe, constant):
+    bench = rig(constant(2)).bench
+    level = measure_level(bench, recipe(), Closed(4))
+    found = level.measurement
+    assert level.is_stable
+    assert len(level.windows) == 3
+    assert found.request_count == 3 * 4 * 500
+    assert found.duration_ns == 3 * NS_PER_S
+    assert found.infer_per_s.value == 2000
+    assert found.latency.mean_ns == found.latency.percentile_ns(99) == 2 * NS_PER_MS
+    assert found.latency.std_ns == 0
+
+
+def test_batch_counts_inferences_not_requests(rig, recipe, constant):
+    found = measure_level(rig(constant(10)).bench, recipe(batch=8), Closed(1)).measurement
+    assert found.request_count == 300
+    assert found.infer_per_s.value == 800
+
+
+def test_one_server_queues_and_latency_counts_the_wait(rig, recipe, constant):
+    found = measure_level(rig(constant(5), servers=1).bench, recipe(), Closed(4)).measurement
+    assert found.infer_per_s.value == 200
+    assert found.latency.percentile_ns(50) == 20 * NS_PER_MS
+
+
+def test_request_that_ends_on_the_border_belongs_to_the_window_it_closes(rig, recipe, constant):
+    level = measure_level(rig(constant(1000)).bench, recipe(), Closed(1))
+    assert [window.request_count for window in level.windows] == [1, 1, 1]
+
+
+def test_windows_follow_each_other_and_lose_nothing(rig, recipe):
+    made = rig(lambda number, sent: Reply((3 + number % 5) * NS_PER_MS))
+    level = measure_level(made.bench, recipe(window_ns=7 * NS_PER_MS, percentage=0, max_trials=9), Closed(2))
+    ends = [window.start_s * 1e3 for window in level.windows]
+    assert [round(end) for end in ends] == [7 * k for k in range(9)]
+    counted = sum(window.request_count for window in level.windows)
+    assert counted == made.server.number - 2  # all but the two that are outstanding
+
+
+def test_count_windows_end_at_the_count(rig, recipe, constant):
+    level = measure_level(rig(constant(2)).bench, recipe(window_count=250), Closed(5))
+    assert [window.request_count for window in level.windows] == [250, 250, 250]
+    assert {window.duration_ns for window in level.windows} == {100 * NS_PER_MS}
+
+
+def test_request_count_is_exact_and_timed_from_first_send_to_last_end(rig, recipe, constant):
+    made = rig(constant(2))
+    level = measure_level(made.bench, recipe(window_count=100, is_whole=True), Closed(4, 100))
+    assert made.server.number == 100
+    assert level.measurement.request_count == 100
+    assert level.measurement.duration_ns == 50 * NS_PER_MS
+    assert level.measurement.infer_per_s.value == 2000
+    assert level.is_stable
+
+
+def test_warm_up_is_sent_and_not_counted(rig, recipe, constant):
+    made = rig(constant(2))
+    warm_up(made.bench, Closed(4, 50))
+    assert made.server.number == 50
+    level = measure_level(made.bench, recipe(window_count=20, is_whole=True), Closed(4, 20))
+    assert made.server.number == 70
+    assert level.measurement.request_count == 20
+
+
+def test_level_runs_at_its_own_load_also_after_a_higher_one(rig, recipe, constant):
+    bench = rig(constant(10)).bench
+    rates = [measure_level(bench, recipe(), Closed(n)).measurement.infer_per_s.value for n in (1, 8, 2)]
+    assert rates == [100, 800, 200]
+
+
+def test_growing_latency_is_not_stable_and_says_so(rig, recipe):
+    bench = rig(lambda number, sent: Reply(NS_PER_MS + sent // 100)).bench
+    level = measure_level(bench, recipe(max_trials=5, percentage=1), Closed(1))
+    assert not level.is_stable
+    assert len(level.windows) == 5
+    assert notes(level) == [Note.NOT_STABLE]
+    assert level.measurement is not None
+
+
+def test_latency_limit_marks_the_level(rig, recipe, constant):
+    level = measure_level(rig(constant(40)).bench, recipe(limit_ms=40), Closed(1))
+    assert level.is_stable
+    assert level.is_over_limit
+    assert not level.is_reported
+
+
+def test_limit_is_in_whole_milliseconds(rig, recipe, constant):
+    assert not measure_level(rig(constant(39.9)).bench, recipe(limit_ms=40), Closed(1)).is_over_limit
+
+
+def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, recipe):
+    def every_tenth_fails(number, sent):
+        return Reply(NS_PER_MS, status.HTTP + 503) if number % 10 == 9 else Reply(2 * NS_PER_MS)
+
+    found = measure_level(rig(every_tenth_fails).bench, recipe(), Closed(1)).measurement
+    (group,) = found.failures
+    assert (group.kind, group.example) == ("http 503", "scripted http 503")
+    assert abs(found.failed_share - 0.1) < 0.001
+    assert found.latency.min_ns == found.latency.max_ns == 2 * NS_PER_MS
+
+
+def test_all_failing_ends_after_one_window(rig, recipe):
+    level = measure_level(
+        rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench, recipe(), Closed(3)
+    )
+    assert len(level.windows) == 1
+    assert notes(level) == [Note.FAILURES]
+    assert level.measurement.request_count == 0
+
+
+def test_all_failing_ends_count_windows_too(rig, recipe):
+    bench = rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench
+    assert len(measure_level(bench, recipe(window_count=50), Closed(3)).windows) == 1
+
+
+def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, recipe):
+    def gone_after_four_seconds(number, sent):
+        return Reply(NS_PER_MS) if sent < 5 * NS_PER_S else Reply(1000, status.CONNECT, received=0)
+
+    made = rig(gone_after_four_seconds)
+    level = measure_level(
+        made.bench, recipe(percentage=0.0001, window_ns=1_700 * NS_PER_MS, max_trials=100), Closed(2)
+    )
+    assert level.is_cut_short
+    assert level.measurement.request_count > 0
+    assert round(level.measurement.infer_per_s.value) == 2000  # the silence does not dilute the rate
+    assert [group.kind for group in level.measurement.failures] == ["connect"]
+    assert made.clock() < 12 * NS_PER_S
+
+
+def test_refused_connections_are_tried_again_with_growing_pauses(rig, recipe):
+    made = rig(lambda number, sent: Reply(1000, status.CONNECT, received=0))
+    measure_level(made.bench, recipe(window_ns=3 * NS_PER_S), Closed(1))
+    assert made.server.number <= 9  # 10, 20, 40 ... 640, 1000, 1000 ms apart
+
+
+def test_time_out_is_a_failure_with_its_own_kind(rig, recipe):
+    def one_in_ten_hangs(number, sent):
+        return Reply(3600 * NS_PER_S if number % 10 == 0 else NS_PER_MS)
+
+    made = rig(one_in_ten_hangs, timeout_ns=100 * NS_PER_MS)
+    found = measure_level(made.bench, recipe(), Closed(2)).measurement
+    (group,) = found.failures
+    assert group.kind == "timeout"
+    assert "0.1 s" in group.example
+    assert found.latency.max_ns == NS_PER_MS
+
+
+def test_nothing_finishing_gives_no_measurement_but_a_reason(rig, recipe, constant):
+    level = measure_level(rig(constant(10**7)).bench, recipe(max_trials=3), Closed(1))
+    assert level.measurement is None
+    assert Note.NO_REPLY in notes(level)
+
+
+def test_interrupt_lets_the_window_end_and_reports(rig, recipe, constant):
+    made = rig(constant(2), interrupt_after=1)
+    level = measure_level(made.bench, recipe(), Closed(1))
+    assert len(level.windows) == 1
+    assert notes(level) == [Note.INTERRUPTED]
+    assert level.measurement.request_count == 500
+
+
+def test_precision_stops_as_soon_as_the_intervals_are_tight(rig, recipe, constant):
+    rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
+    level = measure_level(rig(constant(2)).bench, recipe(rule=rule, window_ns=500 * NS_PER_MS), Closed(1))
+    assert len(level.windows) == 6
+    assert level.measurement.request_count == 1500  # every window counts, not only the last three
+
+
+def test_precision_always_answers_when_the_time_is_spent(rig, recipe):
+    def wild(number, sent):
+        return Reply((1 + (number * 2654435761 >> 7) % 1000) * NS_PER_MS)
+
+    rule = Precision(precision=0.0001, duration_ns=3 * NS_PER_S)
+    level = measure_level(rig(wild).bench, recipe(rule=rule, window_ns=150 * NS_PER_MS), Closed(1))
+    assert level.is_stable
+    assert notes(level) == [Note.NOT_PRECISE]
+    assert level.measurement.duration_ns == 3 * NS_PER_S
+
+
+def test_watcher_is_told_in_order(rig, recipe, constant):
+    made = rig(constant(2))
+    measure_level(made.bench, recipe(), Closed(7))
+    assert made.log.events == [("started", 7), ("window", 1), ("window", 2), ("window", 3), ("finished", 7)]
+
+
+def test_steps_follow_each_other_around_the_dataset(rig, recipe, constant):
+    made = rig(constant(2), requests=4)
+    made.bench.load.apply(Closed(1))
+    records = made.bench.load.collect(made.clock() + 20 * NS_PER_MS).records
+    assert list(records.step) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
