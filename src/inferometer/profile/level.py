@@ -303,7 +303,7 @@ class _LevelRun:
                 remarks.append(Remark(Note.CLIENT_LIMITED, text))
         return Level(
             mode="concurrency",
-            value=plan.concurrency,
+            value=float(plan.concurrency),
             measurement=found,
             windows=tuple(self.figures),
             is_stable=verdict.is_stable,

@@ -1,0 +1,61 @@
+"""Server figures are differences of the server's own counters."""
+
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.statistics import Counters, difference, snapshot
+
+
+def row(name, version, count, ns=1000):
+    stats = {key: {"count": count, "ns": count * ns} for key in ("success", "queue", "compute_infer")}
+    return {
+        "name": name,
+        "version": version,
+        "inference_count": count,
+        "execution_count": count,
+        "inference_stats": stats,
+    }
+
+
+def model(name, version="", composing=()):
+    return ModelSpec(name, version, (), (), is_ensemble=bool(composing), composing=composing)
+
+
+def test_difference_counts_only_what_happened_in_between():
+    found = difference(model("m"), snapshot([row("m", "1", 10)]), snapshot([row("m", "1", 17)]))
+    assert (found.version, found.counters.success_count, found.counters.success_ns) == ("1", 7, 7000)
+
+
+def test_version_is_the_one_that_was_called_and_the_highest_of_several():
+    before = snapshot([row("m", "1", 5), row("m", "2", 5), row("m", "10", 5)])
+    assert (
+        difference(
+            model("m"), before, snapshot([row("m", "1", 6), row("m", "2", 5), row("m", "10", 5)])
+        ).version
+        == "1"
+    )
+    assert (
+        difference(
+            model("m"), before, snapshot([row("m", "1", 5), row("m", "2", 6), row("m", "10", 6)])
+        ).version
+        == "10"
+    )
+
+
+def test_asked_version_is_kept_even_if_another_was_busier():
+    found = difference(model("m", "2"), {}, snapshot([row("m", "1", 9), row("m", "2", 1)]))
+    assert (found.version, found.counters.success_count) == ("2", 1)
+
+
+def test_members_are_followed_and_one_never_called_is_marked():
+    ensemble = model("e", composing=(model("a"), model("b")))
+    found = difference(ensemble, {}, snapshot([row("e", "1", 2), row("a", "1", 2), row("b", "1", 0)]))
+    assert [(member.name, member.was_called) for member in found.members] == [("a", True), ("b", False)]
+
+
+def test_model_that_appeared_meanwhile_counts_from_zero():
+    assert difference(model("m"), {}, snapshot([row("m", "1", 3)])).counters.success_count == 3
+
+
+def test_counters_add_and_subtract_field_by_field():
+    one, two = Counters(inference_count=1, queue_ns=5), Counters(inference_count=2, queue_ns=7)
+    assert two - one == Counters(inference_count=1, queue_ns=2)
+    assert one + two == Counters(inference_count=3, queue_ns=12)
