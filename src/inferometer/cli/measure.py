@@ -33,7 +33,7 @@ def _measure(options: "Options") -> int:
     from rich.console import Console
 
     from inferometer.profile.run import prepare
-    from inferometer.report.console import render
+    from inferometer.report.console import WIDTH, render
     from inferometer.report.files import writable, write_csv
 
     for name in (options.csv, options.json):
@@ -43,7 +43,7 @@ def _measure(options: "Options") -> int:
     for warning in setup.warnings:
         print(warning, file=sys.stderr)
     result = watch(setup, json=options.json)
-    render(result, Console())
+    render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if options.csv is not None:
         write_csv(result, Path(options.csv))
     return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inferometer.base.clock import Clock
-from inferometer.base.notes import Note, Remark
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import FailureGroup, Level, Measurement, WindowFigures
 from inferometer.measure.result import Result
@@ -46,7 +46,7 @@ def render(result: Result, console: Console) -> None:
     """The whole report of a measurement."""
     width = min(WIDTH, console.width)
     console.print(Text(_title(result), style="bold"), width=width)
-    console.print(_table(result), width=width)
+    console.print(_table(result, is_narrow=width < WIDTH), width=width)
     for level in _last_measured(result):
         for block in _time(level):
             console.print(block, width=width)
@@ -64,8 +64,11 @@ def _title(result: Result) -> str:
     return " · ".join(word for word in words if word)
 
 
-def _table(result: Result) -> Table:
+def _table(result: Result, *, is_narrow: bool) -> Table:
     chosen = result.effective.get("percentile")
+    shown = percentiles(chosen)
+    if is_narrow:  # a figure is left out rather than cut
+        shown = tuple(p for p in shown if p not in (90, 95) or p == chosen)
     is_rate = any(level.mode != "concurrency" for level in result.levels)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (
@@ -73,14 +76,14 @@ def _table(result: Result) -> Table:
         "Infer/s",
         "",
         "Avg",
-        *(f"p{p}" for p in percentiles(chosen)),
+        *(f"p{p}" for p in shown),
         "Errors",
         "Client\nCPU",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("Verdict", ratio=1)
     for level in result.levels:
-        table.add_row(*(Text(cell) for cell in _cells(level, percentiles(chosen))), _verdict(level))
+        table.add_row(*(Text(cell) for cell in _cells(level, shown)), _verdict(level))
     return table
 
 
@@ -199,11 +202,15 @@ def _troubles(result: Result) -> Iterator[Text]:
         if level.measurement is not None:
             for group in level.measurement.failures:
                 yield _failure(level, group)
-    for remark in result.remarks:
-        yield _remark("", remark)
-    for level in result.levels:
-        for remark in level.remarks:
-            yield _remark(f"{level_label(level.mode, level.value)}: ", remark)
+    said = [("", remark) for remark in result.remarks] + [
+        (f"{level_label(level.mode, level.value)}: ", remark)
+        for level in result.levels
+        for remark in level.remarks
+    ]
+    for note in dict.fromkeys(remark.note for _, remark in said):
+        yield _remarks(
+            note, [f"{where}{first_line(remark.text)}" for where, remark in said if remark.note is note]
+        )
 
 
 def _failure(level: Level, group: FailureGroup) -> Text:
@@ -216,9 +223,10 @@ def _failure(level: Level, group: FailureGroup) -> Text:
     return Text(f"{line}: {example}" if example else line, style="red")
 
 
-def _remark(where: str, remark: Remark) -> Text:
-    text = Text(f"! {where}{first_line(remark.text)}", style="yellow")
-    return text.append(f"\n  {remark.note.advice}", style="default")
+def _remarks(note: Note, lines: list[str]) -> Text:
+    """What was found at each level, and once what to do about it."""
+    text = Text("\n".join(f"! {line}" for line in lines), style="yellow")
+    return text.append(f"\n  {note.advice}", style="default")
 
 
 class Progress(Protocol):

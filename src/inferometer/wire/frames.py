@@ -1,0 +1,118 @@
+"""HTTP/2 frames (RFC 9113 4 and 6): the names of their parts, and how ours are written.
+
+    +-----------+------+-------+---+-----------+
+    | size (24) | kind | flags | R | stream 31 |   then `size` bytes of payload
+    +-----------+------+-------+---+-----------+
+"""
+
+from collections.abc import Iterator
+from struct import Struct, pack, unpack_from
+
+from inferometer.base.errors import PeerError
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+KINDS = (
+    "DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PUSH_PROMISE",
+    "PING", "GOAWAY", "WINDOW_UPDATE", "CONTINUATION",
+)  # fmt: skip
+
+END_STREAM = ACK = 0x1
+END_HEADERS = 0x4
+PADDED = 0x8
+PRIORITISED = 0x20
+
+HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = (
+    range(1, 7)
+)
+
+ERRORS = (
+    "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED", "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR",
+    "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+)  # fmt: skip
+(
+    NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT,
+    STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR,
+    CONNECT_ERROR, ENHANCE_YOUR_CALM, INADEQUATE_SECURITY, HTTP_1_1_REQUIRED,
+) = range(14)  # fmt: skip
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+FRAME_HEAD = 9
+LEAST_FRAME_SIZE = 16 * 1024  # what every peer takes
+LARGEST_FRAME_SIZE = 2**24 - 1
+DEFAULT_WINDOW = 65_535
+LARGEST_WINDOW = 2**31 - 1
+LARGEST_STREAM_ID = 2**31 - 1
+
+Buffer = bytes | bytearray | memoryview
+
+_HEAD = Struct(">BHBBL")
+unpack_head = _HEAD.unpack_from  # size >> 16, size & 0xffff, kind, flags, reserved bit and stream
+
+
+class Fault(PeerError):
+    """What the peer did ends the connection; the code goes into our GOAWAY."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def name_of_kind(kind: int) -> str:
+    return f"{KINDS[kind]} frame" if kind < len(KINDS) else f"frame of the unknown kind {kind}"
+
+
+def name_of_error(code: int) -> str:
+    return ERRORS[code] if code < len(ERRORS) else f"error {code:#x}"
+
+
+def frame_head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
+    return _HEAD.pack(size >> 16, size & 0xFFFF, kind, flags, stream_id)
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: Buffer = b"") -> bytes:
+    return frame_head(len(payload), kind, flags, stream_id) + payload
+
+
+def settings(values: dict[int, int]) -> bytes:
+    return frame(SETTINGS, 0, 0, b"".join(pack(">HL", name, value) for name, value in values.items()))
+
+
+def rst_stream(stream_id: int, code: int) -> bytes:
+    return frame(RST_STREAM, 0, stream_id, pack(">L", code))
+
+
+def window_update(stream_id: int, increment: int) -> bytes:
+    return frame(WINDOW_UPDATE, 0, stream_id, pack(">L", increment))
+
+
+def goaway(last_stream_id: int, code: int, text: str = "") -> bytes:
+    return frame(GOAWAY, 0, 0, pack(">LL", last_stream_id, code) + text.encode("utf-8", "replace"))
+
+
+def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> Iterator[bytes]:
+    """One HEADERS frame, and as many CONTINUATIONs as the peer's frame size makes needful."""
+    kind, flags = HEADERS, END_STREAM if ends else 0
+    while len(block) > largest:
+        yield frame(kind, flags, stream_id, block[:largest])
+        kind, flags, block = CONTINUATION, 0, block[largest:]
+    yield frame(kind, flags | END_HEADERS, stream_id, block)
+
+
+def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
+    """Names and values in the order they were sent, which is the order they count in."""
+    if len(payload) % 6:
+        raise Fault(FRAME_SIZE_ERROR, f"a SETTINGS frame has {len(payload)} bytes, which is no multiple of 6")
+    found = [unpack_from(">HL", payload, at) for at in range(0, len(payload), 6)]
+    for name, value in found:
+        _check_setting(name, value)
+    return found
+
+
+def _check_setting(name: int, value: int) -> None:
+    if name == ENABLE_PUSH and value:
+        raise Fault(PROTOCOL_ERROR, f"the server set ENABLE_PUSH to {value}, where only 0 is its to say")
+    if name == INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
+        raise Fault(FLOW_CONTROL_ERROR, f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1")
+    if name == MAX_FRAME_SIZE and not LEAST_FRAME_SIZE <= value <= LARGEST_FRAME_SIZE:
+        raise Fault(PROTOCOL_ERROR, f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")

@@ -1,0 +1,183 @@
+"""Header blocks (RFC 7541, HPACK) without a dynamic table: written plainly, and read by looking them up.
+
+HPACK lets a block depend on all blocks before it, through a table that both ends keep. We do without:
+
+* What we send are literals and static names. The first block of a connection begins with SHRINK, which sets
+  our table to size 0, so nothing we send ever depends on it and a block can be rendered once and sent for ever.
+* To the server we announce SETTINGS_HEADER_TABLE_SIZE 0. Once it has acknowledged that and has said in a
+  block that its table shrank to 0, as it must (RFC 7541 4.2), it may never grow again: from there on a block
+  means the same wherever it stands. `BlockReader.frozen` is True then, and `decode_frozen` is a pure function
+  with a cache. Blocks before that point, a handful per connection, go through one HPACK decoder in order.
+
+A literal "with indexing" is legal for a table of size 0 and changes nothing (4.4); grpc servers send many.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from inferometer.wire.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fault
+
+if TYPE_CHECKING:
+    from hpack import Decoder
+
+SHRINK = b"\x20"  # "my dynamic table has size 0 from here on"
+LIST_LIMIT = 64 * 1024  # of the decoded headers, as MAX_HEADER_LIST_SIZE counts them
+_KNOWN_LIMIT = 2 * 1024  # longer blocks are not worth their memory
+
+_NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9a-z]+")
+_STATUS = re.compile(r"[1-9][0-9][0-9]")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_ABOUT_CONNECTIONS = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
+)
+
+_WHOLE = {(":method", "GET"): 2, (":method", "POST"): 3, (":scheme", "http"): 6, (":scheme", "https"): 7}
+_NAMES = {
+    ":authority": 1, ":method": 2, ":path": 4, ":scheme": 6,
+    "authorization": 23, "content-type": 31, "cookie": 32, "user-agent": 58,
+}  # fmt: skip
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
+def encode_block(headers: Iterable[tuple[str, str]]) -> bytes:
+    """A header block that is the same for every stream; values are Latin-1, names must be in lower case."""
+    return b"".join(_encode_field(name, value) for name, value in headers)
+
+
+def _encode_field(name: str, value: str) -> bytes:
+    whole = _WHOLE.get((name, value))
+    if whole is not None:
+        return bytes([0x80 | whole])
+    # "Never indexed" also binds proxies: a secret stays out of their tables (RFC 7541 7.1.3).
+    mark = 0x10 if name in _SECRET else 0x00
+    index = _NAMES.get(name, 0)
+    start = _encode_integer(index, 4, mark)
+    return start + (b"" if index else _encode_text(name)) + _encode_text(value)
+
+
+def _encode_text(text: str) -> bytes:
+    raw = text.encode("latin-1")
+    return _encode_integer(len(raw), 7, 0) + raw
+
+
+def _encode_integer(value: int, bits: int, mark: int) -> bytes:
+    """RFC 7541 5.1: in the low bits of the first byte, and if it is too large for them, in further bytes."""
+    full = (1 << bits) - 1
+    if value < full:
+        return bytes([mark | value])
+    out = bytearray([mark | full])
+    value -= full
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Headers:
+    """One decoded block. Blocks of the same bytes are mostly the same object, so it compares as one."""
+
+    fields: tuple[tuple[str, str], ...]  # without :status; values as Latin-1
+    status: int  # of the reply; 0 in trailers
+    length: int  # that Content-Length announces; -1 without
+    fault: str  # what makes the message malformed, or nothing
+
+    def get(self, name: str) -> str | None:
+        """The value of the first header of that name."""
+        return next((value for known, value in self.fields if known == name), None)
+
+
+class BlockReader:
+    """The server's header blocks of one connection, in order."""
+
+    __slots__ = ("_decoder", "frozen")
+
+    def __init__(self) -> None:
+        self._decoder = _new_decoder()
+        self.frozen = False  # blocks no longer depend on each other
+
+    def acknowledged(self) -> None:
+        """The server has acknowledged our SETTINGS, and with them a table of size 0."""
+        self._decoder.max_allowed_table_size = 0
+        self._check_frozen()
+
+    def decode(self, block: bytes) -> Headers:
+        if self.frozen:
+            return decode_frozen(block)
+        headers = _decode(self._decoder, block)
+        self._check_frozen()
+        return headers
+
+    def _check_frozen(self) -> None:
+        decoder = self._decoder
+        self.frozen = decoder.max_allowed_table_size == 0 and decoder.header_table_size == 0
+
+
+def decode_frozen(block: bytes) -> Headers:
+    """What a block means to a table that can hold nothing."""
+    return _decode_known(block) if len(block) <= _KNOWN_LIMIT else _decode_anew(block)
+
+
+def _decode_anew(block: bytes) -> Headers:
+    decoder = _new_decoder()
+    decoder.max_allowed_table_size = decoder.header_table_size = 0
+    return _decode(decoder, block)
+
+
+_decode_known = lru_cache(1024)(_decode_anew)
+
+
+def _new_decoder() -> "Decoder":
+    from hpack import Decoder
+
+    return Decoder(max_header_list_size=LIST_LIMIT)
+
+
+def _decode(decoder: "Decoder", block: bytes) -> Headers:
+    from hpack import HPACKError, OversizedHeaderListError
+
+    try:
+        pairs = [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
+    except OversizedHeaderListError:
+        text = f"the server sent headers of more than the {LIST_LIMIT} bytes that were announced"
+        raise Fault(ENHANCE_YOUR_CALM, text) from None
+    except HPACKError as error:
+        raise Fault(COMPRESSION_ERROR, f"a header block cannot be decoded: {error}") from None
+    return parse_fields([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
+
+
+def parse_fields(fields: list[tuple[str, str]]) -> Headers:
+    """The checks of RFC 9113 8.2 and 8.3; one that fails is the stream's failure, not the connection's.
+
+    What is lenient: a value may begin or end with a space, because a percent-encoded grpc-message does.
+    """
+    pseudo = [(name, value) for name, value in fields if name.startswith(":")]
+    plain = tuple(fields[len(pseudo) :])
+    fault = _find_fault(fields, pseudo)
+    status = int(pseudo[0][1]) if pseudo and not fault else 0
+    lengths = {value for name, value in plain if name == "content-length"}
+    if not fault and (len(lengths) > 1 or any(_LENGTH.fullmatch(value) is None for value in lengths)):
+        fault = "a Content-Length that no reply can have"
+    length = int(lengths.pop()) if lengths and not fault else -1
+    return Headers(plain, status, length, fault)
+
+
+def _find_fault(fields: list[tuple[str, str]], pseudo: list[tuple[str, str]]) -> str:
+    if fields[: len(pseudo)] != pseudo:
+        return f"the header {pseudo[-1][0][:80]!r} behind other headers"
+    if len(pseudo) > 1 or (pseudo and pseudo[0][0] != ":status"):
+        return f"the header {pseudo[-1][0][:80]!r}, which is not for replies or is there twice"
+    if pseudo and _STATUS.fullmatch(pseudo[0][1]) is None:
+        return f"the status {pseudo[0][1][:80]!r}"
+    for name, value in fields:
+        if _NAME.fullmatch(name) is None:
+            return f"the header name {name[:80]!r}"
+        if name in _ABOUT_CONNECTIONS:
+            return f"the header {name!r}, which HTTP/2 forbids"
+        if any(c in value for c in "\r\n\0"):
+            return f"a line break or a NUL in the header {name[:80]!r}"
+    return ""
