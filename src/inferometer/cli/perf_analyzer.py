@@ -70,7 +70,10 @@ def _profile(options: "Options") -> int:
     result = setup.result
     with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
         for result in run(setup, _Printer(options, interrupts)):
-            _print_level(result, options)
+            if result.remarks:
+                _complain("\n".join(f"WARNING: {remark.text}" for remark in result.remarks))
+            else:
+                _print_level(result, options)
             if options.json is not None:
                 write(result, Path(options.json))
         if interrupts.asked:
@@ -161,7 +164,7 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return FAILURE
     if level is None or is_interrupted:
         return OK
-    if level.is_cut_short:
+    if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
     if not level.is_stable and any(not window.request_count for window in level.windows[-3:]):
         _complain("No valid requests recorded within time interval. Please use a larger time window.")

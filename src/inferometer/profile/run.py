@@ -9,7 +9,7 @@ from typing import Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.batches import batch
@@ -107,15 +107,21 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     workers = min(options.workers, _most_slots(setup))
+    result = setup.result
     with Workers(setup.traffic, count=workers, timeout_ns=timeout_ns) as load:
-        result = setup.result
-        for level in sweep(setup, load, watcher):
-            result = replace(result, levels=(*result.levels, level))
-            yield result
-        cut = load.stop()
+        try:
+            for level in sweep(setup, load, watcher):
+                result = replace(result, levels=(*result.levels, level))
+                yield result
+            cut = load.stop()
+        except LocalError as error:  # a worker died between levels: those before it stand
+            if not result.levels:
+                raise
+            yield replace(result, remarks=(Remark(Note.WORKER_LOST, str(error)),))
+            return
     if cut and options.request_count:
         remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
-        yield replace(result, remarks=(*result.remarks, remark))
+        yield replace(result, remarks=(remark,))
 
 
 def _most_slots(setup: Setup) -> int:

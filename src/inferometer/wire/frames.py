@@ -1,8 +1,8 @@
 """HTTP/2 frames (RFC 9113 4 and 6): the names of their parts, and how ours are written.
 
-    +-----------+------+-------+---+-----------+
-    | size (24) | kind | flags | R | stream 31 |   then `size` bytes of payload
-    +-----------+------+-------+---+-----------+
++-----------+------+-------+---+-----------+
+| size (24) | kind | flags | R | stream 31 |   then `size` bytes of payload
++-----------+------+-------+---+-----------+
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,9 @@ from struct import Struct, pack, unpack_from
 
 from inferometer.base.errors import PeerError
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    range(10)
+)
 KINDS = (
     "DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PUSH_PROMISE",
     "PING", "GOAWAY", "WINDOW_UPDATE", "CONTINUATION",
@@ -21,9 +23,14 @@ END_HEADERS = 0x4
 PADDED = 0x8
 PRIORITISED = 0x20
 
-HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = (
-    range(1, 7)
-)
+(
+    HEADER_TABLE_SIZE,
+    ENABLE_PUSH,
+    MAX_CONCURRENT_STREAMS,
+    INITIAL_WINDOW_SIZE,
+    MAX_FRAME_SIZE,
+    MAX_HEADER_LIST_SIZE,
+) = range(1, 7)
 
 ERRORS = (
     "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT",
