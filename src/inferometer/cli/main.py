@@ -6,6 +6,7 @@ from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
+from inferometer.cli.signals import drop_output
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -37,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
     except InferometerError as error:
         print(f"inferometer {name}: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:
+        return drop_output()
     except KeyboardInterrupt:
         print(f"inferometer {name}: interrupted", file=sys.stderr)
         return INTERRUPTED

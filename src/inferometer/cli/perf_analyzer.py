@@ -8,9 +8,9 @@ from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.notes import Note
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.parser import Ask, parse_classic
+from inferometer.cli.signals import Interrupts, drop_output
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
     from inferometer.measure.result import Result
     from inferometer.profile.options import Options
@@ -42,6 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE
+    except BrokenPipeError:
+        return drop_output()
 
 
 def _say(text: str) -> None:
@@ -54,7 +56,6 @@ def _complain(text: str) -> None:
 
 
 def _profile(options: "Options") -> int:
-    from inferometer.cli.signals import Interrupts
     from inferometer.measure.result import write
     from inferometer.profile.run import prepare, run
     from inferometer.report import classic
@@ -84,7 +85,7 @@ def _profile(options: "Options") -> int:
 class _Printer:
     """Prints each level as the classic tool does."""
 
-    def __init__(self, options: "Options", interrupts: "Interrupts") -> None:
+    def __init__(self, options: "Options", interrupts: Interrupts) -> None:
         self._options = options
         self._interrupts = interrupts
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first lets the run end in order, the second ends it at once."""
+"""What reaches a run from outside: Ctrl-C and SIGTERM, and a reader of our output that goes away."""
 
 import os
 import signal
@@ -7,8 +7,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+def drop_output() -> int:
+    """The reader of stdout has gone (`| head`): write no more, and say so as the shell would."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 128 + signal.SIGPIPE
+
+
 class Interrupts:
-    """Whether the user wants to end."""
+    """Whether the user wants to end: the first signal lets the run end in order, the second ends it at once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -68,7 +68,10 @@ class Reactor(Protocol):
         """Return after events were handled, or at `until_ns` at the latest."""
 
 
-OpenLink = Callable[[Finish, Callable[[int, str], None]], Link]
+Explain = Callable[[int, str], None]
+"""(status, what was said): kept once per status, as the example of its failures."""
+
+OpenLink = Callable[[Finish, Explain], Link]
 
 
 class Engine:

@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.engine import Engine, Finish, Link, Request
-from inferometer.load.http1 import Explain, Http1Link
+from inferometer.load.engine import Engine, Explain, Finish, Link, Request
+from inferometer.load.http1 import Http1Link
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor

@@ -125,10 +125,17 @@ def decode_frozen(block: bytes) -> Headers:
 def _decode_anew(block: bytes) -> Headers:
     decoder = _new_decoder()
     decoder.max_allowed_table_size = decoder.header_table_size = 0
-    return _decode(decoder, block)
+    try:
+        return _decode(decoder, block)
+    except _TooLong as fault:  # half decoded, which nothing here remembers
+        return Headers((), 0, -1, fault.message)
 
 
 _decode_known = lru_cache(1024)(_decode_anew)
+
+
+class _TooLong(Fault):
+    pass
 
 
 def _new_decoder() -> "Decoder":
@@ -143,8 +150,7 @@ def _decode(decoder: "Decoder", block: bytes) -> Headers:
     try:
         pairs = [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
     except OversizedHeaderListError:
-        text = f"the server sent headers of more than the {LIST_LIMIT} bytes that were announced"
-        raise Fault(ENHANCE_YOUR_CALM, text) from None
+        raise _TooLong(ENHANCE_YOUR_CALM, f"headers of more than the {LIST_LIMIT} bytes announced") from None
     except HPACKError as error:
         raise Fault(COMPRESSION_ERROR, f"a header block cannot be decoded: {error}") from None
     return parse_fields([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
