@@ -45,7 +45,7 @@ def make_dialler(
 
 
 class Dial:
-    """One attempt to open a connection. After `start` it ends with `opened(socket, time it took)` or `refused(status, text)`."""
+    """One attempt to open a connection: after `start`, either `opened(socket, took_ns)` or `refused(status, text)`."""
 
     __slots__ = ("_address", "_dialler", "_opened", "_refused", "_secure", "_socket", "_started_ns")
 

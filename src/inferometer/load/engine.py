@@ -38,7 +38,16 @@ class Finish(Protocol):
     """How a link reports the end of a request; times it never reached are 0."""
 
     def __call__(
-        self, slot: int, status: int, sent_ns: int, wrote_ns: int, first_ns: int, end_ns: int, received: int
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        times: Sequence[int] = (),
     ) -> None: ...
 
 
@@ -176,9 +185,18 @@ class Engine:
     # --- the hot path
 
     def finish(
-        self, slot: int, status: int, sent_ns: int, wrote_ns: int, first_ns: int, end_ns: int, received: int
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        times: Sequence[int] = (),
     ) -> None:
-        """Called by the link, once per request."""
+        """Called by the link, once per request; `times` are those of a stream's responses."""
         cells, ring = self._cells, self._ring
         i = ring.position
         cells[i] = self._due[slot]
@@ -189,6 +207,8 @@ class Engine:
         cells[i + 5] = status
         cells[i + 6] = self._steps[slot]
         cells[i + 7] = received
+        cells[i + 8] = responses
+        cells[i + 9] = ring.stamp(times) if times else 0
         i += ROW
         ring.position = i if i != ring.end else HEADER
         ring.written += 1

@@ -16,7 +16,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
-from inferometer.records.records import Records, RingReader, from_rows, join
+from inferometer.records.records import Records, RingReader, join
 from inferometer.records.ring import create_ring, map_ring
 from inferometer.target.traffic import Traffic
 
@@ -140,9 +140,9 @@ class Workers:
 
     def _drain(self) -> None:
         for process in self._processes:
-            rows = process.ring.take()
-            if len(rows):
-                self._backlog.append(from_rows(rows))
+            taken = process.ring.take()
+            if len(taken):
+                self._backlog.append(taken)
 
     def _take(self) -> Records:
         self._drain()

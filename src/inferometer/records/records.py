@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.records import status
-from inferometer.records.ring import CAPACITY, HEADER, READ, ROW, WRITTEN
+from inferometer.records.ring import CAPACITY, COLUMNS, HEADER, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
 
 Column = NDArray[np.int64]
+
+NO_TIMES: Column = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,29 +20,25 @@ class Records:
     due_ns: Column
     sent_ns: Column
     wrote_ns: Column  # the last byte of the request was handed to the system
-    first_ns: Column  # the first byte of the reply
+    first_ns: Column  # the first byte of the reply; of a stream the first response
     end_ns: Column
     status: Column
     step: Column  # which request of the dataset
     received: Column  # bytes of the reply
+    responses: Column  # that carried data
+    stamps: Column  # how many of `times` belong to the request
+    times: Column  # of the responses of streams, request after request
 
     def __len__(self) -> int:
         return len(self.end_ns)
 
-    def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "Records":
-        return Records(*(column[chosen] for column in self._columns()))
-
-    def _columns(self) -> tuple[Column, ...]:
-        return (
-            self.due_ns,
-            self.sent_ns,
-            self.wrote_ns,
-            self.first_ns,
-            self.end_ns,
-            self.status,
-            self.step,
-            self.received,
-        )
+    def where(self, chosen: NDArray[np.bool_] | slice) -> "Records":
+        times = self.times
+        if len(times):
+            mask = np.zeros(len(self), dtype=np.bool_)
+            mask[chosen] = True
+            times = times[np.repeat(mask, self.stamps)]
+        return Records(*(getattr(self, name)[chosen] for name in COLUMNS), times=times)
 
     @property
     def good(self) -> "Records":
@@ -51,10 +49,13 @@ class Records:
         return self.where(self.status != status.OK)
 
 
-def from_rows(rows: NDArray[np.int64]) -> Records:
-    """Records of an (n, 8) block, sorted by end."""
-    order = np.argsort(rows[:, 4], kind="stable")
-    return Records(*(rows[order, column] for column in range(ROW)))
+def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
+    """Records of an (n, 10) block, sorted by end."""
+    order = np.argsort(rows[:, COLUMNS.index("end_ns")], kind="stable")
+    if len(times):
+        starts = np.cumsum(rows[:, -1]) - rows[:, -1]
+        times = np.concatenate([times[starts[row] : starts[row] + rows[row, -1]] for row in order])
+    return Records(*(rows[order, column] for column in range(ROW)), times=times)
 
 
 EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))
@@ -64,31 +65,39 @@ def join(parts: list[Records]) -> Records:
     """Several blocks as one, sorted by end."""
     if len(parts) <= 1:
         return parts[0] if parts else EMPTY
-    rows = [np.column_stack(part._columns()) for part in parts if len(part)]
-    return from_rows(np.concatenate(rows)) if rows else EMPTY
+    rows = [np.column_stack([getattr(part, name) for name in COLUMNS]) for part in parts]
+    return from_rows(np.concatenate(rows), np.concatenate([part.times for part in parts]))
 
 
 class RingReader:
     """The controller's side of a ring: takes what has been written since the last time."""
 
-    __slots__ = ("_cells", "_header", "_rows")
+    __slots__ = ("_header", "_rows", "_stamps")
 
     def __init__(self, cells: memoryview) -> None:
-        self._cells = cells
         whole = np.frombuffer(cells, dtype=np.int64)
         self._header = whole[:HEADER]
-        self._rows = whole[HEADER:].reshape(CAPACITY, ROW)
+        self._rows = whole[HEADER:STAMPS].reshape(CAPACITY, ROW)
+        self._stamps = whole[STAMPS:]
 
-    def take(self) -> NDArray[np.int64]:
+    def take(self) -> Records:
         read, written = int(self._header[READ]), int(self._header[WRITTEN])
-        start, stop = read % CAPACITY, written % CAPACITY
         if read == written:
-            return self._rows[:0].copy()
-        rows = (
-            self._rows[start:stop]
-            if start < stop
-            else np.concatenate((self._rows[start:], self._rows[:stop]))
-        )
-        taken = rows.copy()
+            return EMPTY
+        rows = _between(self._rows, read, written)
+        stamps_read = int(self._header[STAMPS_READ])
+        stamped = stamps_read + int(rows[:, -1].sum())
+        times = _between(self._stamps, stamps_read, stamped)
+        self._header[STAMPS_READ] = stamped
         self._header[READ] = written
-        return taken
+        return from_rows(rows, times)
+
+
+def _between(ring: Column, start: int, stop: int) -> Column:
+    """A copy of what lies between two counts of a ring."""
+    if start == stop:
+        return ring[:0].copy()
+    first, last = start % len(ring), stop % len(ring)
+    if first < last:
+        return ring[first:last].copy()
+    return np.concatenate((ring[first:], ring[:last]))

@@ -1,47 +1,82 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is eight 64-bit integers (`COLUMNS`). The header holds how many rows were
+One writer, one reader. A row is ten 64-bit integers (`COLUMNS`). The header holds how many rows were
 written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills
 rows first and moves WRITTEN afterwards. What is in the ring survives the death of the worker.
+
+Requests with a stream of responses have a time for each: these lie in a second ring behind the rows, in the
+order of the rows, as many for each as its row says.
 """
 
 import mmap
 import os
+from collections.abc import Sequence
 from typing import Final
 
-COLUMNS: Final = ("due_ns", "sent_ns", "wrote_ns", "first_ns", "end_ns", "status", "step", "received")
+COLUMNS: Final = (
+    "due_ns",
+    "sent_ns",
+    "wrote_ns",
+    "first_ns",
+    "end_ns",
+    "status",
+    "step",
+    "received",
+    "responses",
+    "stamps",
+)
 ROW: Final = len(COLUMNS)
 WRITTEN: Final = 0
 READ: Final = 1
+STAMPS_READ: Final = 2
 HEADER: Final = ROW  # cells before the first row
-CAPACITY: Final = 1 << 16  # rows: 4 MiB, more than half a second at 100 000 requests per second
+CAPACITY: Final = 1 << 16  # rows: 5 MiB, more than half a second at 100 000 requests per second
+STAMPS: Final = HEADER + CAPACITY * ROW  # the first stamp's cell
+STAMP_CAPACITY: Final = 1 << 19
+MOST_STAMPS: Final = (
+    STAMP_CAPACITY // 8
+)  # of one request; later ones are counted, but their times are not kept
+CELLS: Final = STAMPS + STAMP_CAPACITY
 
 
 def create_ring() -> int:
     """A file descriptor of fresh shared memory for one ring; inheritable by a worker."""
     fd = os.memfd_create("inferometer-records")
-    os.ftruncate(fd, (HEADER + CAPACITY * ROW) * 8)
+    os.ftruncate(fd, CELLS * 8)
     return fd
 
 
 class RingWriter:
     """The worker's side. The engine writes cells itself; this keeps the counts."""
 
-    __slots__ = ("cells", "end", "position", "written")
+    __slots__ = ("_stamped", "cells", "end", "position", "written")
 
     def __init__(self, cells: memoryview) -> None:
         self.cells = cells
         self.written = 0
         self.position = HEADER
         self.end = HEADER + CAPACITY * ROW
+        self._stamped = 0
 
     def publish(self) -> None:
         self.cells[WRITTEN] = self.written
 
+    def stamp(self, times: Sequence[int]) -> int:
+        """Keep the times of a request's responses, before its row is published; how many were kept."""
+        kept = times[:MOST_STAMPS]
+        for time in kept:
+            self.cells[STAMPS + self._stamped % STAMP_CAPACITY] = time
+            self._stamped += 1
+        return len(kept)
+
     @property
     def crowded(self) -> bool:
         """Too little room is left for one more round of the loop: the reader must catch up first."""
-        return self.written - self.cells[READ] > CAPACITY // 2
+        cells = self.cells
+        return (
+            self.written - cells[READ] > CAPACITY // 2
+            or self._stamped - cells[STAMPS_READ] > STAMP_CAPACITY // 2
+        )
 
 
 def map_ring(fd: int) -> memoryview:

@@ -14,8 +14,8 @@ from inferometer.load.load import Cost, Harvest
 from inferometer.load.plan import Closed
 from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
-from inferometer.records.records import Records, RingReader, from_rows, join
-from inferometer.records.ring import CAPACITY, HEADER, ROW, RingWriter
+from inferometer.records.records import Records, RingReader, join
+from inferometer.records.ring import CELLS, RingWriter
 from inferometer.testing.clock import FakeClock
 
 
@@ -112,7 +112,7 @@ class SimulatedLoad:
         self, server: FakeServer, clock: FakeClock, *, requests: int = 1, timeout_ns: int = 0
     ) -> None:
         self._clock = clock
-        cells = memoryview(bytearray((HEADER + CAPACITY * ROW) * 8)).cast("q")
+        cells = memoryview(bytearray(CELLS * 8)).cast("q")
         ring = RingWriter(cells)
         self._reader = RingReader(cells)
         self._backlog: list[Records] = []
@@ -160,6 +160,6 @@ class SimulatedLoad:
         return self._engine.cancel_all()
 
     def _drain(self) -> None:
-        rows = self._reader.take()
-        if len(rows):
-            self._backlog.append(from_rows(rows))
+        taken = self._reader.take()
+        if len(taken):
+            self._backlog.append(taken)

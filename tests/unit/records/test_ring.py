@@ -3,18 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.records.records import EMPTY, RingReader, from_rows, join
-from inferometer.records.ring import CAPACITY, HEADER, ROW, RingWriter
+from inferometer.records.records import EMPTY, RingReader, join
+from inferometer.records.ring import CAPACITY, CELLS, HEADER, MOST_STAMPS, ROW, RingWriter
 
 
 def make_ring():
-    cells = memoryview(bytearray((HEADER + CAPACITY * ROW) * 8)).cast("q")
+    cells = memoryview(bytearray(CELLS * 8)).cast("q")
     return RingWriter(cells), RingReader(cells)
 
 
-def write(writer, value):
-    for column in range(ROW):
+def write(writer, value, times=()):
+    for column in range(ROW - 1):
         writer.cells[writer.position + column] = value * 10 + column
+    writer.cells[writer.position + ROW - 1] = writer.stamp(times)
     writer.position += ROW
     if writer.position == writer.end:
         writer.position = HEADER
@@ -34,7 +35,7 @@ def test_every_row_comes_out_once_also_around_the_end(bursts):
             write(writer, value)
             value += 1
         writer.publish()
-        assert list(reader.take()[:, 0]) == [number * 10 for number in range(first, value)]
+        assert list(reader.take().due_ns) == [number * 10 for number in range(first, value)]
     assert len(reader.take()) == 0
 
 
@@ -61,8 +62,39 @@ def test_records_are_ordered_by_end_across_workers():
     for value in (3, 1, 2):
         write(writer, value)
     writer.publish()
-    one = from_rows(reader.take())
+    one = reader.take()
     assert list(one.end_ns) == [14, 24, 34]
     both = join([one, one])
     assert list(both.end_ns) == [14, 14, 24, 24, 34, 34]
     assert join([]) is EMPTY
+
+
+def test_times_of_responses_stay_with_their_request():
+    writer, reader = make_ring()
+    write(writer, 3, [31, 32])
+    write(writer, 1, [11])
+    write(writer, 2)
+    writer.publish()
+    taken = reader.take()
+    assert list(taken.stamps) == [1, 0, 2]
+    assert list(taken.times) == [11, 31, 32]
+    assert list(taken.where(taken.end_ns > 20).times) == [31, 32]
+    assert list(join([taken, taken]).times) == [11, 11, 31, 32, 31, 32]
+
+
+def test_times_go_around_the_end_of_their_ring():
+    writer, reader = make_ring()
+    for value in range(20):
+        write(writer, value, list(range(MOST_STAMPS + 5)))
+        writer.publish()
+        assert len(reader.take().times) == MOST_STAMPS
+
+
+def test_many_unread_times_crowd_the_ring():
+    writer, reader = make_ring()
+    for value in range(5):
+        write(writer, value, list(range(MOST_STAMPS)))
+    writer.publish()
+    assert writer.crowded
+    reader.take()
+    assert not writer.crowded

@@ -1,0 +1,143 @@
+"""Ctrl-C and SIGTERM: the first ends the run in order, the second at once, and no process stays behind."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from inferometer.testing.servers import FakeTriton, Request, held, never, raw, reply
+
+DEADLINE_S = 60
+
+
+def ended(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=DEADLINE_S)
+    return not alive
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_reports_what_was_measured(
+    number: signal.Signals, start: Callable, tmp_path: Path
+) -> None:
+    with FakeTriton() as fake:
+        process = start(
+            *("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000"),
+            *("--json", str(tmp_path / "r.json")),
+        )
+        assert fake.wait_for_inferences(2000)
+        workers = family(process)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert f"Interrupt signal ({number}) received.\nWaiting for in-flight inferences to complete.\n" in stdout
+    assert stderr == "Received exit signal.\n"
+    assert re.search(r"^    Request count: [1-9]\d*$", stdout, re.M)
+    assert ended(workers)
+    (level,) = json.loads((tmp_path / "r.json").read_text())["levels"]
+    assert level["measurement"]["request_count"] > 0
+    assert [remark["note"] for remark in level["remarks"]][:1] == ["INTERRUPTED"]
+
+
+def test_levels_that_were_complete_are_in_summary_and_csv(start: Callable, tmp_path: Path) -> None:
+    with FakeTriton() as fake:
+        process = start(
+            *("-m", "fake", "-u", fake.server.address, "-p", "100", "-s", "999", "-r", "3"),
+            *("--concurrency-range", "1:1000", "-f", str(tmp_path / "r.csv")),
+        )
+        for line in process.stdout:
+            if line == "Request concurrency: 2\n":
+                break
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, stderr
+    assert "Concurrency: 1, throughput: " in stdout.split("Inferences/Second vs.")[1]
+    assert (tmp_path / "r.csv").read_text().splitlines()[1].startswith("1,")
+
+
+@pytest.mark.parametrize(
+    "words", [("--request-count", "50"), ("-p", "200"), ("--measurement-mode", "count_windows")]
+)
+def test_a_server_that_hangs_does_not_hold_up_the_end(words: tuple[str, ...], start: Callable) -> None:
+    def infer(number: int, request: Request):
+        return never if number >= 30 else None
+
+    with FakeTriton(infer) as fake:
+        process = start("-m", "fake", "-u", fake.server.address, *words)
+        assert fake.wait_for_inferences(31)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert "Received exit signal.\n" in stderr
+    assert "Traceback" not in stderr
+    if "--request-count" in words:
+        assert "    Request count: 30\n" in stdout
+
+
+def test_requests_in_flight_are_let_finish(start: Callable) -> None:
+    go = threading.Event()
+
+    def infer(number: int, request: Request):
+        return held(go, raw(reply(b"{}"))) if number >= 30 else None
+
+    with FakeTriton(infer) as fake:
+        process = start(
+            "-m", "fake", "-u", fake.server.address, "--request-count", "40", "--concurrency-range", "2"
+        )
+        assert fake.wait_for_inferences(32)
+        process.send_signal(signal.SIGINT)
+        for line in process.stdout:
+            if line.startswith("Waiting for in-flight"):
+                break
+        go.set()
+        stdout, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert "Client: " in stdout
+
+
+def test_the_second_signal_ends_at_once(start: Callable) -> None:
+    with FakeTriton(lambda number, request: never if number >= 30 else None) as fake:
+        process = start("-m", "fake", "-u", fake.server.address, "-p", "600000")
+        assert fake.wait_for_inferences(31)
+        workers = family(process)
+        process.send_signal(signal.SIGINT)
+        for line in process.stdout:
+            if line.startswith("Waiting for in-flight"):
+                break
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert stdout == "Exiting immediately...\n"
+    assert stderr == ""
+    assert ended(workers)
+
+
+def test_a_killed_controller_leaves_no_worker(start: Callable) -> None:
+    with FakeTriton() as fake:
+        process = start(
+            "-m",
+            "fake",
+            "-u",
+            fake.server.address,
+            "-p",
+            "600000",
+            "--workers",
+            "2",
+            "--concurrency-range",
+            "2",
+        )
+        assert fake.wait_for_inferences(100)
+        workers = family(process)
+        assert len(workers) == 2
+        process.kill()
+        process.communicate()
+        assert ended(workers)
