@@ -38,7 +38,7 @@ class Records:
             mask = np.zeros(len(self), dtype=np.bool_)
             mask[chosen] = True
             times = times[np.repeat(mask, self.stamps)]
-        return Records(*(getattr(self, name)[chosen] for name in COLUMNS), times=times)
+        return Records(*[getattr(self, name)[chosen] for name in COLUMNS] + [times])
 
     @property
     def good(self) -> "Records":
@@ -55,7 +55,7 @@ def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
     if len(times):
         starts = np.cumsum(rows[:, -1]) - rows[:, -1]
         times = np.concatenate([times[starts[row] : starts[row] + rows[row, -1]] for row in order])
-    return Records(*(rows[order, column] for column in range(ROW)), times=times)
+    return Records(*[rows[order, column] for column in range(ROW)] + [times])
 
 
 EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))

@@ -58,6 +58,7 @@ from inferometer.wire.frames import (
     FLOW_CONTROL_ERROR,
     FRAME_HEAD,
     FRAME_SIZE_ERROR,
+    GOAWAY,
     HEADER_TABLE_SIZE,
     HEADERS,
     INITIAL_WINDOW_SIZE,
@@ -74,6 +75,7 @@ from inferometer.wire.frames import (
     PRIORITISED,
     PRIORITY,
     PROTOCOL_ERROR,
+    PUSH_PROMISE,
     REFUSED_STREAM,
     RST_STREAM,
     SETTINGS,
@@ -220,6 +222,7 @@ class Http2Connection:
         "_next_id",
         "_our_window",
         "_outgoing",
+        "_owed",
         "_quick_limit",
         "_reader",
         "_ring",
@@ -248,6 +251,7 @@ class Http2Connection:
         self._initial_window = DEFAULT_WINDOW
         self._quick_limit = -1  # body size up to which pieces may be used: the first block must shrink our table
         self._frame_size = LEAST_FRAME_SIZE
+        self._owed = 0  # answers to control frames since the last take()
         # --- receiving
         self._our_window = window
         self._unreturned = 0
@@ -341,12 +345,14 @@ class Http2Connection:
 
     @property
     def wants_to_send(self) -> bool:
+        """take() is worth a call, though it may find nothing after all."""
         return bool(self._outgoing) or (self._window > 0 and bool(self._ring))
 
     def take(self, limit: int = TAKE) -> list[Buffer]:
         """What to send now: all that is queued, and of waiting data about `limit` bytes."""
         if self._ring:
             self._turn(limit)
+        self._owed = 0
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -363,6 +369,12 @@ class Http2Connection:
         if stream.waiting and stream.window > 0 and not stream.ringed:
             stream.ringed = True
             self._ring.append(stream)
+
+    def _drop_waiting(self, stream: Stream) -> None:
+        stream.waiting = None
+        if stream.ringed:
+            stream.ringed = False
+            self._ring.remove(stream)
 
     def _turn(self, limit: int) -> None:
         ring = self._ring
@@ -422,7 +434,7 @@ class Http2Connection:
             high, low, kind, flags, stream_id = unpack_head(data, at)
             start = at + FRAME_HEAD
             stop = start + (high << 16 | low)
-            if kind != self._expected >= 0 or high > 15:
+            if kind != self._expected >= 0 or high >= OUR_FRAME_SIZE >> 16:
                 self._check_frame(data, at, stop - start, kind)
             if stop > length:
                 if kind != DATA or start == length:
@@ -433,7 +445,7 @@ class Http2Connection:
                 at = stop
                 if kind == DATA:
                     self._read_data(flags, stream_id, data, start, stop, stop)
-                elif kind <= CONTINUATION:
+                elif kind in _READ:  # others are from the future, and to be ignored (4.1)
                     _READ[kind](self, flags, stream_id, data, start, stop)
         if data is self._held:
             del self._held[:at]
@@ -523,12 +535,13 @@ class Http2Connection:
             self._read_block(flags, stream_id, bytes(data[start:stop]))
             return
         self._block = bytearray(data[start:stop])
-        self._block_stream, self._block_flags, self._block_frames = stream_id, flags, 1
+        self._block_stream, self._block_flags, self._block_frames = stream_id & LARGEST_STREAM_ID, flags, 1
         self._expected = CONTINUATION
         self._check_block()
 
     def _read_continuation(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        if self._expected != CONTINUATION or stream_id & LARGEST_STREAM_ID != self._block_stream & LARGEST_STREAM_ID:
+        stream_id &= LARGEST_STREAM_ID
+        if self._expected != CONTINUATION or stream_id != self._block_stream:
             raise Fault(PROTOCOL_ERROR, f"a CONTINUATION frame of stream {stream_id} continues nothing")
         self._block += data[start:stop]
         self._block_frames += 1
@@ -583,7 +596,7 @@ class Http2Connection:
             return
         del self.streams[stream.id]
         if stream.waiting or not stream.ends:  # the answer is complete: the server does not want the rest
-            stream.waiting = None
+            self._drop_waiting(stream)
             self._outgoing.append(rst_stream(stream.id, NO_ERROR))
         self._reader.ended(stream, trailers)
 
@@ -594,7 +607,7 @@ class Http2Connection:
 
     def _forsake(self, stream: Stream) -> None:
         """Frames that the server sent before it knew may still arrive."""
-        stream.waiting = None
+        self._drop_waiting(stream)
         if self._left_stream is stream:
             self._left_stream = None
         cancelled = self._cancelled
@@ -647,9 +660,12 @@ class Http2Connection:
     # --- control frames
 
     def _read_priority(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        _check_size(PRIORITY, 5, stop - start)
-        if not stream_id & LARGEST_STREAM_ID:
+        stream_id &= LARGEST_STREAM_ID
+        if not stream_id:
             raise Fault(PROTOCOL_ERROR, "a PRIORITY frame came for no stream")
+        stream = self.streams.get(stream_id)
+        if stream is not None and stop - start != 5:
+            self._fail(stream, FRAME_SIZE_ERROR, f"a PRIORITY frame has {stop - start} bytes, not 5")
 
     def _read_reset(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         _check_size(RST_STREAM, 4, stop - start)
@@ -658,7 +674,7 @@ class Http2Connection:
         stream = self.streams.pop(stream_id, None)
         if stream is None:
             return
-        stream.waiting = None
+        self._drop_waiting(stream)
         stream.received += FRAME_HEAD + 4
         (code,) = unpack_from(">L", data, start)
         # REFUSED_STREAM: "prior to any processing having occurred" (8.7).
@@ -711,11 +727,12 @@ class Http2Connection:
 
     def _answer(self, reply: bytes) -> None:
         self._outgoing.append(reply)
-        if len(self._outgoing) > QUEUE_LIMIT:
+        self._owed += 1
+        if self._owed > QUEUE_LIMIT:
             raise Fault(ENHANCE_YOUR_CALM, "the server asks for more answers than it reads")
 
     def _read_goaway(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        _check_connection(HEADERS, stream_id)
+        _check_connection(GOAWAY, stream_id)
         if stop - start < 8:
             raise Fault(FRAME_SIZE_ERROR, f"a GOAWAY frame has {stop - start} bytes")
         last, code = unpack_from(">LL", data, start)
@@ -759,24 +776,17 @@ class Http2Connection:
             self._enter_ring(stream)
 
 
-def _read_data_slot(
-    connection: Http2Connection, flags: int, stream_id: int, data: Buffer, start: int, stop: int
-) -> None:
-    connection._read_data(flags, stream_id, data, start, stop, stop)
-
-
-_READ: tuple[Callable[[Http2Connection, int, int, Buffer, int, int], None], ...] = (
-    _read_data_slot,
-    Http2Connection._read_headers,
-    Http2Connection._read_priority,
-    Http2Connection._read_reset,
-    Http2Connection._read_settings,
-    Http2Connection._read_push_promise,
-    Http2Connection._read_ping,
-    Http2Connection._read_goaway,
-    Http2Connection._read_window_update,
-    Http2Connection._read_continuation,
-)
+_READ: dict[int, Callable[[Http2Connection, int, int, Buffer, int, int], None]] = {
+    HEADERS: Http2Connection._read_headers,
+    PRIORITY: Http2Connection._read_priority,
+    RST_STREAM: Http2Connection._read_reset,
+    SETTINGS: Http2Connection._read_settings,
+    PUSH_PROMISE: Http2Connection._read_push_promise,
+    PING: Http2Connection._read_ping,
+    GOAWAY: Http2Connection._read_goaway,
+    WINDOW_UPDATE: Http2Connection._read_window_update,
+    CONTINUATION: Http2Connection._read_continuation,
+}
 
 
 def _check_size(kind: int, wanted: int, size: int) -> None:
@@ -811,4 +821,4 @@ def _strip(flags: int, data: Buffer, start: int, stop: int) -> tuple[int, int]:
 
 
 def _quote(data: Buffer, at: int) -> str:
-    return repr(bytes(data[at : at + 40]))[1:]
+    return repr(bytes(data[at : at + FRAME_HEAD]))[1:]

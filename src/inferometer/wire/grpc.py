@@ -1,0 +1,266 @@
+"""gRPC over HTTP/2 as a client sees it: requests rendered, messages and statuses read. No socket, no clock.
+
+How the engine uses it, one GrpcConnection per socket:
+
+    block = encode_headers(path="/inference.GRPCInferenceService/ModelInfer", authority="host:8001")
+    request = render_call(block, message)               # once per step of the dataset
+
+    connection = GrpcConnection()
+    call = connection.open(slot, request)               # while connection.can_open; queues the frames
+    for chunk in connection.take(): ...                 # send all of it; again when connection.wants_to_send
+    for call, ending, message in connection.receive(buffer, length):
+        if ending is None: ...                          # a message has arrived completely, in this very call
+        else: ...                                       # the call is over; ending.code is 0 when it went well
+    connection.closing, connection.broken               # look after receive(): open a new one, drop this one
+
+A message is given as bytes if the call was opened with keep=True, decompressed if need be; else it is only
+counted and the event carries None. Every call that was opened and not cancelled ends with exactly one Ending.
+Its code is always a gRPC one, by the mappings of the gRPC specification; `cause` tells who decided it.
+
+The wire format: each message has a prefix of five bytes, a flag (1 when compressed) and the length; messages
+and DATA frames need not begin together. The status comes in trailers, or in the head of a reply that has
+nothing else ("trailers-only"). A reply that is not gRPC at all, from a proxy for instance, is told by its HTTP
+status or content type; then the beginning of its body becomes part of the ending's text.
+"""
+
+import base64
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.wire import frames, http2
+from inferometer.wire.frames import Buffer
+from inferometer.wire.headers import Headers, encode_block
+from inferometer.wire.http2 import Http2Connection, Request, Stream, render
+
+CODES = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+)  # fmt: skip
+(
+    OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS,
+    PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE,
+    UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED,
+) = range(17)  # fmt: skip
+
+COMPRESSIONS = ("gzip", "deflate")
+LARGEST_MESSAGE = 2**31 - 1
+PREFIX = 5
+
+# Who decided how a call ended.
+STATUS = "status"  # the server, with a grpc-status
+HTTP = "http"  # something that answered without gRPC
+RESET, REFUSED, LOST, BROKEN = http2.RESET, http2.REFUSED, http2.LOST, http2.BROKEN
+MALFORMED = http2.MALFORMED
+
+_prefix = Struct(">BL")
+_unpack_prefix = _prefix.unpack_from
+
+_WINDOW_BITS = {"gzip": 31, "deflate": 15}
+_NAME = re.compile(r"[0-9a-z_.\-]+")
+_TEXT = re.compile(r"[ -~]*")
+_PATH = re.compile(r"/[!-~]*")
+_OURS = frozenset(
+    {
+        "connection", "content-length", "content-type", "grpc-accept-encoding", "grpc-encoding", "grpc-message",
+        "grpc-status", "grpc-timeout", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade",
+    }
+)  # fmt: skip
+_EXCERPT = 2 * 1024  # of the body of a reply that is not gRPC
+
+# https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md
+_BY_HTTP_STATUS = {
+    400: INTERNAL,
+    401: UNAUTHENTICATED,
+    403: PERMISSION_DENIED,
+    404: UNIMPLEMENTED,
+    429: UNAVAILABLE,
+    502: UNAVAILABLE,
+    503: UNAVAILABLE,
+    504: UNAVAILABLE,
+}
+
+# https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Errors"
+_BY_HTTP2_ERROR = {
+    frames.NO_ERROR: INTERNAL,
+    frames.PROTOCOL_ERROR: INTERNAL,
+    frames.INTERNAL_ERROR: INTERNAL,
+    frames.FLOW_CONTROL_ERROR: INTERNAL,
+    frames.SETTINGS_TIMEOUT: INTERNAL,
+    frames.FRAME_SIZE_ERROR: INTERNAL,
+    frames.REFUSED_STREAM: UNAVAILABLE,
+    frames.CANCEL: CANCELLED,
+    frames.COMPRESSION_ERROR: INTERNAL,
+    frames.CONNECT_ERROR: INTERNAL,
+    frames.ENHANCE_YOUR_CALM: RESOURCE_EXHAUSTED,
+    frames.INADEQUATE_SECURITY: PERMISSION_DENIED,
+}
+
+
+def name_of_code(code: int) -> str:
+    return CODES[code] if code < len(CODES) else f"status {code}"
+
+
+# --- requests
+
+
+def encode_headers(
+    *,
+    path: str,
+    authority: str,
+    scheme: str = "http",
+    metadata: Iterable[tuple[str, str | bytes]] = (),
+    timeout_ns: int | None = None,
+    compression: str | None = None,
+    agent: str = "inferometer",
+) -> bytes:
+    """The header block of a call; the same for every stream of every connection."""
+    if _PATH.fullmatch(path) is None:
+        raise UsageError(f"the method {path!r} is not of the form /package.Service/Method")
+    if not authority or _TEXT.fullmatch(authority) is None:
+        raise UsageError(f"the server name {authority!r} is empty or has a character that is not ASCII")
+    given = [_metadatum(name, value) for name, value in metadata]
+    headers = [(":method", "POST"), (":scheme", scheme), (":path", path), (":authority", authority)]
+    headers += [("te", "trailers"), ("content-type", "application/grpc")]
+    if timeout_ns is not None:
+        headers.append(("grpc-timeout", format_timeout(timeout_ns)))
+    if compression is not None:
+        headers.append(("grpc-encoding", compression))
+    headers.append(("grpc-accept-encoding", "identity, deflate, gzip"))
+    if all(name != "user-agent" for name, _ in given):
+        headers.append(("user-agent", agent))
+    return encode_block(headers + given)
+
+
+def _metadatum(name: str, value: str | bytes) -> tuple[str, str]:
+    """A value may be a secret: what is said about it names only its name."""
+    if name != name.lower():
+        raise UsageError(f"the metadata name {name!r} has upper-case letters", remedy="write it in lower case")
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} is not a metadata name: letters, digits and _.- are")
+    if name in _OURS:
+        raise UsageError(f"the metadata {name!r} is gRPC's own to set", remedy="leave it out")
+    if name.endswith("-bin"):
+        raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+        return name, base64.b64encode(raw).decode("ascii").rstrip("=")
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    if _TEXT.fullmatch(text) is None:
+        raise UsageError(
+            f"the metadata {name!r} has a value that is not printable ASCII",
+            remedy="give bytes under a name that ends with -bin",
+        )
+    return name, text.strip(" ")
+
+
+def format_timeout(timeout_ns: int) -> str:
+    """At most eight digits and a unit, the finest that can hold it; never less than was asked for."""
+    minute = 60 * NS_PER_S
+    for unit, length in (("n", 1), ("u", 1000), ("m", NS_PER_MS), ("S", NS_PER_S), ("M", minute)):
+        count = -(-max(timeout_ns, 1) // length)
+        if count < 10**8:
+            return f"{count}{unit}"
+    return f"{min(-(-timeout_ns // (60 * minute)), 10**8 - 1)}H"
+
+
+def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buffer, ...]:
+    """Prefix and message; what is not compressed is not copied."""
+    if compression is None:
+        return _prefix.pack(0, len(message)), message
+    packer = zlib.compressobj(wbits=_WINDOW_BITS[compression])
+    packed = packer.compress(message) + packer.flush()
+    return _prefix.pack(1, len(packed)), packed
+
+
+def render_call(block: bytes, message: Buffer, *, compression: str | None = None, ends: bool = True) -> Request:
+    """A call with its first message, for GrpcConnection.open()."""
+    return render(block, frame_message(message, compression), ends=ends)
+
+
+# --- endings
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ended."""
+
+    code: int  # gRPC's; 0 is good
+    text: str
+    cause: str = STATUS
+
+    @property
+    def is_retriable(self) -> bool:
+        """The server did nothing for this call: it may be made again."""
+        return self.cause == REFUSED
+
+
+Event = tuple[Stream, Ending | None, bytes | None]
+
+
+@lru_cache(1024)
+def _ending(headers: Headers) -> Ending | None:
+    """What a block says about the call, or None when it has no grpc-status."""
+    status = headers.get("grpc-status")
+    if status is None:
+        return None
+    raw = headers.get("grpc-message") or ""
+    text = unquote_to_bytes(raw.encode("latin-1")).decode("utf-8", "replace")
+    if not status.isdecimal() or not status.isascii() or len(status) > 9:
+        return Ending(UNKNOWN, f"the reply has the grpc-status {status[:80]!r}", MALFORMED)
+    if int(status) >= len(CODES):
+        return Ending(UNKNOWN, f"grpc-status {int(status)}: {text}" if text else f"grpc-status {int(status)}")
+    return Ending(int(status), text)
+
+
+@lru_cache(1024)
+def _is_grpc(head: Headers) -> bool:
+    kind = head.get("content-type") or ""
+    return head.status == 200 and re.match(r"application/grpc(?:[+;]|$)", kind, re.IGNORECASE) is not None
+
+
+# --- the connection
+
+
+class _Partial:
+    """A message that has not arrived completely."""
+
+    __slots__ = ("body", "compressed", "left", "prefix")
+
+    def __init__(self) -> None:
+        self.prefix = bytearray()
+        self.compressed = 0
+        self.left = 0  # bytes to come, once the prefix is complete
+        self.body = bytearray()
+
+
+class GrpcConnection:
+    """Calls on one HTTP/2 connection: bytes in, messages and endings out."""
+
+    __slots__ = ("_events", "_excerpts", "_http2", "_largest", "_partials", "take")
+
+    def __init__(self, *, window: int = http2.WINDOW, largest_message: int = LARGEST_MESSAGE) -> None:
+        self._largest = largest_message
+        self._events: list[Event] = []
+        self._partials: dict[Stream, _Partial] = {}
+        self._excerpts: dict[Stream, bytearray] = {}  # of replies that are not gRPC
+        self._http2 = Http2Connection(self, window=window)
+        self.take = self._http2.take
+
+    # --- for the engine
+
+    @property
+    def http2(self) -> Http2Connection:
+        return self._http2
+
+    def receive(self, data: Buffer, length: int) -> list[Event]:
+        """What data[:length] completes, in order."""
+        self._events = events = []
+        self._http2.receive(data, length)
+        return events
