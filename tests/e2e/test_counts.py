@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.testing.servers import FakeModel, FakeTriton, Request
+from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, answer_and_close, answer_json
 
 
 def number(request: Request) -> int:
@@ -32,8 +32,6 @@ def test_request_count_is_exact(count: str, concurrency: str, workers: str, run:
 
 
 def test_request_count_is_exact_with_connections_that_do_not_last(run: Callable) -> None:
-    from inferometer.testing.servers import answer_and_close
-
     act = answer_and_close(b"{}", announced=True)
     with FakeTriton(lambda number, request: act) as fake:
         ended = run(
@@ -254,18 +252,11 @@ def test_with_it_the_block_shows_its_figures(run: Callable, tmp_path: Path) -> N
 
 
 def test_statistics_that_fail_cost_only_the_server_block(run: Callable) -> None:
-    from inferometer.testing.servers import ScriptedServer, answer_json
+    def control(request: Request) -> Act | None:
+        return answer_json({"error": "not now"}, 500) if request.path.endswith("/stats") else None
 
-    with FakeTriton() as fake:
-        usual = fake._act
-
-        def act(request: Request):
-            return (
-                answer_json({"error": "not now"}, 500) if request.path.endswith("/stats") else usual(request)
-            )
-
-        with ScriptedServer(act) as server:
-            ended = run("perf_analyzer", "-m", "fake", "-u", server.address, "--request-count", "10")
+    with FakeTriton(control=control) as fake:
+        ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "10")
     assert ended.code == 0, ended.stderr
     assert "    Request count: 10\n" in ended.stdout
     assert "Server:" not in ended.stdout

@@ -7,7 +7,7 @@ only prints the help.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -243,7 +243,12 @@ def _options(asked: dict[str, Any]) -> "Options":
     data = _part(asked, "data.")
     data["sources"] = _sources(asked.get("data.sources", ()))
     data["shapes"] = dict(asked.get("data.shapes", ()))
-    return Options(**built, data=DataOptions(**data), tls=Tls(**_part(asked, "tls.")))
+    if "streaming" in asked:
+        built["asynchronous"] = True
+    tls = Tls(**_part(asked, "tls."))
+    if "insecure" in asked:
+        tls = replace(tls, verify_peer=False, verify_host=False)
+    return Options(**built, data=DataOptions(**data), tls=tls)
 
 
 def _part(asked: dict[str, Any], prefix: str) -> dict[str, Any]:

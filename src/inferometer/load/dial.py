@@ -111,7 +111,8 @@ class Dial:
 
     def _start_tls(self, context: ssl.SSLContext) -> None:
         self._dialler.reactor.remove(self._socket.fileno())
-        name = self._dialler.endpoint.host
+        endpoint = self._dialler.endpoint
+        name = endpoint.host if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
         self._secure = context.wrap_socket(self._socket, do_handshake_on_connect=False, server_hostname=name)
         self._socket = self._secure
         self._dialler.reactor.add(self._socket.fileno(), READ | WRITE, self._ready)

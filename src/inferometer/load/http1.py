@@ -7,13 +7,16 @@ from collections.abc import Callable
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish, Request
+from inferometer.load.engine import Explain, Finish
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.records import status as outcome
 from inferometer.target.endpoint import Endpoint
 from inferometer.wire.http1 import ReplyDecoder
 
 BUFFER = 256 * 1024
+
+Request = bytes | memoryview
+"""Head and body, ready for the socket."""
 
 # What a non-blocking socket says when it can go on only later.
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Closed
-from inferometer.target.endpoint import Endpoint
+from inferometer.target.traffic import Wiring
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a worker is told first."""
 
-    endpoint: Endpoint
+    wiring: Wiring
     ring_fd: int
     requests_fd: int
     spans: tuple[tuple[int, int], ...]  # of each request in the requests' memory

@@ -163,8 +163,7 @@ OPTIONS = (
     Option(
         ("--streaming",),
         "streaming",
-        "Use one bidirectional gRPC stream per connection.",
-        built=False,
+        "Send the requests of each slot on one bidirectional gRPC stream. Needed for decoupled models.",
     ),
     Option(
         ("--num-of-sequences",),

@@ -10,12 +10,14 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from typing import Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.engine import Engine, Explain, Finish, Link, Request
+from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
@@ -46,7 +48,21 @@ def raise_file_limit() -> int:
     return hard
 
 
-def _requests(job: Job) -> list[Request]:
+def _wire(job: Job, reactor: EpollReactor) -> tuple[Sequence[Any], OpenLink]:
+    """The requests as the protocol's link takes them, and the link."""
+    wiring = job.wiring
+    if wiring.protocol == "grpc":
+        from inferometer.load.grpc import GrpcLink, render_requests
+
+        return render_requests(wiring, _requests(job)), lambda finish, explain: GrpcLink(
+            wiring=wiring, reactor=reactor, clock=monotonic_ns, finish=finish, explain=explain
+        )
+    return _requests(job), lambda finish, explain: Http1Link(
+        endpoint=wiring.endpoint, reactor=reactor, clock=monotonic_ns, finish=finish, explain=explain
+    )
+
+
+def _requests(job: Job) -> list[bytes | memoryview]:
     import mmap
 
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
@@ -64,17 +80,9 @@ class _Worker:
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
 
-        def open_link(finish: Finish, explain: Explain) -> Link:
-            return Http1Link(
-                endpoint=job.endpoint,
-                reactor=self._reactor,
-                clock=monotonic_ns,
-                finish=finish,
-                explain=explain,
-            )
-
+        requests, open_link = _wire(job, self._reactor)
         self._engine = Engine(
-            requests=_requests(job),
+            requests=requests,
             open_link=open_link,
             reactor=self._reactor,
             ring=self._ring,

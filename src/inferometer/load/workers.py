@@ -71,7 +71,7 @@ class Workers:
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
-        job = Job(self._traffic.endpoint, ring_fd, requests_fd, spans, index, self._count, self._timeout_ns)
+        job = Job(self._traffic.wiring, ring_fd, requests_fd, spans, index, self._count, self._timeout_ns)
         control.send(job)
         return _Process(child, control, ring)
 

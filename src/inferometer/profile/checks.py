@@ -126,6 +126,10 @@ RULES = (
         lambda a: "streaming" in a and not _is_grpc(a) and _kind(a) != "triton_c_api",
         "Streaming is only allowed with gRPC protocol and Triton C API.",
     ),
+    Rule(
+        lambda a: "connections" in a and not _is_grpc(a),
+        "--connections is only for gRPC: over HTTP each request in flight has a connection of its own.",
+    ),
     Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
     Rule(
         lambda a: "asynchronous" in a and "synchronous" in a,
@@ -292,7 +296,7 @@ def check_model(options: "Options", model: ModelSpec) -> None:
                 "can not specify batch size > 1 when using a sequence model",
                 remedy=f"leave out -b {options.batch}",
             )
-    if model.is_decoupled:
+    if model.is_decoupled and not options.streaming:
         raise UsageError(
             "Decoupled models must be run with `--async` and `--streaming` and either `-i grpc` or "
             "`--service-kind=triton_c_api`"

@@ -27,6 +27,11 @@ class Options:
     bls_composing_models: tuple[tuple[str, str], ...] = ()  # (name, version)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls: Tls = field(default_factory=Tls)
+    grpc_tls: bool = False
+    grpc_compression: str = "none"
+    request_parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, type)
+    streaming: bool = False
+    connections: int | None = None
 
     batch: int | None = None
     data: DataOptions = field(default_factory=DataOptions)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
@@ -27,11 +27,17 @@ from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.profile.checks import check, check_model
 from inferometer.profile.level import Bench, Recipe, Watcher, measure_level, warm_up
 from inferometer.profile.options import Options
-from inferometer.target.endpoint import Connection, parse_endpoint
+from inferometer.target.discovery import describe_model
+from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.traffic import Traffic
 from inferometer.target.triton_http import TritonHttp
 
-HTTP_PORT = 8000
+if TYPE_CHECKING:
+    from inferometer.target.triton_grpc import TritonGrpc
+
+    Target = TritonHttp | TritonGrpc
+
+PORTS = {"http": 8000, "grpc": 8001}
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 SLICES = 20  # windows in the time a level may take by the precision rule
 
@@ -45,7 +51,7 @@ class Setup:
     traffic: Traffic
     recipe: Recipe
     result: Result  # with no levels yet
-    target: TritonHttp
+    target: "Target"
     has_statistics: bool
     last: int | None  # the highest concurrency of the sweep; None is open
     warnings: tuple[str, ...]
@@ -54,11 +60,9 @@ class Setup:
 def prepare(options: Options, *, command: str) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet."""
     check(options)
-    endpoint = parse_endpoint(
-        options.url or f"localhost:{HTTP_PORT}", default_port=HTTP_PORT, tls=options.tls
-    )
-    target = TritonHttp(Connection(endpoint, options.headers))
-    model = target.model(options.model, options.version, options.bls_composing_models)
+    endpoint = _endpoint(options)
+    target = _target(options, Connection(endpoint, options.headers))
+    model = describe_model(target, options.model, options.version, options.bls_composing_models)
     check_model(options, model)
     size = options.batch or 1
     with _contract_words("Failed to init manager inputs: ", command):
@@ -88,6 +92,29 @@ def prepare(options: Options, *, command: str) -> Setup:
         has_statistics="statistics" in server.get("extensions", ()),
         last=last,
         warnings=warnings,
+    )
+
+
+def _endpoint(options: Options) -> Endpoint:
+    port = PORTS[options.protocol]
+    endpoint = parse_endpoint(options.url or f"localhost:{port}", default_port=port, tls=options.tls)
+    is_secure = options.protocol == "grpc" and options.grpc_tls
+    return replace(endpoint, tls=options.tls) if is_secure else endpoint
+
+
+def _target(options: Options, connection: Connection) -> "Target":
+    if options.protocol == "http":
+        return TritonHttp(connection)
+    from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
+
+    return TritonGrpc(
+        connection,
+        GrpcOptions(
+            is_streaming=options.streaming,
+            compression=None if options.grpc_compression == "none" else options.grpc_compression,
+            parameters=options.request_parameters,
+            connections=options.connections or 0,
+        ),
     )
 
 

@@ -1,5 +1,7 @@
 """How a request ended, as one integer. 0 is good; everything else is a failure with a kind."""
 
+from inferometer.base.codes import GRPC_CODES
+
 OK = 0
 CONNECT = 1
 TLS = 2
@@ -9,6 +11,7 @@ MALFORMED = 5
 MISMATCH = 6
 CANCELLED = 7
 HTTP = 1000  # HTTP + 503 is a reply with status 503
+GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
 _KINDS = {
     OK: "ok",
@@ -24,6 +27,8 @@ _KINDS = {
 
 def kind(status: int) -> str:
     """The name of a status, as reports show it."""
+    if status >= GRPC:
+        return f"grpc {GRPC_CODES[status - GRPC]}"
     if status >= HTTP:
         return f"http {status - HTTP}"
     return _KINDS[status]

@@ -41,8 +41,9 @@ class HttpControl:
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         endpoint = self._connection.endpoint
-        client = self._client()
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
         try:
+            self._secure(client)
             client.putrequest(method, endpoint.prefix + path)
             for name, value in self._connection.headers:
                 client.putheader(name, value)
@@ -53,28 +54,43 @@ class HttpControl:
             reply = client.getresponse()
             return reply.status, reply.read()
         except (OSError, http.client.HTTPException) as error:
-            raise PeerError(
-                f"{endpoint} cannot be reached: {_why(error)}",
-                remedy="check the address given with -u, and that the server is up",
-            ) from error
+            reason, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
         finally:
             client.close()
 
-    def _client(self) -> http.client.HTTPConnection:
-        endpoint = self._connection.endpoint
-        if self._context is None:
-            return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
-        return http.client.HTTPSConnection(
-            endpoint.host, endpoint.port, timeout=TIMEOUT_S, context=self._context
-        )
+    def _secure(self, client: http.client.HTTPConnection) -> None:
+        tls = self._connection.endpoint.tls
+        if self._context is not None and tls is not None:
+            client.connect()
+            name = tls.server_name or self._connection.endpoint.host
+            client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
 
 
-def _why(error: Exception) -> str:
+def why_unreachable(error: Exception) -> tuple[str, str]:
+    """The reason and the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted ({error.verify_message})"
+        return (
+            f"its certificate is not accepted ({error.verify_message})",
+            "name its authority with --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file; over "
+            "HTTP the checks can be switched off with --ssl-https-verify-peer 0 --ssl-https-verify-host 0",
+        )
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"TLS failed ({error})",
+            "check that the port speaks TLS, and the client certificate if it wants one",
+        )
     if isinstance(error, http.client.BadStatusLine):
-        return f"it does not speak HTTP (its answer began with {str(error)[:60]!r})"
-    return str(error) or type(error).__name__
+        if "\x00\x00" in str(error)[:8]:
+            return (
+                "it speaks HTTP/2, as a gRPC port does",
+                "measure with -i grpc, or give its HTTP port with -u",
+            )
+        return (
+            f"it does not speak HTTP (its answer began with {str(error)[:60]!r})",
+            "check the port given with -u",
+        )
+    return str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
 
 
 def _reason(text: bytes) -> str:

@@ -17,6 +17,7 @@ class Tls:
     key_file: str | None = None
     certificate_type: str = "PEM"
     key_type: str = "PEM"
+    server_name: str | None = None  # to expect in the certificate instead of the host's
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the workers need to put load on a server: an address and the requests, rendered to bytes once."""
+"""What the workers need to put load on a server: how to reach it, and the requests, rendered to bytes once."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,20 @@ from inferometer.target.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """`requests[n]` is the whole request of step n, head and body, ready for the socket."""
+class Wiring:
+    """How requests travel."""
 
     endpoint: Endpoint
+    protocol: str = "http"  # or grpc
+    connections: int = 0  # 0 leaves the number to the link
+    block: bytes = b""  # gRPC: the header block of every call
+    is_streaming: bool = False  # gRPC: one stream per slot, all its requests on it
+    compression: str | None = None  # gRPC: gzip or deflate
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """`requests[n]` of step n: over HTTP head and body, over gRPC the message."""
+
+    wiring: Wiring
     requests: tuple[bytes, ...]

@@ -1,16 +1,17 @@
 """Triton over HTTP: the KServe v2 protocol with its binary tensor, configuration and statistics extensions."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from inferometer.base.errors import PeerError
-from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.control import HttpControl
+from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
-from inferometer.target.traffic import Traffic
+from inferometer.target.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
 
 
@@ -21,43 +22,42 @@ class TritonHttp:
         self._connection = connection
         self._control = HttpControl(connection)
 
-    def server(self) -> Mapping[str, Any]:
+    # --- control calls
+
+    def server(self) -> Document:
         """Name, version and extensions."""
-        return dict(self._control.get("/v2"))
+        return self._object("/v2")
 
-    def model(self, name: str, version: str, called: Sequence[tuple[str, str]] = ()) -> ModelSpec:
-        """What the server says of a model and of all it is composed of; `called` are models that its code calls."""
-        metadata = self._get("metadata", _path(name, version))
-        config = self._get("config", f"{_path(name, version)}/config")
-        return _spec(name, version, metadata, config, self._members(config, called))
+    def metadata(self, name: str, version: str) -> Document:
+        return self._object(_path(name, version))
 
-    def _members(self, config: Mapping[str, Any], called: Sequence[tuple[str, str]]) -> tuple[ModelSpec, ...]:
-        steps = config.get("ensemble_scheduling", {}).get("step", ())
-        names = {(step["model_name"], _version(step.get("model_version", -1))) for step in steps}
-        return tuple(self._member(name, version) for name, version in sorted(names | set(called)))
+    def config(self, name: str, version: str) -> Document:
+        return self._object(f"{_path(name, version)}/config")
 
-    def _member(self, name: str, version: str) -> ModelSpec:
-        config = self._get("config", f"{_path(name, version)}/config")
-        return _spec(name, version, {"inputs": (), "outputs": ()}, config, self._members(config, ()))
+    def models(self) -> list[str]:
+        return [
+            str(row["name"])
+            for row in self._control.post("/v2/repository/index", {})
+            if row.get("state") == "READY"
+        ]
 
-    def _get(self, what: str, path: str) -> Mapping[str, Any]:
-        try:
-            document = self._control.get(path)
-        except PeerError as error:
-            raise PeerError(f"failed to get model {what}: {error.message}", remedy=error.remedy) from error
-        if not isinstance(document, dict):
-            raise PeerError(f"failed to get model {what}: the answer is not an object")
-        return document
-
-    def statistics(self, model: ModelSpec) -> list[Mapping[str, Any]]:
+    def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
         path = "/v2/models/stats" if model.composing else f"{_path(model.name, model.version)}/stats"
-        document = self._control.get(path)
-        return list(document.get("model_stats", ()))
+        return list(self._object(path).get("model_stats", ()))
+
+    def _object(self, path: str) -> Document:
+        document: Any = self._control.get(path)
+        if not isinstance(document, dict):
+            raise PeerError(f"the server's answer to GET {path} is not an object")
+        return document
+
+    # --- inference
 
     def traffic(self, model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> Traffic:
         """Every request of the dataset, rendered once."""
-        return Traffic(self._connection.endpoint, tuple(self._render(model, step) for step in steps))
+        wiring = Wiring(self._connection.endpoint)
+        return Traffic(wiring, tuple(self._render(model, step) for step in steps))
 
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         header = {
@@ -94,54 +94,3 @@ class TritonHttp:
 def _path(name: str, version: str) -> str:
     path = f"/v2/models/{quote(name, safe='')}"
     return f"{path}/versions/{quote(version, safe='')}" if version else path
-
-
-def _version(number: object) -> str:
-    """Configurations write the version as a number or as its digits; -1 leaves it open."""
-    text = str(number)
-    return "" if text == "-1" else text
-
-
-def _spec(
-    name: str,
-    version: str,
-    metadata: Mapping[str, Any],
-    config: Mapping[str, Any],
-    composing: tuple[ModelSpec, ...],
-) -> ModelSpec:
-    max_batch_size = int(config.get("max_batch_size", 0))
-    inputs = {row["name"]: row for row in config.get("input", ())}
-    return ModelSpec(
-        name=name,
-        version=version,
-        inputs=_tensors(metadata.get("inputs", ()), inputs, max_batch_size > 0),
-        outputs=_tensors(metadata.get("outputs", ()), {}, max_batch_size > 0),
-        max_batch_size=max_batch_size,
-        is_ensemble=config.get("platform") == "ensemble",
-        is_decoupled=bool(config.get("model_transaction_policy", {}).get("decoupled", False)),
-        is_sequence="sequence_batching" in config,
-        has_cache=bool(config.get("response_cache", {}).get("enable", False)),
-        composing=composing,
-        config=config,
-    )
-
-
-def _tensors(
-    rows: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, Any]], is_batched: bool
-) -> tuple[TensorSpec, ...]:
-    return tuple(
-        _tensor(row, configs.get(row["name"], {}), is_batched)
-        for row in sorted(rows, key=lambda row: row["name"])
-    )
-
-
-def _tensor(row: Mapping[str, Any], config: Mapping[str, Any], is_batched: bool) -> TensorSpec:
-    is_shape_tensor = bool(config.get("is_shape_tensor", False))
-    shape = tuple(int(dim) for dim in row["shape"])
-    return TensorSpec(
-        name=row["name"],
-        datatype=row["datatype"],
-        shape=shape[1:] if is_batched and not is_shape_tensor else shape,
-        optional=bool(config.get("optional", False)),
-        is_shape_tensor=is_shape_tensor,
-    )

@@ -297,6 +297,9 @@ class FakeModel:
 Infer = Callable[[int, Request], Act | None]
 """(number of the inference from 0, its request) -> what happens to it; None is the usual answer."""
 
+Control = Callable[[Request], Act | None]
+"""The same for every other call."""
+
 _STEPS_NS = {
     "queue": 1_000,
     "compute_input": 2_000,
@@ -314,6 +317,7 @@ class FakeTriton:
         self,
         infer: Infer = lambda number, request: None,
         *,
+        control: Control = lambda request: None,
         model: FakeModel | None = None,
         extensions: tuple[str, ...] = ("binary_tensor_data", "model_configuration", "statistics"),
         usual: bytes = reply(b"{}"),
@@ -324,6 +328,7 @@ class FakeTriton:
         self.inferences: list[Request] = []
         self._extensions = extensions
         self._infer = infer
+        self._control = control
         self._usual = raw(usual)
         self._good = self._bad = 0
         self._counting = threading.Lock()
@@ -339,22 +344,20 @@ class FakeTriton:
         return self.server.wait_for(lambda: len(self.inferences) >= count)
 
     def _act(self, request: Request) -> Act:
+        found = _MODEL_PATH.fullmatch(request.path)
+        if found is not None and found["name"] == self.model.name and found["what"] == "infer":
+            return self._inference(request)
+        act = self._control(request)
+        if act is not None:
+            return act
         if request.path == "/v2":
             return answer_json({"name": "fake", "version": "2.51.0", "extensions": list(self._extensions)})
-        found = _MODEL_PATH.fullmatch(request.path)
         if found is None:
             return answer_json({"error": f"no such path: {request.path}"}, 404)
         if found["name"] != self.model.name:
             return answer_json({"error": f"Request for unknown model: '{found['name']}' is not found"}, 400)
-        match found["what"]:
-            case "infer":
-                return self._inference(request)
-            case "config":
-                return answer_json(self.model.config())
-            case "stats":
-                return answer_json(self._statistics())
-            case _:
-                return answer_json(self.model.metadata())
+        documents = {"config": self.model.config, "stats": self._statistics, None: self.model.metadata}
+        return answer_json(documents[found["what"]]())
 
     def _inference(self, request: Request) -> Act:
         with self._counting:

@@ -5,7 +5,7 @@
 +-----------+------+-------+---+-----------+
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct, pack, unpack_from
 
 from inferometer.base.errors import PeerError
@@ -54,7 +54,9 @@ LARGEST_STREAM_ID = 2**31 - 1
 Buffer = bytes | bytearray | memoryview
 
 _HEAD = Struct(">BHBBL")
-unpack_head = _HEAD.unpack_from  # size >> 16, size & 0xffff, kind, flags, reserved bit and stream
+unpack_head: Callable[[Buffer, int], tuple[int, int, int, int, int]] = (
+    _HEAD.unpack_from
+)  # size >> 16, size & 0xffff, kind, flags, reserved bit and stream
 
 
 class Fault(PeerError):
@@ -123,3 +125,37 @@ def _check_setting(name: int, value: int) -> None:
         raise Fault(FLOW_CONTROL_ERROR, f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1")
     if name == MAX_FRAME_SIZE and not LEAST_FRAME_SIZE <= value <= LARGEST_FRAME_SIZE:
         raise Fault(PROTOCOL_ERROR, f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")
+
+
+def check_size(kind: int, wanted: int, size: int) -> None:
+    if size != wanted:
+        raise Fault(FRAME_SIZE_ERROR, f"a {name_of_kind(kind)} has {size} bytes, not {wanted}")
+
+
+def check_connection(kind: int, stream_id: int) -> None:
+    stream_id &= LARGEST_STREAM_ID
+    if stream_id:
+        text = f"a {name_of_kind(kind)} came for stream {stream_id}, not for the connection"
+        raise Fault(PROTOCOL_ERROR, text)
+
+
+def padding_of(data: Buffer, start: int, stop: int) -> int:
+    if start == stop:
+        raise Fault(FRAME_SIZE_ERROR, "a padded frame is empty")
+    padding = data[start]
+    if padding >= stop - start:
+        text = f"a frame of {stop - start} bytes has {padding} bytes of padding"
+        raise Fault(PROTOCOL_ERROR, text)
+    return padding
+
+
+def strip(flags: int, data: Buffer, start: int, stop: int) -> tuple[int, int]:
+    """A HEADERS frame without its padding and its priority."""
+    if flags & PADDED:
+        padding = padding_of(data, start, stop)
+        start, stop = start + 1, stop - padding
+    if flags & PRIORITISED:
+        start += 5
+    if start > stop:
+        raise Fault(FRAME_SIZE_ERROR, "a HEADERS frame is too short for its priority")
+    return start, stop

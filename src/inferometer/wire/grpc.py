@@ -6,12 +6,12 @@ How the engine uses it, one GrpcConnection per socket:
     request = render_call(block, message)               # once per step of the dataset
 
     connection = GrpcConnection()
-    call = connection.open(slot, request)               # while connection.can_open; queues the frames
-    for chunk in connection.take(): ...                 # send all of it; again when connection.wants_to_send
+    call = connection.open(slot, request)               # while connection.http2.can_open; queues the frames
+    for chunk in connection.take(): ...                 # send all; again when connection.http2.wants_to_send
     for call, ending, message in connection.receive(buffer, length):
         if ending is None: ...                          # a message has arrived completely, in this very call
         else: ...                                       # the call is over; ending.code is 0 when it went well
-    connection.closing, connection.broken               # look after receive(): open a new one, drop this one
+    connection.http2.closing, connection.http2.broken   # look after receive(): open a new one; drop this one
 
 A message is given as bytes if the call was opened with keep=True, decompressed if need be; else it is only
 counted and the event carries None. Every call that was opened and not cancelled ends with exactly one Ending.
@@ -30,7 +30,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from inferometer.base.errors import UsageError
@@ -38,7 +37,8 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.wire import frames, http2
 from inferometer.wire.frames import Buffer
 from inferometer.wire.headers import Headers, encode_block
-from inferometer.wire.http2 import Http2Connection, Request, Stream, render
+from inferometer.wire.http2 import Http2Connection, StreamFault
+from inferometer.wire.sender import Request, Stream, render
 
 CODES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
@@ -143,7 +143,9 @@ def encode_headers(
 def _metadatum(name: str, value: str | bytes) -> tuple[str, str]:
     """A value may be a secret: what is said about it names only its name."""
     if name != name.lower():
-        raise UsageError(f"the metadata name {name!r} has upper-case letters", remedy="write it in lower case")
+        raise UsageError(
+            f"the metadata name {name!r} has upper-case letters", remedy="write it in lower case"
+        )
     if _NAME.fullmatch(name) is None:
         raise UsageError(f"{name!r} is not a metadata name: letters, digits and _.- are")
     if name in _OURS:
@@ -179,7 +181,9 @@ def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buff
     return _prefix.pack(1, len(packed)), packed
 
 
-def render_call(block: bytes, message: Buffer, *, compression: str | None = None, ends: bool = True) -> Request:
+def render_call(
+    block: bytes, message: Buffer, *, compression: str | None = None, ends: bool = True
+) -> Request:
     """A call with its first message, for GrpcConnection.open()."""
     return render(block, frame_message(message, compression), ends=ends)
 
@@ -201,7 +205,7 @@ class Ending:
         return self.cause == REFUSED
 
 
-Event = tuple[Stream, Ending | None, bytes | None]
+Event = tuple[Stream, Ending | None, Buffer | None]
 
 
 @lru_cache(1024)
@@ -235,32 +239,160 @@ class _Partial:
 
     def __init__(self) -> None:
         self.prefix = bytearray()
-        self.compressed = 0
-        self.left = 0  # bytes to come, once the prefix is complete
+        self.compressed = False
+        self.left = 0  # bytes to come behind the prefix
         self.body = bytearray()
+
+
+class _Calls:
+    """Collects what one receive() brings. A stream's `reading` is the message that has begun, if one has,
+    or the beginning of a body that is not gRPC."""
+
+    __slots__ = ("_largest", "events")
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self.events: list[Event] = []
+
+    def head(self, stream: Stream, headers: Headers) -> None:
+        if not _is_grpc(headers):
+            stream.reading = bytearray()
+
+    def body(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
+        if stream.reading is None and stop - start >= PREFIX:
+            flag, size = _unpack_prefix(data, start)
+            if size + PREFIX == stop - start and not flag and size <= self._largest:
+                kept = bytes(memoryview(data)[start + PREFIX : stop]) if stream.keep else None
+                self.events.append((stream, None, kept))
+                return
+        if isinstance(stream.reading, bytearray):
+            stream.reading += data[start : min(stop, start + _EXCERPT - len(stream.reading))]
+        else:
+            self._read_messages(stream, data, start, stop)
+
+    def _read_messages(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
+        partial: _Partial = stream.reading or _Partial()
+        while start < stop:
+            if len(partial.prefix) < PREFIX:
+                end = min(stop, start + PREFIX - len(partial.prefix))
+                partial.prefix += data[start:end]
+                start = end
+                if len(partial.prefix) < PREFIX:
+                    break
+                self._begin(stream, partial)
+            end = min(stop, start + partial.left)
+            if stream.keep:
+                partial.body += memoryview(data)[start:end]
+            partial.left -= end - start
+            start = end
+            if not partial.left:
+                self._complete(stream, partial)
+                partial = _Partial()
+        stream.reading = partial if partial.prefix else None
+
+    def _begin(self, stream: Stream, partial: _Partial) -> None:
+        flag, partial.left = _unpack_prefix(partial.prefix)
+        if flag > 1:
+            raise StreamFault(frames.PROTOCOL_ERROR, f"a message has the compression flag {flag}")
+        self._check_size(partial.left)
+        partial.compressed = flag == 1
+        if partial.compressed:
+            _compression(stream)
+
+    def _complete(self, stream: Stream, partial: _Partial) -> None:
+        kept: Buffer | None = None
+        if stream.keep:
+            kept = self._decompress(stream, partial.body) if partial.compressed else partial.body
+        self.events.append((stream, None, kept))
+
+    def _decompress(self, stream: Stream, packed: bytearray) -> bytes:
+        unpacker = zlib.decompressobj(_WINDOW_BITS[_compression(stream)])
+        try:
+            message = unpacker.decompress(packed, self._largest + 1)
+        except zlib.error as error:
+            raise StreamFault(frames.PROTOCOL_ERROR, f"a message cannot be decompressed: {error}") from None
+        self._check_size(len(message))
+        if not unpacker.eof or unpacker.unused_data:
+            raise StreamFault(
+                frames.PROTOCOL_ERROR, "a message cannot be decompressed: it has the wrong length"
+            )
+        return message
+
+    def _check_size(self, size: int) -> None:
+        if size > self._largest:
+            text = f"a message has {size} bytes or more, {self._largest} are allowed"
+            raise StreamFault(frames.ENHANCE_YOUR_CALM, text)
+
+    def ended(self, stream: Stream, trailers: Headers | None) -> None:
+        block = stream.head if trailers is None else trailers
+        ending = None if block is None else _ending(block)
+        if ending is None or stream.reading is not None:
+            ending = _judge(stream, ending)
+        self.events.append((stream, ending, None))
+
+    def failed(self, stream: Stream, cause: str, code: int, text: str) -> None:
+        mapped = UNAVAILABLE if cause in (LOST, REFUSED) else _BY_HTTP2_ERROR.get(code, UNKNOWN)
+        self.events.append((stream, Ending(mapped, text, cause), None))
+
+
+def _compression(stream: Stream) -> str:
+    """What the server says it compressed with."""
+    name = None if stream.head is None else stream.head.get("grpc-encoding")
+    if name not in _WINDOW_BITS:
+        raise StreamFault(
+            frames.PROTOCOL_ERROR, f"a message is compressed, with the grpc-encoding {name!r:.80}"
+        )
+    return name
+
+
+def _judge(stream: Stream, ending: Ending | None) -> Ending:
+    """The ending of a call that was not answered as it should be."""
+    head, reading = stream.head, stream.reading
+    if isinstance(reading, bytearray):
+        if ending is not None:
+            return ending
+        assert head is not None
+        text = f"HTTP status {head.status}, content type {head.get('content-type')!r:.80}"
+        excerpt = reading.decode("utf-8", "replace").strip()
+        code = _BY_HTTP_STATUS.get(head.status, UNKNOWN)
+        return Ending(code, f"{text}: {excerpt}" if excerpt else text, HTTP)
+    if ending is None:
+        return Ending(UNKNOWN, "the reply ended without a grpc-status", MALFORMED)
+    if ending.code != OK:
+        return ending
+    return Ending(INTERNAL, "the reply ended within a message", MALFORMED)
 
 
 class GrpcConnection:
     """Calls on one HTTP/2 connection: bytes in, messages and endings out."""
 
-    __slots__ = ("_events", "_excerpts", "_http2", "_largest", "_partials", "take")
+    __slots__ = ("_calls", "cancel", "http2", "open", "take")
 
     def __init__(self, *, window: int = http2.WINDOW, largest_message: int = LARGEST_MESSAGE) -> None:
-        self._largest = largest_message
-        self._events: list[Event] = []
-        self._partials: dict[Stream, _Partial] = {}
-        self._excerpts: dict[Stream, bytearray] = {}  # of replies that are not gRPC
-        self._http2 = Http2Connection(self, window=window)
-        self.take = self._http2.take
-
-    # --- for the engine
-
-    @property
-    def http2(self) -> Http2Connection:
-        return self._http2
+        self._calls = _Calls(largest_message)
+        self.http2 = Http2Connection(self._calls, window=window)
+        self.open = self.http2.open
+        self.cancel = self.http2.cancel
+        self.take = self.http2.take
 
     def receive(self, data: Buffer, length: int) -> list[Event]:
         """What data[:length] completes, in order."""
-        self._events = events = []
-        self._http2.receive(data, length)
+        events: list[Event] = []
+        self._calls.events = events
+        self.http2.receive(data, length)
         return events
+
+    def eof(self) -> list[Event]:
+        """The server closed the connection: the endings of all calls."""
+        events: list[Event] = []
+        self._calls.events = events
+        self.http2.eof()
+        return events
+
+    def send_message(self, call: Stream, message: Buffer, *, compression: str | None = None) -> None:
+        """One more message of a call that was rendered with ends=False."""
+        self.http2.send(call, frame_message(message, compression))
+
+    def half_close(self, call: Stream) -> None:
+        """No more messages from us; the server may go on."""
+        self.http2.send(call, ends=True)

@@ -1,0 +1,70 @@
+"""`python -m benchmarks`: measure every bar, print the table, write `benchmarks/last.json` and `last.md`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.bar import Setting
+from benchmarks.machine import this_machine
+from benchmarks.report import console, show, write
+from benchmarks.rounds import measure_bar
+from benchmarks.table import BARS
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    options = _options()
+    setting = Setting(rounds=options.rounds, seconds=options.seconds, is_full=options.full)
+    machine = this_machine()
+    chosen = [bar for bar in BARS if not options.only or bar.name in options.only]
+    outcomes = [measure_bar(bar, setting, _say) for bar in chosen]
+    show(outcomes, machine, console())
+    if options.only:
+        print("Only some bars were measured, so benchmarks/last.json and last.md stay as they are.")
+    else:
+        print("Written:", *write(outcomes, machine, setting, HERE))
+
+
+def _options() -> argparse.Namespace:
+    names = [bar.name for bar in BARS]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Our bars, against the tools we compare with."
+    )
+    parser.add_argument("--rounds", type=_positive, default=3, metavar="N", help="rounds per bar (default 3)")
+    parser.add_argument(
+        "--seconds", type=_seconds, default=2.0, metavar="S", help="length of one measurement (default 2)"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=names,
+        metavar="NAME",
+        help=f"one of {', '.join(names)}; repeatable",
+    )
+    parser.add_argument("--full", action="store_true", help="also what takes many minutes")
+    return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 up")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.5 <= value <= 600:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 0.5 to 600")
+    return value
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

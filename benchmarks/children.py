@@ -1,0 +1,122 @@
+"""Programs run to their end: with a deadline, on chosen cores, and with everything they cost."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.bar import BenchError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a program wrote and cost; `cpu_s` has all processes it started and waited for in it."""
+
+    output: str
+    cpu_s: float
+    wall_s: float
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    cores: frozenset[int] | None = None,
+) -> Ended:
+    """Run the program in a process group of its own; a BenchError if it fails, hangs or leaves something running."""
+    with tempfile.TemporaryFile() as sink:
+        began = time.monotonic()
+        with pinned(cores):
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=ROOT,
+                start_new_session=True,
+            )
+        is_late, status, cpu_s = _await(child.pid, timeout_s)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        wall_s = time.monotonic() - began
+        is_clean = not end_group(child.pid)
+        sink.seek(0)
+        output = sink.read().decode(errors="replace")
+    name = " ".join(command)
+    if is_late:
+        raise BenchError(f"'{name}' did not end within {timeout_s:g} s")
+    if child.returncode != 0:
+        raise BenchError(f"'{name}' ended with status {child.returncode}: {_last_line(output)}")
+    if not is_clean:
+        raise BenchError(f"'{name}' left a process behind, whose CPU time nobody counted")
+    return Ended(output, cpu_s, wall_s)
+
+
+def _await(pid: int, timeout_s: float) -> tuple[bool, int, float]:
+    """Whether it had to be ended, its wait status, and the CPU seconds of it and all it waited for."""
+    watched = os.pidfd_open(pid)
+    try:
+        waiting = select.poll()
+        waiting.register(watched, select.POLLIN)
+        is_late = not waiting.poll(timeout_s * 1000)
+    except BaseException:
+        end_group(pid)
+        raise
+    finally:
+        os.close(watched)
+    if is_late:
+        end_group(pid)
+    _, status, usage = os.wait4(pid, 0)
+    return is_late, status, usage.ru_utime + usage.ru_stime
+
+
+def end_group(group: int) -> bool:
+    """End whatever is left of a process group; whether anything was."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def pinned(cores: frozenset[int] | None) -> Iterator[None]:
+    """What is started inside runs on these cores only; None changes nothing."""
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Where the load comes from and where it goes: two cores, if there are two."""
+
+    load: frozenset[int]
+    server: frozenset[int]
+
+
+def two_cores() -> Cores:
+    allowed = sorted(os.sched_getaffinity(0))
+    return Cores(
+        load=frozenset(allowed[:1]), server=frozenset(allowed[-1:] if len(allowed) < 2 else allowed[1:2])
+    )
+
+
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it wrote nothing"

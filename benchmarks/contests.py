@@ -1,0 +1,162 @@
+"""What the bars do: start the server, and let our tool and the other one do the same to it."""
+
+import contextlib
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from benchmarks.arithmetic import Usage, marginal_us
+from benchmarks.bar import BenchError, Contest, Sample, Setting
+from benchmarks.children import Ended, run, two_cores
+from benchmarks.nginx import LOOPBACK, nginx
+from benchmarks.parts import our_script, real_perf_analyzer
+from benchmarks.wrk import run_wrk
+
+Open = Callable[[Setting], AbstractContextManager[Contest]]
+
+MODEL = "simple"
+WINDOWS = 3  # with so wide a stability threshold every run has exactly as many as it may have
+LONG_RUN_COUNT = 10_000_000
+_SHORT = 0.1  # of the long run
+_MARGIN_S = 40
+_SETTLED_S = 0.1
+
+
+# --- CPU per request, on a real Triton
+
+
+def cpu_per_request(concurrency: int, *more: str) -> Open:
+    """Marginal CPU per request on Triton's `simple`, ours against the real perf_analyzer; `more` goes to both."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer.server.embedded import EmbeddedTriton
+
+        real = real_perf_analyzer()
+        ours = our_script("perf_analyzer")
+        with EmbeddedTriton(load_models=(MODEL,)) as server:
+
+            def measure(executable: str, environment: Mapping[str, str] | None = None) -> Sample:
+                def spend(window_s: float) -> tuple[Usage, Ended]:
+                    command = [executable, "-m", MODEL, "-u", server.http_address, *more]
+                    command += ["--concurrency-range", str(concurrency), "-p", str(round(window_s * 1000))]
+                    command += ["-s", "999", "-r", str(WINDOWS)]
+                    before = _served(server.http_address)
+                    ended = run(command, timeout_s=WINDOWS * window_s + _MARGIN_S, environment=environment)
+                    return Usage(ended.cpu_s, _served(server.http_address) - before), ended
+
+                short, short_ended = spend(setting.seconds * _SHORT)
+                long, long_ended = spend(setting.seconds)
+                rate = (long.requests - short.requests) / (long_ended.wall_s - short_ended.wall_s)
+                return Sample(marginal_us(short, long), {"requests/s": rate})
+
+            yield Contest(
+                ours=lambda: measure(ours),
+                theirs=lambda: measure(str(real.executable), real.environment),
+            )
+
+    return opened
+
+
+def _served(address: str) -> int:
+    """How many requests the server itself has counted, once the last ones of a finished tool are in."""
+    count, seen = -1, _counted(address)
+    while count != seen:
+        time.sleep(_SETTLED_S)
+        count, seen = seen, _counted(address)
+    return seen
+
+
+def _counted(address: str) -> int:
+    with urllib.request.urlopen(f"http://{address}/v2/models/{MODEL}/stats", timeout=10) as reply:
+        statistics = json.load(reply)["model_stats"]
+    return sum(
+        int(model["inference_stats"][outcome].get("count", 0))
+        for model in statistics
+        for outcome in ("success", "fail")
+    )
+
+
+# --- throughput and latency, on nginx
+
+
+def nginx_rate(connections: int) -> Open:
+    """Requests per second to nginx, ours against wrk: one core for the load, one for nginx."""
+    return _against_wrk(connections, "rate", "p50 us", "p50_us")
+
+
+def nginx_p50(connections: int) -> Open:
+    """Median latency to nginx in microseconds, ours against wrk."""
+    return _against_wrk(connections, "p50_us", "requests/s", "rate")
+
+
+def _against_wrk(connections: int, judged: str, shown_as: str, shown: str) -> Open:
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        cores = two_cores()
+        with nginx(cores.server) as port:
+
+            def ours() -> Sample:
+                (core,) = cores.load
+                command = _module("benchmarks.drive", port, connections, setting.seconds, core)
+                report = _json(run(command, timeout_s=setting.seconds + _MARGIN_S))
+                if report["failed"]:
+                    raise BenchError(f"{report['failed']} of our requests to nginx failed")
+                return Sample(report[judged], {shown_as: report[shown], "CPU us/request": report["cpu_us"]})
+
+            def theirs() -> Sample:
+                report, cpu_us = run_wrk(
+                    f"http://{LOOPBACK}:{port}/",
+                    connections=connections,
+                    seconds=setting.seconds,
+                    cores=cores,
+                )
+                return Sample(
+                    getattr(report, judged), {shown_as: getattr(report, shown), "CPU us/request": cpu_us}
+                )
+
+            yield Contest(ours, theirs)
+
+    return opened
+
+
+# --- memory
+
+
+@contextlib.contextmanager
+def peak_memory(setting: Setting) -> Iterator[Contest]:
+    """Ten million requests to a simulated server, in one process."""
+    yield Contest(lambda: _long_run(timeout_s=400))
+
+
+@contextlib.contextmanager
+def peak_memory_real(setting: Setting) -> Iterator[Contest]:
+    """Ten million requests to nginx: controller and worker together."""
+    with nginx(two_cores().server) as port:
+        yield Contest(lambda: _long_run(port, timeout_s=1800))
+
+
+def _long_run(*port: int, timeout_s: float) -> Sample:
+    report = _json(run(_module("benchmarks.long_run", LONG_RUN_COUNT, *port), timeout_s=timeout_s))
+    if report["requests"] != LONG_RUN_COUNT:
+        raise BenchError(f"only {report['requests']} of {LONG_RUN_COUNT} requests were measured")
+    return Sample(report["peak_mib"], {"requests/s": report["rate"]})
+
+
+# --- our own modules as children
+
+
+def _module(name: str, *arguments: object) -> Sequence[str]:
+    return [sys.executable, "-m", name, *map(str, arguments)]
+
+
+def _json(ended: Ended) -> dict[str, Any]:
+    try:
+        report: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise BenchError(f"no figures came back: {ended.output.strip()[-200:]!r}") from None
+    return report

@@ -1,0 +1,86 @@
+"""Our engine against a plain HTTP server: `python -m benchmarks.drive PORT CONNECTIONS SECONDS CORE`.
+
+One worker process, pinned to CORE; the controller, which only fetches records ten times a second, may run anywhere.
+Prints one line of JSON.
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from benchmarks.children import pinned
+from inferometer.base.clock import monotonic_ns
+from inferometer.load.plan import Closed
+from inferometer.load.workers import Workers
+from inferometer.target.endpoint import Endpoint
+from inferometer.target.traffic import Traffic
+from inferometer.wire.http1 import encode_request
+
+_HOST = "127.0.0.1"
+_WARM_NS = 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DriveReport:
+    """What the engine reached."""
+
+    requests: int
+    failed: int
+    rate: float
+    p50_us: float
+    cpu_us: float  # per request, worker and controller
+    worker_cpu_us: float
+
+
+def get_traffic(port: int) -> Traffic:
+    """Ask for "/" over and over, with no header that wrk does not send."""
+    request = encode_request("GET", "/", (("Host", f"{_HOST}:{port}"),), None)
+    return Traffic(Endpoint(_HOST, port), (request,))
+
+
+def drive(port: int, *, connections: int, seconds: float, core: int) -> DriveReport:
+    with pinned(frozenset((core,))):
+        workers = Workers(get_traffic(port), count=1).__enter__()
+    try:
+        return _measure(workers, connections, round(seconds * 1e9))
+    finally:
+        workers.__exit__(None, None, None)
+
+
+def _measure(workers: Workers, connections: int, duration_ns: int) -> DriveReport:
+    workers.apply(Closed(connections))
+    warm_ns = monotonic_ns() + _WARM_NS
+    before = workers.collect(warm_ns)
+    while before.seen_ns < warm_ns:
+        before = workers.collect(warm_ns)
+    controller_ns = time.process_time_ns()
+    end_ns = before.seen_ns + duration_ns
+    after = before
+    good = failed = 0
+    latencies = []
+    while after.seen_ns < end_ns:
+        after = workers.collect(end_ns)
+        records = after.records
+        good += len(records.good)
+        failed += len(records.failed)
+        latencies.append(records.good.end_ns - records.good.sent_ns)
+    controller_ns = time.process_time_ns() - controller_ns
+    worker_ns = after.cost.cpu_ns[0] - before.cost.cpu_ns[0]
+    workers.stop()
+    return DriveReport(
+        requests=good,
+        failed=failed,
+        rate=good * 1e9 / (after.seen_ns - before.seen_ns),
+        p50_us=float(np.median(np.concatenate(latencies))) / 1e3 if good else 0.0,
+        cpu_us=(worker_ns + controller_ns) / max(good, 1) / 1e3,
+        worker_cpu_us=worker_ns / max(good, 1) / 1e3,
+    )
+
+
+if __name__ == "__main__":
+    port, connections, seconds, core = sys.argv[1:]
+    report = drive(int(port), connections=int(connections), seconds=float(seconds), core=int(core))
+    print(json.dumps(asdict(report)))

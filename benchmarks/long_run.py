@@ -1,0 +1,100 @@
+"""One level of very many requests: `python -m benchmarks.long_run COUNT [PORT]`.
+
+Without a port the server is simulated; with one, a worker process sends to it. Prints one line of JSON with the peak
+memory of all processes together: the kernel's high-water mark of each, which, unlike `ru_maxrss`, knows nothing of
+the parent a process was forked from.
+"""
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.load.plan import Closed
+from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.measure.stopping import Stability
+from inferometer.model.spec import ModelSpec
+from inferometer.profile.level import Bench, Recipe, measure_level
+
+CONCURRENCY = 8
+_SERVICE_NS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class LongRunReport:
+    """What the level found, and what it took."""
+
+    requests: int
+    peak_mib: float
+    rate: float  # requests per second of real time
+
+
+class _Silent:
+    def level_started(self, mode: str, value: float) -> None:
+        pass
+
+    def window_finished(self, number: int, window: WindowFigures) -> None:
+        pass
+
+    def level_finished(self, level: Level) -> None:
+        pass
+
+    def is_interrupted(self) -> bool:
+        return False
+
+
+def long_run(count: int, port: int | None) -> LongRunReport:
+    recipe = Recipe(
+        model=ModelSpec(name="fake", version="", inputs=(), outputs=()),
+        batch=1,
+        percentile=None,
+        rule=Stability(percentage=10, max_trials=1, latency_limit_ms=0, is_lenient=False),
+        window_count=count,
+        is_whole=True,
+    )
+    began = time.monotonic()
+    with ExitStack() as stack:
+        bench = _simulated() if port is None else _real(port, stack)
+        level = measure_level(bench, recipe, Closed(CONCURRENCY, count=count))
+        peak = _peak_mib()
+    found = 0 if level.measurement is None else level.measurement.request_count
+    return LongRunReport(found, peak, found / (time.monotonic() - began))
+
+
+def _simulated() -> Bench:
+    from inferometer.testing.clock import FakeClock
+    from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+
+    clock = FakeClock()
+    # Latencies of many different lengths, as real ones are.
+    server = FakeServer(lambda number, _: Reply(_SERVICE_NS + number * 7919 % 50_021))
+    return Bench(SimulatedLoad(server, clock), clock, lambda: None, _Silent())
+
+
+def _real(port: int, stack: ExitStack) -> Bench:
+    from benchmarks.drive import get_traffic
+    from inferometer.load.workers import Workers
+
+    workers = stack.enter_context(Workers(get_traffic(port), count=1))
+    return Bench(workers, monotonic_ns, lambda: None, _Silent())
+
+
+def _peak_mib() -> float:
+    me = psutil.Process()
+    return sum(_high_water_kib(process.pid) for process in (me, *me.children(recursive=True))) / 1024
+
+
+def _high_water_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(long_run(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None))))

@@ -1,0 +1,68 @@
+"""Where and when the numbers were taken."""
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.bar import BenchError
+from benchmarks.parts import PERF_ANALYZER_VERSION, program, version_line
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a reader must know to compare."""
+
+    date: str
+    cpu: str
+    cores: int
+    memory_gib: float
+    system: str
+    load_average: float  # of the minute before
+    versions: dict[str, str]
+
+    @property
+    def line(self) -> str:
+        tools = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return (
+            f"{self.date}: {self.cpu}, {self.cores} cores, {self.memory_gib:.0f} GiB, {self.system}, "
+            f"load average {self.load_average:.2f} before; {tools}"
+        )
+
+
+def this_machine() -> Machine:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine(
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        cpu=_cpu(Path("/proc/cpuinfo").read_text()),
+        cores=len(os.sched_getaffinity(0)),
+        memory_gib=pages / 2**30,
+        system=f"{platform.system()} {platform.release()}",
+        load_average=os.getloadavg()[0],
+        versions={
+            "inferometer": _known(lambda: metadata.version("inferometer")),
+            "Python": platform.python_version(),
+            "perf_analyzer": PERF_ANALYZER_VERSION,
+            "tritonserver of nvidia-pytriton": _known(lambda: metadata.version("nvidia-pytriton")),
+            "wrk": _known(lambda: version_line([program("wrk", "wrk"), "-v"]).split()[1]),
+            "nginx": _known(lambda: version_line([program("nginx", "nginx"), "-v"]).rpartition("/")[2]),
+        },
+    )
+
+
+def _cpu(cpuinfo: str) -> str:
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _known(look_up: Callable[[], str]) -> str:
+    try:
+        return look_up()
+    except (BenchError, metadata.PackageNotFoundError, OSError, IndexError):
+        return "(missing)"

@@ -1,0 +1,126 @@
+"""The outcomes as a table for people, as Markdown for the README, and as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from benchmarks.arithmetic import HELD, MISSED, NOT_MEASURED, Spread, middle_info, spread
+from benchmarks.bar import Sample, Setting
+from benchmarks.machine import Machine
+from benchmarks.rounds import Outcome
+
+FORMAT = 1
+COLUMNS = ("bar", "target", "found", "lowest-highest", "ours", "theirs", "verdict")
+_COLOURS = {HELD: "green", MISSED: "bold red", NOT_MEASURED: "yellow"}
+_PLAIN_WIDTH = 160
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    """One tuple of texts per bar, in the order of COLUMNS."""
+    return [_row(outcome) for outcome in outcomes]
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    bar, judged = outcome.bar, outcome.judged
+    unit = "" if bar.rival is not None else f" {bar.unit}"
+    target = "-" if bar.target is None else f"{bar.direction.value} {bar.target:g}{unit}"
+    if judged is None:
+        return (bar.title, target, "-", "-", "-", "-", f"{NOT_MEASURED}: {outcome.note}")
+    return (
+        bar.title,
+        target,
+        _number(judged.median) + unit,
+        f"{_number(judged.low)}-{_number(judged.high)}" if len(outcome.ours) > 1 else "-",
+        _side(outcome.ours, bar.unit),
+        f"{bar.rival}: {_side(outcome.theirs, bar.unit)}" if bar.rival is not None else "-",
+        outcome.verdict,
+    )
+
+
+def _side(samples: Sequence[Sample], unit: str) -> str:
+    middle = spread([sample.value for sample in samples]).median
+    beside = [f"{_number(value)} {name}" for name, value in middle_info(samples).items()]
+    return ", ".join([f"{_number(middle)} {unit}", *beside])
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def show(outcomes: Sequence[Outcome], machine: Machine, console: Console) -> None:
+    """The table, in colour on a terminal; wide enough elsewhere."""
+    table = Table(*COLUMNS, title="inferometer against the tools it replaces", title_justify="left")
+    for outcome, row in zip(outcomes, rows(outcomes), strict=True):
+        colour = _COLOURS.get(outcome.verdict)
+        cells = [escape(cell) for cell in row]
+        table.add_row(*cells[:-1], cells[-1] if colour is None else f"[{colour}]{cells[-1]}[/]")
+    console.print(table)
+    console.print(escape(machine.line), highlight=False)
+
+
+def console() -> Console:
+    found = Console()
+    return found if found.is_terminal else Console(width=_PLAIN_WIDTH)
+
+
+def to_markdown(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> str:
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(outcomes)]
+    how = (
+        f"Ratios are ours over theirs, medians of {setting.rounds} interleaved rounds of {setting.seconds:g} s "
+        "(windows of Triton runs: three times as long in all). CPU is that of all processes of a tool, marginal. "
+        "To nginx, the load has one core (our worker process; wrk with one thread) and nginx another."
+    )
+    return "\n".join([*lines, "", f"Measured on {machine.line}.", "", how, ""])
+
+
+def to_json(outcomes: Sequence[Outcome], machine: Machine, setting: Setting) -> str:
+    document = {
+        "format": FORMAT,
+        "machine": asdict(machine),
+        "setting": asdict(setting),
+        "bars": [_entry(outcome) for outcome in outcomes],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _entry(outcome: Outcome) -> dict[str, Any]:
+    bar = outcome.bar
+    return {
+        "name": bar.name,
+        "title": bar.title,
+        "target": bar.target,
+        "direction": bar.direction.value,
+        "unit": bar.unit,
+        "rival": bar.rival,
+        "verdict": outcome.verdict,
+        "note": outcome.note or None,
+        "judged": _spread_entry(outcome.judged),
+        "ours": [_sample_entry(sample) for sample in outcome.ours],
+        "theirs": [_sample_entry(sample) for sample in outcome.theirs],
+    }
+
+
+def _spread_entry(judged: Spread | None) -> Mapping[str, float] | None:
+    return None if judged is None else asdict(judged)
+
+
+def _sample_entry(sample: Sample) -> dict[str, Any]:
+    return {"value": sample.value, "info": dict(sample.info)}
+
+
+def write(outcomes: Sequence[Outcome], machine: Machine, setting: Setting, folder: Path) -> tuple[Path, ...]:
+    """`last.json` and `last.md` in the folder."""
+    contents = {
+        folder / "last.json": to_json(outcomes, machine, setting),
+        folder / "last.md": to_markdown(outcomes, machine, setting),
+    }
+    for path, text in contents.items():
+        path.write_text(text)
+    return tuple(contents)

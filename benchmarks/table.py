@@ -1,0 +1,68 @@
+"""All bars. A new one is a new row."""
+
+from benchmarks import contests
+from benchmarks.bar import Bar, Direction
+
+PERF_ANALYZER = "perf_analyzer 2.51"
+WRK = "wrk"
+
+BARS = (
+    Bar(
+        name="http-cpu-8",
+        title="CPU per request, HTTP, Triton simple, concurrency 8",
+        unit="us",
+        target=0.25,
+        rival=PERF_ANALYZER,
+        open=contests.cpu_per_request(8),
+    ),
+    Bar(
+        name="http-cpu-1",
+        title="CPU per request, HTTP, Triton simple, concurrency 1",
+        unit="us",
+        rival=PERF_ANALYZER,
+        open=contests.cpu_per_request(1),
+    ),
+    Bar(
+        name="nginx-rate-8",
+        title="throughput to nginx, one core, 8 connections",
+        unit="requests/s",
+        direction=Direction.AT_LEAST,
+        target=0.75,
+        rival=WRK,
+        open=contests.nginx_rate(8),
+    ),
+    Bar(
+        name="nginx-rate-64",
+        title="throughput to nginx, one core, 64 connections",
+        unit="requests/s",
+        direction=Direction.AT_LEAST,
+        target=0.75,
+        rival=WRK,
+        open=contests.nginx_rate(64),
+    ),
+    Bar(
+        name="nginx-p50",
+        title="p50 latency to nginx, concurrency 1",
+        unit="us",
+        target=1.25,
+        rival=WRK,
+        open=contests.nginx_p50(1),
+    ),
+    Bar(
+        name="memory",
+        title="peak memory, 10 million requests, simulated server",
+        unit="MiB",
+        target=250,
+        rounds=1,
+        open=contests.peak_memory,
+    ),
+    Bar(
+        name="memory-real",
+        title="peak memory, 10 million requests to nginx, all processes",
+        unit="MiB",
+        target=250,
+        rounds=1,
+        only_full=True,
+        open=contests.peak_memory_real,
+    ),
+)

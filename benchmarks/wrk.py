@@ -1,0 +1,51 @@
+"""wrk, and what it prints."""
+
+import re
+from dataclasses import dataclass
+
+from benchmarks.bar import BenchError
+from benchmarks.children import Cores, run
+from benchmarks.parts import program
+
+_DURATION = re.compile(r"^([0-9.]+)(us|ms|s|m|h)$")
+_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
+_MARGIN_S = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrkReport:
+    """The figures of one run."""
+
+    requests: int
+    rate: float
+    p50_us: float
+
+
+def parse_duration_us(text: str) -> float:
+    """'17.00us', '1.02ms', '1.50s' in microseconds."""
+    match = _DURATION.match(text)
+    if match is None:
+        raise BenchError(f"wrk printed the time '{text}', which is no number with a unit")
+    return float(match[1]) * _US[match[2]]
+
+
+def parse_report(text: str) -> WrkReport:
+    """What `wrk --latency` printed; replies other than 2xx and 3xx, or socket errors, spoil the run."""
+    spoiled = re.search(r"^\s*(Non-2xx or 3xx responses|Socket errors):.*$", text, re.MULTILINE)
+    if spoiled is not None:
+        raise BenchError(f"wrk had failures: {spoiled[0].strip()}")
+    requests = re.search(r"^\s*(\d+) requests in ", text, re.MULTILINE)
+    rate = re.search(r"^Requests/sec:\s*([0-9.]+)", text, re.MULTILINE)
+    half = re.search(r"^\s*50%\s+(\S+)", text, re.MULTILINE)
+    if requests is None or rate is None or half is None:
+        raise BenchError(f"wrk printed no figures: {text.strip()[:200]!r}")
+    return WrkReport(int(requests[1]), float(rate[1]), parse_duration_us(half[1]))
+
+
+def run_wrk(url: str, *, connections: int, seconds: float, cores: Cores) -> tuple[WrkReport, float]:
+    """The figures, and the CPU microseconds per request."""
+    whole_s = max(1, round(seconds))  # wrk knows only whole seconds
+    command = [program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--latency", url]
+    ended = run(command, timeout_s=whole_s + _MARGIN_S, cores=cores.load)
+    report = parse_report(ended.output)
+    return report, ended.cpu_s / max(1, report.requests) * 1e6

@@ -1,0 +1,436 @@
+"""gRPC calls of one worker: slots share connections, each call is a stream of its own.
+
+Slots come in groups of SHARE; a group shares a connection (docs/measurement.md says why that many). Whatever is ready
+at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
+
+With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
+carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from inferometer.base.clock import Clock
+from inferometer.base.errors import PeerError
+from inferometer.load.dial import Dial, make_dialler
+from inferometer.load.engine import Explain, Finish
+from inferometer.load.http1 import BUFFER, LATER
+from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.records import status as outcome
+from inferometer.target.stream_reply import REQUEST_ID, read_stream_reply
+from inferometer.target.traffic import Wiring
+from inferometer.wire import grpc
+from inferometer.wire.frames import Buffer
+from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_call
+from inferometer.wire.protobuf import string_field
+from inferometer.wire.sender import Request as Http2Request
+from inferometer.wire.sender import Stream, render
+
+SHARE = 4  # slots to a connection
+MANY = 512  # buffers in one system call at the most
+
+Request = Http2Request | bytes | memoryview
+"""Unary: a call rendered whole. Streaming: the message."""
+
+_CAUSES = {
+    grpc.RESET: outcome.RESET,
+    grpc.LOST: outcome.RESET,
+    grpc.REFUSED: outcome.RESET,
+    grpc.BROKEN: outcome.MALFORMED,
+    grpc.MALFORMED: outcome.MALFORMED,
+}
+
+
+def render_requests(wiring: Wiring, messages: list[bytes | memoryview]) -> list[Request]:
+    """What `send` takes, made once."""
+    if wiring.is_streaming:
+        return list(messages)
+    return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
+
+
+@dataclass(slots=True)
+class _Call:
+    """What a slot is doing."""
+
+    slot: int
+    channel: "_Channel"
+    request: Request | None = None
+    stream: Stream | None = None
+    sent_ns: int = 0
+    wrote_ns: int = 0
+    first_ns: int = 0
+    responses: int = 0
+    number: int = 0  # of the request on this slot
+    request_id: bytes = b""
+    received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
+    times: list[int] = field(default_factory=list)
+
+
+class GrpcLink:
+    """Channels and the calls of the slots on them."""
+
+    def __init__(
+        self, *, wiring: Wiring, reactor: EpollReactor, clock: Clock, finish: Finish, explain: Explain
+    ) -> None:
+        self.reconnects = 0
+        self.connects = 0
+        self.connect_ns = 0
+        self.wiring = wiring
+        self.reactor = reactor
+        self.clock = clock
+        self.finish = finish
+        self.explain = explain
+        self.buffer = bytearray(BUFFER)
+        self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
+        self._channels: dict[int, _Channel] = {}
+        self._calls: list[_Call] = []
+
+    def send(self, slot: int, request: Request, now_ns: int) -> None:
+        calls = self._calls
+        while slot >= len(calls):
+            calls.append(_Call(len(calls), self.channel(len(calls))))
+        call = calls[slot]
+        call.request = request
+        call.sent_ns = now_ns
+        call.wrote_ns = call.first_ns = call.responses = 0
+        if call.channel.is_leaving:
+            call.channel = self.channel(slot)
+        call.channel.send(call)
+
+    def channel(self, slot: int) -> "_Channel":
+        connections = self.wiring.connections
+        number = slot % connections if connections else slot // SHARE
+        channel = self._channels.get(number)
+        if channel is None or channel.is_leaving:
+            if channel is not None:
+                self.reconnects += 1
+            channel = self._channels[number] = _Channel(self)
+        return channel
+
+    def cancel(self, slot: int, status: int, text: str) -> None:
+        call = self._calls[slot]
+        if call.request is not None:
+            call.channel.give_up(call)
+            self.end(call, status, text, self.clock())
+
+    def close(self, slot: int) -> None:
+        if slot < len(self._calls):
+            self._calls[slot].channel.release(self._calls[slot])
+
+    @property
+    def opening(self) -> int:
+        return sum(channel.is_opening for channel in self._channels.values())
+
+    def end(self, call: _Call, status: int, text: str, end_ns: int, *, keeps_stream: bool = False) -> None:
+        """Tell the engine; `text` explains a failure."""
+        received = 0 if call.stream is None else call.stream.received - call.received_before
+        call.request = None
+        if not keeps_stream:
+            call.stream = None
+            call.received_before = 0
+        if status:
+            self.explain(status, text)
+        times, call.times = call.times, []
+        self.finish(
+            call.slot,
+            status,
+            call.sent_ns,
+            call.wrote_ns,
+            call.first_ns,
+            end_ns,
+            received,
+            call.responses,
+            times,
+        )
+
+
+class _Channel:
+    """One connection, from its opening to its end; after that the link makes another."""
+
+    def __init__(self, link: GrpcLink) -> None:
+        self.is_leaving = False  # takes no new calls
+        self._link = link
+        self._dial: Dial | None = None
+        self._is_open = False
+        self._is_corked = False  # events are being worked off: what they cause is sent together afterwards
+        self._connection = GrpcConnection()
+        self._waiting: list[_Call] = []  # for the connection, or for room on it
+        self._unwritten: list[_Call] = []
+        self._unsent: list[Buffer] = []
+        self._fd = -1
+        self._socket: socket.socket
+        self._recv_into: Callable[[bytearray], int]
+
+    @property
+    def is_opening(self) -> bool:
+        return self._dial is not None
+
+    # --- calls
+
+    def send(self, call: _Call) -> None:
+        if not self._is_open:
+            if not call.wrote_ns:
+                call.sent_ns = 0  # connection set-up is no part of the service time
+            self._waiting.append(call)
+            if self._dial is None:
+                self._dial = Dial(self._link.dialler, self._opened, self._refused)
+                self._dial.start()
+            return
+        if call.stream is None and not self._connection.http2.can_open:
+            self._waiting.append(call)  # the wait for a stream counts: the request is due and not answered
+            return
+        self._begin(call)
+        if not self._is_corked:
+            self._flush()
+
+    def _begin(self, call: _Call) -> None:
+        request = call.request
+        if isinstance(request, Http2Request):
+            call.stream = self._connection.open(call, request)
+        else:
+            assert request is not None
+            self._begin_on_stream(call, request)
+        self._unwritten.append(call)
+
+    def _begin_on_stream(self, call: _Call, message: bytes | memoryview) -> None:
+        wiring = self._link.wiring
+        call.number += 1
+        call.request_id = str(call.number).encode()
+        tail = string_field(REQUEST_ID, str(call.number))
+        if call.stream is None:
+            call.stream = self._connection.open(call, render(wiring.block, ends=False), keep=True)
+        call.received_before = call.stream.received
+        if wiring.compression is None:
+            prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
+            self._connection.http2.send(call.stream, (prefix, message, tail))
+        else:
+            parts = frame_message(bytes(message) + tail, wiring.compression)
+            self._connection.http2.send(call.stream, parts)
+
+    def give_up(self, call: _Call) -> None:
+        if call in self._waiting:
+            self._waiting.remove(call)
+        if call.stream is not None and self._is_open:
+            self._connection.cancel(call.stream)
+            call.stream = None
+            self._flush()
+
+    def release(self, call: _Call) -> None:
+        """The slot has nothing more to send."""
+        if call.stream is not None and self._is_open:
+            self._connection.half_close(call.stream)
+            call.stream = None
+            if not self._is_corked:
+                self._flush()
+
+    # --- the socket
+
+    def _opened(self, sock: socket.socket, took_ns: int) -> None:
+        link = self._link
+        link.connects += 1
+        link.connect_ns += took_ns
+        self._dial = None
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._recv_into = sock.recv_into
+        self._is_open = True
+        link.reactor.add(self._fd, READ, self._ready)
+        self._start_waiting()
+        self._flush()
+
+    def _refused(self, status: int, text: str) -> None:
+        self._dial = None
+        self.is_leaving = True
+        waiting, self._waiting = self._waiting, []
+        now = self._link.clock()
+        for call in waiting:
+            call.stream = None
+            self._link.end(call, status, text, now)
+
+    def _start_waiting(self) -> None:
+        while self._waiting and self._connection.http2.can_open:
+            call = self._waiting.pop(0)
+            if not call.sent_ns:
+                call.sent_ns = self._link.clock()
+            self._begin(call)
+
+    def _flush(self) -> None:
+        """Send what is queued, as far as the socket takes it."""
+        http2 = self._connection.http2
+        while self._is_open:
+            if not self._unsent:
+                if not http2.wants_to_send:
+                    break
+                self._unsent = self._connection.take()
+            if not self._transmit():
+                return
+        if self._unwritten and not self._unsent:
+            self._stamp_written()
+
+    def _stamp_written(self) -> None:
+        now = self._link.clock()
+        rest = []
+        for call in self._unwritten:
+            if call.stream is not None and call.stream.waiting:
+                rest.append(call)  # its data waits for the server's window
+            else:
+                call.wrote_ns = now
+        self._unwritten = rest
+
+    def _transmit(self) -> bool:
+        """Whether all of `_unsent` went out."""
+        unsent = self._unsent
+        try:
+            if len(unsent) == 1:
+                sent = self._socket.send(unsent[0])
+            elif isinstance(self._socket, ssl.SSLSocket):
+                sent = self._socket.send(b"".join(unsent[:MANY]))
+            else:
+                sent = self._socket.sendmsg(unsent[:MANY])
+        except LATER:
+            sent = 0
+        except OSError as error:
+            self._lost(error)
+            return False
+        for index, part in enumerate(unsent):
+            if sent < len(part):
+                self._unsent = [memoryview(part)[sent:], *unsent[index + 1 :]]
+                self._link.reactor.change(self._fd, READ | WRITE)
+                return False
+            sent -= len(part)
+        self._unsent = []
+        return True
+
+    def _ready(self, mask: int) -> None:
+        if mask & WRITE and self._unsent:
+            self._flush()
+            if self._is_open and not self._unsent:
+                self._link.reactor.change(self._fd, READ)
+        if mask & ~WRITE and self._is_open:
+            self._receive()
+
+    def _receive(self) -> None:
+        link = self._link
+        try:
+            length = self._recv_into(link.buffer)
+        except LATER:
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        now = link.clock()
+        events = self._connection.receive(link.buffer, length) if length else self._connection.eof()
+        if events:
+            self._work_off(events, now)
+        elif length:
+            self._notice_first_bytes(now)
+        if self._is_open:
+            self._after_events()
+        if self._is_open and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            self._receive()  # decrypted already, so epoll will not tell of it
+
+    def _notice_first_bytes(self, now_ns: int) -> None:
+        for stream in self._connection.http2.streams.values():
+            call: _Call = stream.token
+            if not call.first_ns and stream.received > call.received_before:
+                call.first_ns = now_ns
+
+    def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
+        self._is_corked = True
+        for stream, ending, message in events:
+            call: _Call = stream.token
+            if call.stream is not stream or (call.request is None and ending is None):
+                continue
+            if ending is not None:
+                self._ended(call, ending, now_ns)
+            elif self._link.wiring.is_streaming:
+                self._responded(call, message or b"", now_ns)
+            else:
+                call.responses += 1
+                if not call.first_ns:
+                    call.first_ns = now_ns
+        self._is_corked = False
+
+    def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
+        if call.request is None:  # a stream without a request on it
+            call.stream = None
+        elif ending.is_retriable:
+            call.stream = None
+            self._waiting.append(call)
+        elif ending.code:
+            status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
+            self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
+        elif call.responses == 1 and not self._link.wiring.is_streaming:
+            self._link.end(call, outcome.OK, "", now_ns)
+        else:
+            text = f"the call ended without an error after {call.responses} messages"
+            self._link.end(call, outcome.MALFORMED, text, now_ns)
+
+    def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
+        try:
+            reply = read_stream_reply(message)
+        except PeerError as error:
+            if call.stream is not None:
+                self._connection.cancel(call.stream)
+            self._link.end(call, outcome.MALFORMED, str(error), now_ns)
+            return
+        if reply.request_id and reply.request_id != call.request_id:
+            return  # of a request that was given up
+        if reply.error:
+            self._link.end(call, outcome.GRPC + grpc.UNKNOWN, reply.error, now_ns, keeps_stream=True)
+            return
+        if reply.has_data:
+            call.responses += 1
+            call.times.append(now_ns)
+            if not call.first_ns or call.responses == 1:
+                call.first_ns = now_ns
+        if reply.is_final:
+            self._link.end(call, outcome.OK, "", call.times[-1] if call.times else now_ns, keeps_stream=True)
+
+    def _after_events(self) -> None:
+        http2 = self._connection.http2
+        if http2.broken is not None:
+            self._flush()
+            self._close()
+            self._move_waiting()
+            return
+        if http2.closing and not self.is_leaving:
+            self.is_leaving = True
+            self._move_waiting()
+        if self.is_leaving and not http2.streams:
+            self._close()
+            return
+        if self._waiting:
+            self._start_waiting()
+        self._flush()
+
+    def _move_waiting(self) -> None:
+        """Calls that this connection will not take any more go to its successor."""
+        waiting, self._waiting = self._waiting, []
+        link = self._link
+        for call in waiting:
+            call.stream = None
+            call.channel = link.channel(call.slot)
+            call.channel.send(call)
+
+    def _lost(self, error: OSError) -> None:
+        """The connection broke: every call on it has failed, and the next ones need another."""
+        now = self._link.clock()
+        status = outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET
+        self._close()
+        calls = [stream.token for stream in self._connection.http2.streams.values()]
+        for call in calls:
+            call.stream = None
+            if call.request is not None:
+                self._link.end(call, status, str(error), now)
+        self._move_waiting()
+
+    def _close(self) -> None:
+        self.is_leaving = True
+        if self._is_open:
+            self._is_open = False
+            self._unsent = []
+            self._link.reactor.remove(self._fd)
+            self._socket.close()

@@ -1,0 +1,111 @@
+"""From a server's metadata and configuration documents to a ModelSpec; the same for every wire."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from inferometer.base.errors import PeerError
+from inferometer.model.spec import ModelSpec, TensorSpec
+
+Document = Mapping[str, Any]
+
+
+class Control(Protocol):
+    """The control calls of a KServe v2 server, each answered with the document its HTTP form has."""
+
+    def metadata(self, name: str, version: str) -> Document: ...
+
+    def config(self, name: str, version: str) -> Document: ...
+
+    def models(self) -> Sequence[str]:
+        """Names of the models the server has, as far as it tells."""
+
+
+def describe_model(control: Control, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+    """What the server says of a model and of all it is composed of; `called` are models that its code calls."""
+    try:
+        metadata = control.metadata(name, version)
+    except PeerError as error:
+        raise PeerError(
+            f"failed to get model metadata: {error.message}",
+            remedy=error.remedy or _known_models(control, name),
+        ) from error
+    config = _config(control, name, version)
+    try:
+        return _spec(name, version, metadata, config, _members(control, config, called))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PeerError(
+            f"failed to get model metadata: the answer for '{name}' is not a model's metadata ({error!r})",
+            remedy="check that the address given with -u is a Triton or KServe v2 server",
+        ) from error
+
+
+def _known_models(control: Control, name: str) -> str:
+    """A hint for a name that is not found; none if the server does not tell."""
+    try:
+        known = sorted(control.models())
+    except PeerError:
+        return ""
+    return "" if name in known or not known else f"the server has {', '.join(known)}"
+
+
+def _config(control: Control, name: str, version: str) -> Document:
+    try:
+        return control.config(name, version)
+    except PeerError as error:
+        raise PeerError(f"failed to get model config: {error.message}", remedy=error.remedy) from error
+
+
+def _members(control: Control, config: Document, called: Sequence[tuple[str, str]]) -> tuple[ModelSpec, ...]:
+    steps = config.get("ensemble_scheduling", {}).get("step", ())
+    names = {(step["model_name"], _version(step.get("model_version", -1))) for step in steps}
+    return tuple(_member(control, name, version) for name, version in sorted(names | set(called)))
+
+
+def _member(control: Control, name: str, version: str) -> ModelSpec:
+    config = _config(control, name, version)
+    return _spec(name, version, {"inputs": (), "outputs": ()}, config, _members(control, config, ()))
+
+
+def _version(number: object) -> str:
+    """Configurations write the version as a number or as its digits; -1 leaves it open."""
+    text = str(number)
+    return "" if text == "-1" else text
+
+
+def _spec(
+    name: str, version: str, metadata: Document, config: Document, composing: tuple[ModelSpec, ...]
+) -> ModelSpec:
+    max_batch_size = int(config.get("max_batch_size", 0))
+    inputs = {row["name"]: row for row in config.get("input", ())}
+    return ModelSpec(
+        name=name,
+        version=version,
+        inputs=_tensors(metadata["inputs"], inputs, max_batch_size > 0),
+        outputs=_tensors(metadata["outputs"], {}, max_batch_size > 0),
+        max_batch_size=max_batch_size,
+        is_ensemble=config.get("platform") == "ensemble",
+        is_decoupled=bool(config.get("model_transaction_policy", {}).get("decoupled", False)),
+        is_sequence="sequence_batching" in config,
+        has_cache=bool(config.get("response_cache", {}).get("enable", False)),
+        composing=composing,
+        config=config,
+    )
+
+
+def _tensors(
+    rows: Sequence[Document], configs: Mapping[str, Document], is_batched: bool
+) -> tuple[TensorSpec, ...]:
+    ordered = sorted(rows, key=lambda row: str(row["name"]))
+    return tuple(_tensor(row, configs.get(row["name"], {}), is_batched) for row in ordered)
+
+
+def _tensor(row: Document, config: Document, is_batched: bool) -> TensorSpec:
+    is_shape_tensor = bool(config.get("is_shape_tensor", False))
+    shape = tuple(int(dim) for dim in row.get("shape", ()))
+    return TensorSpec(
+        name=row["name"],
+        datatype=row["datatype"],
+        shape=shape[1:] if is_batched and not is_shape_tensor else shape,
+        optional=bool(config.get("optional", False)),
+        is_shape_tensor=is_shape_tensor,
+    )

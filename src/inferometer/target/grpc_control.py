@@ -1,0 +1,87 @@
+"""Control calls over gRPC, on the same codec as the load: rare, so each blocks on a connection of its own."""
+
+import socket
+import ssl
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from inferometer.base.errors import PeerError
+from inferometer.target.control import TIMEOUT_S, why_unreachable
+from inferometer.target.endpoint import Connection, tls_context
+from inferometer.wire.grpc import GrpcConnection, encode_headers, name_of_code, render_call
+
+BUFFER = 1024 * 1024
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+class GrpcControl:
+    """Unary calls of one service."""
+
+    def __init__(self, connection: Connection, service: str) -> None:
+        self._connection = connection
+        self._service = service
+
+    def block(self, method: str, *, compression: str | None = None) -> bytes:
+        """The header block of a call."""
+        endpoint = self._connection.endpoint
+        return encode_headers(
+            path=f"/{self._service}/{method}",
+            authority=endpoint.authority,
+            scheme="https" if endpoint.tls else "http",
+            metadata=self._connection.headers,
+            compression=compression,
+        )
+
+    def call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        """The reply, or a PeerError with the server's words."""
+        rendered = render_call(self.block(method), request.SerializeToString())
+        endpoint = self._connection.endpoint
+        try:
+            with self._connect() as sock:
+                message = _exchange(sock, rendered, method)
+        except OSError as error:
+            reason, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
+        try:
+            return reply.FromString(message)
+        except DecodeError as error:
+            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+
+    def _connect(self) -> socket.socket:
+        endpoint = self._connection.endpoint
+        sock = socket.create_connection((endpoint.host, endpoint.port), TIMEOUT_S)
+        if endpoint.tls is None:
+            return sock
+        context = tls_context(endpoint.tls)
+        context.set_alpn_protocols(["h2"])
+        try:
+            return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
+        except (OSError, ssl.SSLError):
+            sock.close()
+            raise
+
+
+def _exchange(sock: socket.socket, request: object, method: str) -> bytes:
+    connection = GrpcConnection()
+    connection.open(None, request, keep=True)  # type: ignore[arg-type]
+    buffer = bytearray(BUFFER)
+    message = b""
+    while True:
+        for chunk in connection.take():
+            sock.sendall(chunk)
+        length = sock.recv_into(buffer)
+        for _, ending, part in connection.receive(buffer, length) if length else connection.eof():
+            if ending is None:
+                message = bytes(part or b"")
+            elif ending.code:
+                text = ending.text or f"{method} ended with {name_of_code(ending.code)}"
+                raise PeerError(text)
+            else:
+                return message
+        if connection.http2.broken is not None:
+            raise PeerError(
+                f"the server does not speak gRPC: {connection.http2.broken}",
+                remedy="check that the address given with -u is its gRPC port, or measure with -i http",
+            )

@@ -1,0 +1,113 @@
+"""Triton over gRPC, with the official messages; control calls need no HTTP port."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.json_format import MessageToDict
+from tritonclient.grpc import service_pb2
+
+from inferometer.base.errors import UsageError
+from inferometer.model.spec import ModelSpec
+from inferometer.model.tensor import Tensor
+from inferometer.target.discovery import Document
+from inferometer.target.endpoint import Connection
+from inferometer.target.grpc_control import GrpcControl
+from inferometer.target.traffic import Traffic, Wiring
+
+SERVICE = "inference.GRPCInferenceService"
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcOptions:
+    """What calls carry beyond their tensors."""
+
+    is_streaming: bool = False
+    compression: str | None = None
+    parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
+    connections: int = 0
+
+
+class TritonGrpc:
+    """A Triton server at one address."""
+
+    def __init__(self, connection: Connection, options: GrpcOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._control = GrpcControl(connection, SERVICE)
+
+    # --- control calls
+
+    def server(self) -> Document:
+        """Name, version and extensions."""
+        reply = self._control.call(
+            "ServerMetadata", service_pb2.ServerMetadataRequest(), service_pb2.ServerMetadataResponse
+        )
+        return {"name": reply.name, "version": reply.version, "extensions": list(reply.extensions)}
+
+    def metadata(self, name: str, version: str) -> Document:
+        asked = service_pb2.ModelMetadataRequest(name=name, version=version)
+        reply = _document(self._control.call("ModelMetadata", asked, service_pb2.ModelMetadataResponse))
+        return {"inputs": (), "outputs": (), **reply}
+
+    def config(self, name: str, version: str) -> Document:
+        asked = service_pb2.ModelConfigRequest(name=name, version=version)
+        return _document(self._control.call("ModelConfig", asked, service_pb2.ModelConfigResponse).config)
+
+    def models(self) -> list[str]:
+        asked = service_pb2.RepositoryIndexRequest(ready=True)
+        reply = self._control.call("RepositoryIndex", asked, service_pb2.RepositoryIndexResponse)
+        return [row.name for row in reply.models]
+
+    def statistics(self, model: ModelSpec) -> list[Document]:
+        """The raw statistics of the model, or of all models when it is composed of others."""
+        name, version = ("", "") if model.composing else (model.name, model.version)
+        asked = service_pb2.ModelStatisticsRequest(name=name, version=version)
+        reply = self._control.call("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
+        return list(_document(reply).get("model_stats", ()))
+
+    # --- inference
+
+    def traffic(self, model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> Traffic:
+        """Every request of the dataset, rendered once."""
+        options = self._options
+        method = "ModelStreamInfer" if options.is_streaming else "ModelInfer"
+        wiring = Wiring(
+            endpoint=self._connection.endpoint,
+            protocol="grpc",
+            connections=options.connections,
+            block=self._control.block(method, compression=options.compression),
+            is_streaming=options.is_streaming,
+            compression=options.compression,
+        )
+        return Traffic(wiring, tuple(self._render(model, step) for step in steps))
+
+    def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
+        request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)
+        request.parameters["triton_enable_empty_final_response"].bool_param = True
+        for name, value, kind in self._options.parameters:
+            _set_parameter(request.parameters[name], name, value, kind)
+        for tensor in step:
+            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            request.raw_input_contents.append(tensor.data)
+        for output in model.outputs:
+            request.outputs.add(name=output.name)
+        return bytes(request.SerializeToString())
+
+
+def _document(message: object) -> Document:
+    document: Document = MessageToDict(message, preserving_proto_field_name=True)  # type: ignore[arg-type]
+    return document
+
+
+def _set_parameter(parameter: "service_pb2.InferParameter", name: str, value: str, kind: str) -> None:
+    if kind == "string":
+        parameter.string_param = value
+    elif kind == "bool" and value.lower() in ("true", "false"):
+        parameter.bool_param = value.lower() == "true"
+    elif kind == "int" and value.lstrip("-").isdigit():
+        parameter.int64_param = int(value)
+    else:
+        raise UsageError(
+            f"the request parameter '{name}' has the value '{value}', which is no {kind}",
+            remedy="write true or false for bool, digits for int",
+        )

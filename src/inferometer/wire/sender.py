@@ -1,0 +1,222 @@
+"""The sending half of an HTTP/2 connection: requests as frames, within the windows the server opens.
+
+Headers and control frames never wait. Data waits in its stream for two windows: the connection's and the
+stream's. Streams whose own window is open stand in a ring; each in turn gives one frame of at most QUANTUM
+bytes. A stream's window can be below zero, after the server lowered INITIAL_WINDOW_SIZE (RFC 9113 6.9.2); then
+it stands aside until the window is open again.
+
+    start, send --> stream.waiting --> ring --> turn --+
+    headers, answers, small requests ------------------+--> queue --> take
+
+A request that fits one frame of each kind and both windows is three constant pieces with the stream id between
+them. Larger bodies are cut as memoryviews: they are referred to, never copied.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from inferometer.wire import frames
+from inferometer.wire.frames import DATA, END_HEADERS, END_STREAM, HEADERS, Buffer, Fault, frame_head
+from inferometer.wire.headers import SHRINK, Headers
+
+QUANTUM = 64 * 1024  # of one stream's data before the next has its turn
+
+pack_id = Struct(">L").pack
+_NEVER = frames.LARGEST_WINDOW + 1  # larger than any window
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Headers and body of a request, rendered for sending it many times."""
+
+    block: bytes  # of the headers, as encode_block() makes it
+    body: tuple[Buffer, ...]
+    ends: bool  # nothing follows the body
+    pieces: tuple[bytes, ...]  # the frames, cut where the stream id goes; () when they do not fit one each
+    quick_size: int  # of the body when there are pieces, else larger than any window
+
+
+def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = True) -> Request:
+    """A request ready to be sent; a large body is referred to, so it must not change."""
+    parts = _parts(body)
+    size = sum(map(len, parts))
+    if len(block) > frames.LEAST_FRAME_SIZE or size > frames.LEAST_FRAME_SIZE:
+        return Request(block, parts, ends, (), _NEVER)
+    end = END_STREAM if ends else 0
+    if not size:
+        head = frame_head(len(block), HEADERS, END_HEADERS | end, 0)
+        return Request(block, parts, ends, (head[:5], block), 0)
+    pieces = (
+        frame_head(len(block), HEADERS, END_HEADERS, 0)[:5],
+        block + frame_head(size, DATA, end, 0)[:5],
+        b"".join(parts),
+    )
+    return Request(block, parts, ends, pieces, size)
+
+
+def patch(request: Request, stream_id: int) -> bytes:
+    """The frames of a request that has pieces."""
+    return pack_id(stream_id).join(request.pieces)
+
+
+def _parts(body: Buffer | tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    return tuple(part for part in (body if isinstance(body, tuple) else (body,)) if len(part))
+
+
+class Stream:
+    """One request and its reply."""
+
+    __slots__ = (
+        "content", "ends", "head", "id", "keep", "reading", "received", "ringed", "token", "unreturned", "waiting",
+        "window",
+    )  # fmt: skip
+
+    def __init__(self, stream_id: int, token: Any, keep: bool, window: int, ends: bool) -> None:
+        self.id = stream_id
+        self.token = token  # the caller's
+        self.keep = keep  # for the reader: whether bodies are wanted
+        self.head: Headers | None = None  # of the reply, when it has come
+        self.reading: Any = None  # the reader's
+        self.received = 0  # bytes of all its frames
+        self.content = 0  # bytes of the reply's body
+        self.unreturned = 0  # bytes received and not yet given back to the server's window
+        self.window = window  # what the server lets us send
+        self.ends = ends  # our last byte is sent or waiting
+        self.waiting: deque[memoryview] | None = None
+        self.ringed = False  # stands in the ring
+
+
+class Sender:
+    """What waits to be sent on one connection."""
+
+    __slots__ = ("_frame_size", "_initial_window", "_quick_limit", "_ring", "_window", "queue")
+
+    def __init__(self) -> None:
+        self.queue: list[Buffer] = []  # whole frames, to be sent as soon as possible
+        self._ring: deque[Stream] = deque()  # with data waiting and their own window open
+        self._window = frames.DEFAULT_WINDOW
+        self._initial_window = frames.DEFAULT_WINDOW
+        self._frame_size = frames.LEAST_FRAME_SIZE
+        self._quick_limit = (
+            -1
+        )  # size of a body up to which pieces may be used; none at first: see _start_slowly
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self.queue) or (self._window > 0 and bool(self._ring))
+
+    def start(self, stream_id: int, token: Any, keep: bool, request: Request) -> Stream:
+        """A new stream, whose first frames, or all of them, are queued."""
+        size = request.quick_size
+        if size <= self._quick_limit and size <= self._window:
+            self._window -= size
+            self.queue.append(pack_id(stream_id).join(request.pieces))
+            return Stream(stream_id, token, keep, self._initial_window - size, request.ends)
+        stream = Stream(stream_id, token, keep, self._initial_window, request.ends)
+        self._start_slowly(stream, request)
+        return stream
+
+    def _start_slowly(self, stream: Stream, request: Request) -> None:
+        block = request.block
+        if self._quick_limit < 0:  # the first block of a connection shrinks our table (headers.py)
+            block = SHRINK + block
+            self._quick_limit = self._initial_window
+        ends = request.ends and not request.body
+        self.queue += frames.header_frames(stream.id, block, ends=ends, largest=self._frame_size)
+        self._wait(stream, request.body)
+
+    def send(self, stream: Stream, body: Buffer | tuple[Buffer, ...], *, ends: bool) -> None:
+        """More of a request that has not ended."""
+        stream.ends = ends
+        self._wait(stream, _parts(body))
+        if ends and not stream.waiting:
+            self.queue.append(frames.frame(DATA, END_STREAM, stream.id))
+
+    def drop(self, stream: Stream) -> None:
+        """Forget what waits."""
+        stream.waiting = None
+        if stream.ringed:
+            stream.ringed = False
+            self._ring.remove(stream)
+
+    def take(self, limit: int) -> list[Buffer]:
+        """The queue, and of waiting data about `limit` bytes."""
+        if self._ring:
+            self._turn(limit)
+        queue, self.queue = self.queue, []
+        return queue
+
+    def _wait(self, stream: Stream, parts: Iterable[Buffer]) -> None:
+        waiting = [memoryview(part) for part in parts]
+        if not waiting:
+            return
+        if stream.waiting is None:
+            stream.waiting = deque()
+        stream.waiting += waiting
+        self._enter_ring(stream)
+
+    def _enter_ring(self, stream: Stream) -> None:
+        if stream.waiting and stream.window > 0 and not stream.ringed:
+            stream.ringed = True
+            self._ring.append(stream)
+
+    def _turn(self, limit: int) -> None:
+        ring = self._ring
+        while ring and self._window > 0 and limit > 0:
+            stream = ring.popleft()
+            stream.ringed = False
+            if stream.waiting and stream.window > 0:
+                limit -= self._send_frame(stream, stream.waiting)
+                self._enter_ring(stream)
+
+    def _send_frame(self, stream: Stream, waiting: deque[memoryview]) -> int:
+        """One DATA frame, of as many parts as it takes; returns its size."""
+        room = size = min(self._frame_size, QUANTUM, stream.window, self._window)
+        parts: list[Buffer] = []
+        while waiting and room:
+            part = waiting.popleft()
+            if len(part) > room:
+                waiting.appendleft(part[room:])
+                part = part[:room]
+            room -= len(part)
+            parts.append(part)
+        size -= room
+        stream.window -= size
+        self._window -= size
+        end = END_STREAM if stream.ends and not waiting else 0
+        self.queue.append(frame_head(size, DATA, end, stream.id))
+        self.queue += parts
+        return size
+
+    # --- what the server allows
+
+    def allow_frame_size(self, size: int) -> None:
+        self._frame_size = size
+
+    def allow(self, increment: int) -> None:
+        """WINDOW_UPDATE of the connection."""
+        if not increment:
+            raise Fault(frames.PROTOCOL_ERROR, "a WINDOW_UPDATE frame has an increment of 0")
+        self._window += increment
+        if self._window > frames.LARGEST_WINDOW:
+            raise Fault(frames.FLOW_CONTROL_ERROR, "the connection's window was lifted above 2^31-1")
+
+    def allow_stream(self, stream: Stream, increment: int) -> None:
+        """WINDOW_UPDATE of one stream."""
+        stream.window += increment
+        self._enter_ring(stream)
+
+    def allow_all(self, initial: int, streams: Iterable[Stream]) -> None:
+        """A new INITIAL_WINDOW_SIZE, for streams that are open, too."""
+        change = initial - self._initial_window
+        self._initial_window = initial
+        if self._quick_limit >= 0:
+            self._quick_limit = initial
+        for stream in streams:
+            if stream.window + change > frames.LARGEST_WINDOW:
+                text = f"the new INITIAL_WINDOW_SIZE lifts stream {stream.id} above 2^31-1"
+                raise Fault(frames.FLOW_CONTROL_ERROR, text)
+            self.allow_stream(stream, change)

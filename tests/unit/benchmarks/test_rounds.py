@@ -1,0 +1,105 @@
+"""How rounds are run, and what the report makes of them; the tools are scripted."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+from benchmarks.bar import Bar, BenchError, Contest, Direction, Sample, Setting
+from benchmarks.machine import Machine
+from benchmarks.report import COLUMNS, rows, to_json, to_markdown
+from benchmarks.rounds import Outcome, measure_bar
+from benchmarks.table import BARS
+
+SETTING = Setting(rounds=3, seconds=1)
+MACHINE = Machine("2026-01-01 00:00 UTC", "Some CPU", 2, 8.0, "Linux 6", 0.1, {"wrk": "4"})
+
+
+def scripted(ours: list[float], theirs: list[float], **more: object) -> tuple[Bar, list[str]]:
+    calls: list[str] = []
+
+    def tool(name: str, values: list[float]) -> Sample:
+        calls.append(name)
+        value = values.pop(0)
+        if value < 0:
+            raise BenchError("it hung")
+        return Sample(value, {"requests/s": value})
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        yield Contest(lambda: tool("ours", ours), lambda: tool("wrk", theirs))
+
+    known = {"name": "b", "title": "a bar", "unit": "us", "target": 0.5, "rival": "wrk", "open": opened}
+    return Bar(**{**known, **more}), calls  # type: ignore[arg-type]
+
+
+def run(bar: Bar, setting: Setting = SETTING) -> Outcome:
+    return measure_bar(bar, setting, lambda text: None)
+
+
+def test_tools_take_turns_and_the_first_one_alternates():
+    bar, calls = scripted([1, 1, 1], [2, 2, 2])
+    outcome = run(bar)
+    assert calls == ["ours", "wrk", "wrk", "ours", "ours", "wrk"]
+    assert outcome.verdict == "held"
+
+
+def test_the_median_ratio_is_judged():
+    bar, _ = scripted([1, 9, 1], [2, 9, 4])
+    outcome = run(bar)
+    assert outcome.judged is not None
+    assert (outcome.judged.low, outcome.judged.median, outcome.judged.high) == (0.25, 0.5, 1.0)
+
+
+def test_one_mishap_is_forgiven():
+    bar, calls = scripted([1, 1, 1], [2, -1, 2, 2])
+    assert run(bar).verdict == "held"
+    assert calls.count("wrk") == 4
+
+
+def test_a_bar_that_cannot_be_measured_says_why_and_stays_in_the_table():
+    bar, _ = scripted([-1, -1], [1])
+    outcome = run(bar)
+    assert rows([outcome])[0][-1] == "not measured: it hung"
+
+
+def test_a_missing_part_is_the_reason():
+    @contextlib.contextmanager
+    def missing(setting: Setting) -> Iterator[Contest]:
+        raise BenchError("the program 'wrk' is missing; install wrk")
+        yield
+
+    bar, _ = scripted([], [], open=missing)
+    assert run(bar).note == "the program 'wrk' is missing; install wrk"
+
+
+def test_slow_bars_wait_for_full():
+    bar, calls = scripted([1], [2], only_full=True, rounds=1)
+    assert "--full" in run(bar).note
+    assert not calls
+    assert run(bar, Setting(is_full=True)).verdict == "held"
+
+
+def test_a_bar_without_rival_is_judged_by_itself():
+    @contextlib.contextmanager
+    def alone(setting: Setting) -> Iterator[Contest]:
+        yield Contest(lambda: Sample(300.0))
+
+    bar, _ = scripted([], [], open=alone, rival=None, target=250, unit="MiB", rounds=1)
+    assert rows([run(bar)])[0][1:] == ("<= 250 MiB", "300 MiB", "-", "300 MiB", "-", "MISSED")
+
+
+def test_every_report_has_every_bar():
+    held, _ = scripted([1, 1, 1], [2, 2, 2], direction=Direction.AT_LEAST)
+    lost, _ = scripted([-1, -1], [1])
+    outcomes = [run(held), run(lost)]
+    document = json.loads(to_json(outcomes, MACHINE, SETTING))
+    assert [entry["verdict"] for entry in document["bars"]] == ["held", "not measured"]
+    assert document["bars"][0]["judged"] == {"median": 0.5, "low": 0.5, "high": 0.5}
+    lines = to_markdown(outcomes, MACHINE, SETTING).splitlines()
+    assert lines[0] == f"| {' | '.join(COLUMNS)} |"
+    assert [line.count("|") for line in lines[:4]] == [len(COLUMNS) + 1] * 4
+    assert any(MACHINE.line in line for line in lines)
+
+
+def test_names_of_bars_are_unique():
+    assert len({bar.name for bar in BARS}) == len(BARS)
