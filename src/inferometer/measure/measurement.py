@@ -60,6 +60,17 @@ class ClientCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Streaming:
+    """What requests with a stream of responses did."""
+
+    responses: int
+    per_s: float
+    per_request: Distribution  # numbers of responses, not nanoseconds
+    first: Distribution  # from the send to the first response
+    gaps: Distribution  # between the responses of a request
+
+
+@dataclass(frozen=True, slots=True)
 class WindowFigures:
     """One window in a line."""
 
@@ -92,6 +103,7 @@ class Measurement:
     client: ClientCost
     server: ModelStatistics | None
     failures: tuple[FailureGroup, ...]
+    streaming: Streaming | None = None  # only for streams
 
     @property
     def failed_share(self) -> float:

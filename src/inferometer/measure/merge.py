@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.measure.intervals import mean_interval, percentile_interval, rate_interval
-from inferometer.measure.measurement import ClientCost, Estimate, FailureGroup, Measurement
+from inferometer.measure.measurement import ClientCost, Estimate, FailureGroup, Measurement, Streaming
 from inferometer.measure.quantiles import Durations, distribution, mean, percentile
-from inferometer.measure.windows import Window, add_failures
+from inferometer.measure.windows import Window, add_failures, join_streams
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import ModelStatistics, difference
 from inferometer.records import status
@@ -61,6 +61,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         client=_client_cost(windows),
         server=_server(windows, subject.model),
         failures=_failures(windows, subject),
+        streaming=_streaming(windows, duration_ns),
     )
 
 
@@ -103,6 +104,20 @@ def _client_cost(windows: Sequence[Window]) -> ClientCost:
 def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
     before, after = windows[0].before, windows[-1].after
     return None if before is None or after is None else difference(model, before, after)
+
+
+def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:
+    whole = join_streams([window.streams for window in windows if window.streams is not None])
+    if whole is None:
+        return None
+    responses = int(whole.responses.sum())
+    return Streaming(
+        responses=responses,
+        per_s=responses * NS_PER_S / duration_ns,
+        per_request=distribution(whole.responses),
+        first=distribution(whole.first_ns),
+        gaps=distribution(whole.gap_ns),
+    )
 
 
 def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup, ...]:

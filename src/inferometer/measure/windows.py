@@ -44,6 +44,39 @@ class Expense:
 
 
 @dataclass(frozen=True, slots=True)
+class Streams:
+    """Of the good requests of a window that were answered with a stream."""
+
+    responses: Durations  # how many each had
+    first_ns: Durations  # from the send to the first response
+    gap_ns: Durations  # between responses
+
+
+def streams(records: Records) -> Streams | None:
+    """None when nothing was streamed."""
+    if not len(records.times):
+        return None
+    starts = np.cumsum(records.stamps) - records.stamps
+    gaps = np.diff(records.times)
+    within = np.ones(len(gaps), dtype=np.bool_)
+    within[starts[1:][records.stamps[1:] > 0] - 1] = (
+        False  # from the last of one request to the first of the next
+    )
+    answered = records.stamps > 0
+    return Streams(records.responses, (records.first_ns - records.sent_ns)[answered], gaps[within])
+
+
+def join_streams(parts: Sequence[Streams]) -> Streams | None:
+    if not parts:
+        return None
+    return Streams(
+        np.concatenate([part.responses for part in parts]),
+        np.concatenate([part.first_ns for part in parts]),
+        np.concatenate([part.gap_ns for part in parts]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """What ended between `start_ns` and `end_ns`. Twelve bytes a request: long runs stay small."""
 
@@ -56,6 +89,7 @@ class Window:
     received_bytes: int
     first_sent_ns: int  # 0 when nothing ended
     failures: dict[int, FailureCount]
+    streams: "Streams | None" = None
     expense: Expense = Expense()
     before: Snapshot | None = None
     after: Snapshot | None = None
@@ -89,6 +123,7 @@ class OpenWindow:
     _received: int = 0
     _first_sent_ns: int = 0
     _failures: dict[int, FailureCount] = field(default_factory=dict)
+    _streams: list[Streams] = field(default_factory=list)
 
     @property
     def ended_count(self) -> int:
@@ -111,8 +146,12 @@ class OpenWindow:
         self._latency.append(good.end_ns - good.sent_ns)
         self._ended.append(((good.end_ns - self.start_ns) // NS_PER_US).astype(np.uint32))
         self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
-        self._receive_ns += int((good.end_ns - good.first_ns).sum())
+        # Responses of a stream come one by one, each at once: the time between them is the server's.
+        self._receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
         self._received += int(good.received.sum())
+        streamed = streams(good)
+        if streamed is not None:
+            self._streams.append(streamed)
 
     def _add_failures(self, records: Records) -> None:
         failed = records.failed
@@ -142,6 +181,7 @@ class OpenWindow:
             received_bytes=self._received,
             first_sent_ns=self._first_sent_ns,
             failures=self._failures,
+            streams=join_streams(self._streams),
             expense=expense,
             before=before,
             after=after,

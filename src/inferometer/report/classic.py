@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.base.notes import Note
-from inferometer.measure.measurement import FailureGroup, Level, Measurement, WindowFigures
+from inferometer.measure.measurement import FailureGroup, Level, Measurement, Streaming, WindowFigures
 from inferometer.measure.result import Result
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
@@ -164,6 +164,8 @@ def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[
     yield f"    Request count: {measurement.request_count}"
     yield from _delayed(measurement)
     yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
+    if result.model.get("is_decoupled") and measurement.streaming is not None:
+        yield f"    Response Throughput: {decimal(measurement.streaming.per_s * measurement.batch)} infer/sec"
     if result.effective.get("verbose"):
         yield f"    Avg client overhead: {measurement.client.cpu_share * 100:.2f}%"
     if percentile is None:
@@ -210,6 +212,8 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
     latency, service = measurement.latency.mean_ns, measurement.service.mean_ns
     if level.mode == "request_rate" and abs(latency - service) > SERVICE_DIFFERENCE * latency:
         yield f"    Avg service time: {whole_us(service)} usec"
+    if result.model.get("is_decoupled") and measurement.streaming is not None:
+        yield from _streaming(measurement.streaming)
     if measurement.failed_count:
         yield f"    Failed request count: {measurement.failed_count} ({measurement.failed_share * 100:.2f} %)"
     for group in measurement.failures:
@@ -218,6 +222,20 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield f"    [WARNING] Not stable: {_instability(level, measurement)}"
     if level.is_over_limit:
         yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
+
+
+def _streaming(streaming: Streaming) -> Iterator[str]:
+    first, gaps, number = streaming.first, streaming.gaps, streaming.per_request
+    yield (
+        f"    Time to first response: {whole_us(first.mean_ns)} usec "
+        f"(p50 {whole_us(first.percentile_ns(50))} usec, p99 {whole_us(first.percentile_ns(99))} usec)"
+    )
+    if gaps.count:
+        yield (
+            f"    Time between responses: {whole_us(gaps.mean_ns)} usec "
+            f"(p50 {whole_us(gaps.percentile_ns(50))} usec, p99 {whole_us(gaps.percentile_ns(99))} usec)"
+        )
+    yield f"    Responses per request: {decimal(streaming.responses / number.count)}"
 
 
 def _failure(group: FailureGroup) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from inferometer.base.clock import Clock
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.measurement import FailureGroup, Level, Measurement, WindowFigures
+from inferometer.measure.measurement import FailureGroup, Level, Measurement, Streaming, WindowFigures
 from inferometer.measure.result import Result
 from inferometer.report.format import (
     duration,
@@ -50,6 +50,9 @@ def render(result: Result, console: Console) -> None:
     for level in _last_measured(result):
         for block in _time(level):
             console.print(block, width=width)
+    for level in _last_measured(result):
+        if level.measurement is not None and level.measurement.streaming is not None:
+            console.print(Text(_streaming(level.measurement.streaming)), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 
@@ -138,7 +141,8 @@ def _time(level: Level) -> Iterator[Text | Table]:
         outside = duration(max(0.0, whole - total))
         yield Text(f"server {duration(total)} + network and client {outside} = {duration(whole)} per request")
     else:
-        yield _part_table((Part("network and client", max(0.0, whole - total)), *rows), whole)
+        outside_name = "network and client" if measurement.streaming is None else "streaming and network"
+        yield _part_table((Part(outside_name, max(0.0, whole - total)), *rows), whole)
     yield Text(closing_sentence(level))
 
 
@@ -195,6 +199,19 @@ def closing_sentence(level: Level) -> str:
     if 0.5 < waiting < 1:
         sentence += f"; {share(waiting)} of that is waiting in its queue"
     return sentence + "."
+
+
+def _streaming(streaming: Streaming) -> str:
+    first, gaps = streaming.first, streaming.gaps
+    words = [
+        f"Streams: {quantity(streaming.per_s)} responses/s, {streaming.responses / streaming.per_request.count:.3g} "
+        f"per request; first after p50 {duration(first.percentile_ns(50))}, p99 {duration(first.percentile_ns(99))}"
+    ]
+    if gaps.count:
+        words.append(
+            f"between them p50 {duration(gaps.percentile_ns(50))}, p99 {duration(gaps.percentile_ns(99))}"
+        )
+    return "; ".join(words)
 
 
 def _troubles(result: Result) -> Iterator[Text]:

@@ -71,9 +71,13 @@ def _layout(result: Result) -> Layout:
 def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
     latency = measurement.latency
     send, receive = whole_us(measurement.send_ns), whole_us(measurement.receive_ns)
+    if not layout.has_transport:
+        send = receive = 0
+    streamed = 0.0 if measurement.streaming is None else measurement.streaming.per_s * measurement.batch
     cells: list[tuple[str, object]] = [
         _level_cell(level),
         ("Inferences/Second", decimal(measurement.infer_per_s.value)),
+        *([] if layout.has_transport else [("Response Throughput", decimal(streamed))]),
         ("Client Send", send),
         *_server_cells(layout, measurement.server, _network_ns(level, measurement)),
         ("Client Recv", receive),

@@ -84,7 +84,7 @@ def test_rejected_combination(line: str, sentence: str, tmp_path):
     ("options", "sentence"),
     [
         (Options(model=""), "The value must be specified"),
-        (replace(ASKED, protocol="grpc"), "-i grpc is not supported yet"),
+        (replace(ASKED, connections=2), "--connections is only for gRPC"),
         (replace(ASKED, service_kind="openai"), "Must supply --input-data"),
         (replace(ASKED, service_kind="tfserving"), "only grpc"),
         (replace(ASKED, asynchronous=True, synchronous=True), "--async and --sync"),

@@ -35,7 +35,10 @@ SECTION_1_AND_6_1 = """
 --grpc-method -h --help
 """
 CONTRACT = SECTION_1_AND_6_1.split()
-OURS = ["--duration", "--precision", "--seed", "--json", "--request-timeout", "--max-error-rate", "--workers"]
+OURS = (
+    "--duration --precision --seed --json --request-timeout --max-error-rate --workers "
+    "-k --insecure --cacert --cert --key --server-name --connections"
+).split()
 ROWS = [option for _, options in GROUPS for option in options]
 
 
@@ -269,8 +272,6 @@ def test_export_file_must_be_new(tmp_path):
 
 
 UNBUILT = [
-    ("-i grpc", "-i grpc is not supported yet"),
-    ("-i gRPC --streaming --async", "-i grpc is not supported yet"),
     ("--service-kind tfserving -i grpc", "--service-kind tfserving is not supported yet"),
     ("--request-rate-range 10", "--request-rate-range is not supported yet; load by concurrency"),
     ("--binary-search --concurrency-range 1:4 -l 10", "--binary-search is not supported yet"),
