@@ -21,7 +21,7 @@ from inferometer.server.embedded import EmbeddedTriton
 
 pytestmark = pytest.mark.live
 
-QUICK = ("-p", "200", "-s", "999")
+QUICK = ("-p", "100", "-s", "999")
 DEADLINE_S = 60
 
 
@@ -277,7 +277,7 @@ SETTINGS = """\
   Service Kind: TRITON
   Using "time_windows" mode for stabilization
   Stabilizing using average latency and throughput
-  Measurement window: 200 msec
+  Measurement window: 100 msec
   Using synchronous calls for inference
 
 """
@@ -332,9 +332,7 @@ def test_22_a_percentile_instead_of_the_mean(pa: Callable[..., Ended]) -> None:
     assert re.search(r"^  Pass \[1\] throughput: \S+ infer/sec\. p95 latency: \d+ usec$", ended.stdout, re.M)
     assert "Avg latency:" not in ended.stdout
     assert "Inferences/Second vs. Client p95 Batch Latency\n" in ended.stdout
-    assert ended.stdout.endswith(f", latency {ended.figure('p95 latency:'):g} usec\n") or re.search(
-        rf"^    p95 latency: {ended.stdout.split()[-2]} usec$", ended.stdout, re.M
-    )
+    assert ended.stdout.endswith(f", latency {ended.figure('    p95 latency:'):g} usec\n")
 
 
 def test_23_asynchronous_calls(pa: Callable[..., Ended]) -> None:
@@ -378,8 +376,8 @@ def test_26_a_batch_counts_inferences(pa: Callable[..., Ended], folder: Path) ->
     (level,) = api.load(str(folder / "batch.json")).levels
     found = level.measurement
     assert found.request_count == ended.figure("Request count:")
-    assert found.duration_ns == 3 * 200_000_000
-    assert f"{4 * found.request_count / 0.6:g}" == f"{ended.figure('Throughput:'):g}"
+    assert found.duration_ns == 3 * 100_000_000
+    assert f"{4 * found.request_count / 0.3:g}" == f"{ended.figure('Throughput:'):g}"
 
 
 def test_26_a_batch_the_model_cannot_take(pa: Callable[..., Ended]) -> None:

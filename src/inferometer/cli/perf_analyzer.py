@@ -122,6 +122,8 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
     lines = [
         f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED
     ]
+    if level.measurement is not None and level.measurement.request_count == 1:
+        lines.append("WARNING: Pass contained only one request, so it has no standard deviation.")
     if level.is_stable and level.is_over_limit:
         lines.append(f"Measured latency went over the set limit of {options.latency_limit_ms} msec. ")
     if level.is_stable and Note.NOT_STABLE in notes:

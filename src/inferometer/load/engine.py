@@ -3,7 +3,7 @@
 The rules:
 
 * A **slot** is one unit of concurrency: a number from 0 up. It has at most one request outstanding.
-* The **link** owns sockets and codecs. `link.send(slot, request, now)` starts a request; some time later the
+* The **link** owns sockets and codecs. `link.send(slot, step, now)` starts a request; some time later the
   link calls `engine.finish(slot, ...)` exactly once for it, good or bad. The engine never sees a byte.
 * The **reactor** waits for whatever the link registered, and calls it. On a simulated clock it jumps there.
 * The engine decides what comes next: another request on the same slot, a pause after a failure in which the
@@ -20,16 +20,13 @@ names and lists, allocates nothing, and the collector is off while it runs (work
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Protocol
 
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import Closed
 from inferometer.records import status as outcome
 from inferometer.records.ring import HEADER, ROW, RingWriter
-
-Request = Any
-"""What a link sends: the engine only hands it on."""
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
@@ -63,7 +60,8 @@ class Link(Protocol):
     def opening(self) -> int:
         """Connections that are being set up."""
 
-    def send(self, slot: int, request: Request, now_ns: int) -> None: ...
+    def send(self, slot: int, step: int, now_ns: int) -> None:
+        """Start the request of this step of the dataset."""
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         """Give up the slot's request; `finish` is called with this status."""
@@ -81,7 +79,11 @@ class Reactor(Protocol):
 Explain = Callable[[int, str], None]
 """(status, what was said): kept once per status, as the example of its failures."""
 
-OpenLink = Callable[[Finish, Explain], Link]
+
+class OpenLink(Protocol):
+    """Makes the link, given where it reports to."""
+
+    def __call__(self, *, finish: Finish, explain: Explain) -> Link: ...
 
 
 class Engine:
@@ -90,7 +92,7 @@ class Engine:
     def __init__(
         self,
         *,
-        requests: Sequence[Request],
+        steps: int,
         open_link: OpenLink,
         reactor: Reactor,
         ring: RingWriter,
@@ -102,13 +104,13 @@ class Engine:
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
-        self._requests = requests
+        self._step_count = steps
         self._reactor = reactor
         self._ring = ring
         self._cells = ring.cells
         self._clock = clock
         self._on_crowded = on_crowded
-        self._step = first_step % len(requests)
+        self._step = first_step % steps
         self._stride = stride
         self._timeout_ns = timeout_ns
         self._due: list[int] = []
@@ -118,7 +120,7 @@ class Engine:
         self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
         self._plan = Closed(0)
         self._remaining = -1  # requests still to issue; below 0 there is no end
-        self.link = open_link(self.finish, self._explain)
+        self.link = open_link(finish=self.finish, explain=self._explain)
         self._send = self.link.send
 
     # --- what the worker asks for
@@ -229,12 +231,12 @@ class Engine:
         if self._remaining > 0:
             self._remaining -= 1
         step = self._step
-        self._step = (step + self._stride) % len(self._requests)
+        self._step = (step + self._stride) % self._step_count
         self._steps[slot] = step
         self._busy[slot] = True
         now = self._clock()
         self._due[slot] = now
-        self._send(slot, self._requests[step], now)
+        self._send(slot, step, now)
 
     # --- failures
 

@@ -9,7 +9,7 @@ carries an id, so that an answer that comes after its request was given up is no
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from inferometer.base.clock import Clock
@@ -43,8 +43,7 @@ _CAUSES = {
 }
 
 
-def render_requests(wiring: Wiring, messages: list[bytes | memoryview]) -> list[Request]:
-    """What `send` takes, made once."""
+def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Request]:
     if wiring.is_streaming:
         return list(messages)
     return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
@@ -72,7 +71,14 @@ class GrpcLink:
     """Channels and the calls of the slots on them."""
 
     def __init__(
-        self, *, wiring: Wiring, reactor: EpollReactor, clock: Clock, finish: Finish, explain: Explain
+        self,
+        *,
+        wiring: Wiring,
+        requests: Sequence[bytes | memoryview],
+        reactor: EpollReactor,
+        clock: Clock,
+        finish: Finish,
+        explain: Explain,
     ) -> None:
         self.reconnects = 0
         self.connects = 0
@@ -84,15 +90,16 @@ class GrpcLink:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
+        self._requests = _render(wiring, requests)
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
-    def send(self, slot: int, request: Request, now_ns: int) -> None:
+    def send(self, slot: int, step: int, now_ns: int) -> None:
         calls = self._calls
         while slot >= len(calls):
             calls.append(_Call(len(calls), self.channel(len(calls))))
         call = calls[slot]
-        call.request = request
+        call.request = self._requests[step]
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = 0
         if call.channel.is_leaving:

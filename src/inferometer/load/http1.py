@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
@@ -10,7 +10,7 @@ from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.records import status as outcome
-from inferometer.target.endpoint import Endpoint
+from inferometer.target.traffic import Wiring
 from inferometer.wire.http1 import ReplyDecoder
 
 BUFFER = 256 * 1024
@@ -26,7 +26,14 @@ class Http1Link:
     """Slot n owns connection n."""
 
     def __init__(
-        self, *, endpoint: Endpoint, reactor: EpollReactor, clock: Clock, finish: Finish, explain: Explain
+        self,
+        *,
+        wiring: Wiring,
+        requests: Sequence[Request],
+        reactor: EpollReactor,
+        clock: Clock,
+        finish: Finish,
+        explain: Explain,
     ) -> None:
         self.reconnects = 0
         self.connects = 0
@@ -36,14 +43,15 @@ class Http1Link:
         self.finish = finish
         self.explain = explain
         self.buffer = bytearray(BUFFER)
-        self.dialler = make_dialler(endpoint, reactor, clock)
+        self.dialler = make_dialler(wiring.endpoint, reactor, clock)
+        self._requests = requests
         self._connections: list[_Connection] = []
 
-    def send(self, slot: int, request: Request, now_ns: int) -> None:
+    def send(self, slot: int, step: int, now_ns: int) -> None:
         connections = self._connections
         while slot >= len(connections):
             connections.append(_Connection(self, len(connections)))
-        connections[slot].send(request, now_ns)
+        connections[slot].send(self._requests[step], now_ns)
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         self._connections[slot].fail(status, text)

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -48,18 +48,14 @@ def raise_file_limit() -> int:
     return hard
 
 
-def _wire(job: Job, reactor: EpollReactor) -> tuple[Sequence[Any], OpenLink]:
-    """The requests as the protocol's link takes them, and the link."""
-    wiring = job.wiring
-    if wiring.protocol == "grpc":
-        from inferometer.load.grpc import GrpcLink, render_requests
+def _open_link(job: Job, reactor: EpollReactor) -> OpenLink:
+    """The link of the job's protocol."""
+    link: Any = Http1Link
+    if job.wiring.protocol == "grpc":
+        from inferometer.load.grpc import GrpcLink
 
-        return render_requests(wiring, _requests(job)), lambda finish, explain: GrpcLink(
-            wiring=wiring, reactor=reactor, clock=monotonic_ns, finish=finish, explain=explain
-        )
-    return _requests(job), lambda finish, explain: Http1Link(
-        endpoint=wiring.endpoint, reactor=reactor, clock=monotonic_ns, finish=finish, explain=explain
-    )
+        link = GrpcLink
+    return partial(link, wiring=job.wiring, requests=_requests(job), reactor=reactor, clock=monotonic_ns)
 
 
 def _requests(job: Job) -> list[bytes | memoryview]:
@@ -80,10 +76,9 @@ class _Worker:
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
 
-        requests, open_link = _wire(job, self._reactor)
         self._engine = Engine(
-            requests=requests,
-            open_link=open_link,
+            steps=len(job.spans),
+            open_link=_open_link(job, self._reactor),
             reactor=self._reactor,
             ring=self._ring,
             clock=monotonic_ns,

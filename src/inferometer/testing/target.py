@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from inferometer.load.engine import Engine, Finish, Link, Request
+from inferometer.load.engine import Engine, Explain, Finish, Link
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.plan import Closed
 from inferometer.load.workers import ROUND_NS
@@ -56,9 +56,7 @@ class FakeServer:
 class _FakeNetwork:
     """Link and reactor in one: a heap of requests by the time they end."""
 
-    def __init__(
-        self, server: FakeServer, clock: FakeClock, finish: Finish, explain: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, server: FakeServer, clock: FakeClock, finish: Finish, explain: Explain) -> None:
         self.reconnects = self.connects = self.connect_ns = self.opening = 0
         self._server = server
         self._clock = clock
@@ -68,7 +66,7 @@ class _FakeNetwork:
         self._order = itertools.count()
         self._live: dict[int, tuple[int, int, Reply]] = {}  # slot -> (order, sent, reply)
 
-    def send(self, slot: int, request: Request, now_ns: int) -> None:
+    def send(self, slot: int, step: int, now_ns: int) -> None:
         end_ns, reply = self._server.reply_to(now_ns)
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
@@ -118,7 +116,7 @@ class SimulatedLoad:
         self._backlog: list[Records] = []
         networks: list[_FakeNetwork] = []
 
-        def open_link(finish: Finish, explain: Callable[[int, str], None]) -> Link:
+        def open_link(*, finish: Finish, explain: Explain) -> Link:
             networks.append(_FakeNetwork(server, clock, finish, explain))
             return networks[0]
 
@@ -127,7 +125,7 @@ class SimulatedLoad:
                 networks[0].wait(until_ns)
 
         self._engine = Engine(
-            requests=[b""] * requests,
+            steps=requests,
             open_link=open_link,
             reactor=_Reactor(),
             ring=ring,
