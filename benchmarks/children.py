@@ -111,10 +111,8 @@ class Cores:
 
 
 def two_cores() -> Cores:
-    allowed = sorted(os.sched_getaffinity(0))
-    return Cores(
-        load=frozenset(allowed[:1]), server=frozenset(allowed[-1:] if len(allowed) < 2 else allowed[1:2])
-    )
+    allowed = sorted(os.sched_getaffinity(0))[:2]
+    return Cores(load=frozenset(allowed[:1]), server=frozenset(allowed[-1:]))
 
 
 def _last_line(output: str) -> str:

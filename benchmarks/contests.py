@@ -86,15 +86,15 @@ def _counted(address: str) -> int:
 
 def nginx_rate(connections: int) -> Open:
     """Requests per second to nginx, ours against wrk: one core for the load, one for nginx."""
-    return _against_wrk(connections, "rate", "p50 us", "p50_us")
+    return _against_wrk(connections, "rate")
 
 
 def nginx_p50(connections: int) -> Open:
     """Median latency to nginx in microseconds, ours against wrk."""
-    return _against_wrk(connections, "p50_us", "requests/s", "rate")
+    return _against_wrk(connections, "p50_us")
 
 
-def _against_wrk(connections: int, judged: str, shown_as: str, shown: str) -> Open:
+def _against_wrk(connections: int, judged: str) -> Open:
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
         cores = two_cores()
@@ -106,22 +106,21 @@ def _against_wrk(connections: int, judged: str, shown_as: str, shown: str) -> Op
                 report = _json(run(command, timeout_s=setting.seconds + _MARGIN_S))
                 if report["failed"]:
                     raise BenchError(f"{report['failed']} of our requests to nginx failed")
-                return Sample(report[judged], {shown_as: report[shown], "CPU us/request": report["cpu_us"]})
+                return Sample(report[judged], _cost(report["cpu_us"], report["core_share"]))
 
             def theirs() -> Sample:
-                report, cpu_us = run_wrk(
-                    f"http://{LOOPBACK}:{port}/",
-                    connections=connections,
-                    seconds=setting.seconds,
-                    cores=cores,
-                )
-                return Sample(
-                    getattr(report, judged), {shown_as: getattr(report, shown), "CPU us/request": cpu_us}
-                )
+                url = f"http://{LOOPBACK}:{port}/"
+                found = run_wrk(url, connections=connections, seconds=setting.seconds, cores=cores)
+                return Sample(getattr(found.report, judged), _cost(found.cpu_us, found.core_share))
 
             yield Contest(ours, theirs)
 
     return opened
+
+
+def _cost(cpu_us: float, core_share: float) -> dict[str, float]:
+    """A share of the core well below 1 in a throughput bar means that others used it: a disturbed round."""
+    return {"CPU us/request": cpu_us, "of the core": core_share}
 
 
 # --- memory

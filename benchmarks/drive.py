@@ -7,6 +7,7 @@ Prints one line of JSON.
 import json
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.load.workers import Workers
 from inferometer.target.endpoint import Endpoint
-from inferometer.target.traffic import Traffic
+from inferometer.target.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
 
 _HOST = "127.0.0.1"
@@ -32,22 +33,20 @@ class DriveReport:
     rate: float
     p50_us: float
     cpu_us: float  # per request, worker and controller
-    worker_cpu_us: float
+    core_share: float  # of its core, that the worker had
 
 
 def get_traffic(port: int) -> Traffic:
     """Ask for "/" over and over, with no header that wrk does not send."""
     request = encode_request("GET", "/", (("Host", f"{_HOST}:{port}"),), None)
-    return Traffic(Endpoint(_HOST, port), (request,))
+    return Traffic(Wiring(Endpoint(_HOST, port)), (request,))
 
 
 def drive(port: int, *, connections: int, seconds: float, core: int) -> DriveReport:
-    with pinned(frozenset((core,))):
-        workers = Workers(get_traffic(port), count=1).__enter__()
-    try:
+    with ExitStack() as stack:
+        with pinned(frozenset((core,))):
+            workers = stack.enter_context(Workers(get_traffic(port), count=1))
         return _measure(workers, connections, round(seconds * 1e9))
-    finally:
-        workers.__exit__(None, None, None)
 
 
 def _measure(workers: Workers, connections: int, duration_ns: int) -> DriveReport:
@@ -76,7 +75,7 @@ def _measure(workers: Workers, connections: int, duration_ns: int) -> DriveRepor
         rate=good * 1e9 / (after.seen_ns - before.seen_ns),
         p50_us=float(np.median(np.concatenate(latencies))) / 1e3 if good else 0.0,
         cpu_us=(worker_ns + controller_ns) / max(good, 1) / 1e3,
-        worker_cpu_us=worker_ns / max(good, 1) / 1e3,
+        core_share=worker_ns / (after.seen_ns - before.seen_ns),
     )
 
 

@@ -73,9 +73,10 @@ def to_markdown(outcomes: Sequence[Outcome], machine: Machine, setting: Setting)
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(outcomes)]
     how = (
-        f"Ratios are ours over theirs, medians of {setting.rounds} interleaved rounds of {setting.seconds:g} s "
-        "(windows of Triton runs: three times as long in all). CPU is that of all processes of a tool, marginal. "
-        "To nginx, the load has one core (our worker process; wrk with one thread) and nginx another."
+        f"Found is ours over theirs, or ours alone: the median of {setting.rounds} interleaved rounds. CPU per "
+        "request is marginal (a long run less a short one) and has all processes of a tool in it; requests are "
+        "counted by the server. To nginx, the load has one core (our worker process; wrk with one thread) and "
+        "nginx the other."
     )
     return "\n".join([*lines, "", f"Measured on {machine.line}.", "", how, ""])
 

@@ -42,10 +42,19 @@ def parse_report(text: str) -> WrkReport:
     return WrkReport(int(requests[1]), float(rate[1]), parse_duration_us(half[1]))
 
 
-def run_wrk(url: str, *, connections: int, seconds: float, cores: Cores) -> tuple[WrkReport, float]:
-    """The figures, and the CPU microseconds per request."""
+@dataclass(frozen=True, slots=True)
+class WrkRun:
+    """What wrk printed, and what it took."""
+
+    report: WrkReport
+    cpu_us: float  # per request
+    core_share: float
+
+
+def run_wrk(url: str, *, connections: int, seconds: float, cores: Cores) -> WrkRun:
+    """One thread, on the core for the load."""
     whole_s = max(1, round(seconds))  # wrk knows only whole seconds
     command = [program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--latency", url]
     ended = run(command, timeout_s=whole_s + _MARGIN_S, cores=cores.load)
     report = parse_report(ended.output)
-    return report, ended.cpu_s / max(1, report.requests) * 1e6
+    return WrkRun(report, ended.cpu_s / max(1, report.requests) * 1e6, ended.cpu_s / ended.wall_s)

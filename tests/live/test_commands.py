@@ -177,15 +177,18 @@ def until_ready(process: subprocess.Popen[str]) -> dict[str, str]:
     raise AssertionError(process.stderr.read() if process.stderr else "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "ports"), [(signal.SIGINT, Ports()), (signal.SIGTERM, choose_ports(Ports()))]
+)
 def test_serve_serves_until_it_is_told_to_end(
-    number: signal.Signals, serve: Callable, tmp_path: Path
+    number: signal.Signals, ports: Ports, serve: Callable, tmp_path: Path
 ) -> None:
-    process = serve("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--load-model", "simple")
+    asked = [word for name, port in ports.named() for word in (f"--{name.lower()}-port", str(port))]
+    process = serve(*asked, "--load-model", "simple")
     said = until_ready(process)
-    assert re.fullmatch(r"127\.0\.0\.1:\d+", said["HTTP"])
-    assert re.fullmatch(r"127\.0\.0\.1:\d+", said["gRPC"])
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", said["metrics"])
+    addresses = (said["HTTP"], said["gRPC"], said["metrics"].removeprefix("http://").removesuffix("/metrics"))
+    for address, port in zip(addresses, ports.numbers(), strict=True):
+        assert re.fullmatch(rf"127\.0\.0\.1:{port or '[1-9][0-9]*'}", address)
     assert Path(said["log"]).exists()
     result = api.measure("simple", url=said["HTTP"], duration_s=None, request_count=5)
     assert result.levels[0].measurement is not None
@@ -252,32 +255,13 @@ def test_serve_names_a_repository_that_cannot_be_used(
     assert "Traceback" not in stderr
 
 
-def test_serve_uses_the_ports_it_is_given(serve: Callable) -> None:
-    ports = choose_ports(Ports())
-    process = serve(
-        *(
-            "--http-port",
-            str(ports.http),
-            "--grpc-port",
-            str(ports.grpc),
-            "--metrics-port",
-            str(ports.metrics),
-        ),
-        *("--load-model", "identity_fp32"),
-    )
-    said = until_ready(process)
-    assert said["HTTP"] == f"127.0.0.1:{ports.http}"
-    assert said["gRPC"] == f"127.0.0.1:{ports.grpc}"
-    assert said["metrics"] == f"http://127.0.0.1:{ports.metrics}/metrics"
-
-
 # --- demo
 
 
 def test_demo_tells_the_whole_story(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "LEVEL_S", 0.5)
+    monkeypatch.setattr(demo, "LEVEL_S", 2.0)
     folder = tmp_path / "demo"
     assert main(["demo", "--folder", str(folder)]) == 0
     stdout, stderr = capfd.readouterr()

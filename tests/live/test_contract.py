@@ -201,15 +201,13 @@ def test_the_installed_script_is_the_module() -> None:
     assert done.stderr == call("--version").stderr
 
 
-def test_8_an_open_range_with_a_limit_sweeps(pa: Callable[..., Ended], data: Callable[..., str]) -> None:
-    d5 = data("d5.json", {"INPUT0": [0.005]})
-    ended = pa("-m", "delay", "--input-data", d5, "--concurrency-range", "1:0", "-l", "8", *QUICK, "-r", "3")
+def test_8_an_open_range_with_a_limit_sweeps(pa: Callable[..., Ended]) -> None:
+    ended = pa("-m", "addsub", "--concurrency-range", "1:0", "-l", "60000", "--max-threads", "2", *QUICK)
     assert ended.code == 0
-    assert "  Latency limit: 8 msec\n" in ended.stdout
-    assert "Request concurrency: 2\n" in ended.stdout
-    assert (
-        "WARNING: The maximum attainable concurrency will be limited by max_threads specification"
-        in ended.stderr
+    assert "  Latency limit: 60000 msec\n  Concurrency limit: 2 concurrent requests\n" in ended.stdout
+    assert re.findall(r"^Request concurrency: (\d+)$", ended.stdout, re.M) == ["1", "2"]
+    assert ended.stderr == (
+        "WARNING: The maximum attainable concurrency will be limited by max_threads specification (2).\n"
     )
 
 
@@ -403,9 +401,9 @@ def test_27_one_request(pa: Callable[..., Ended]) -> None:
 def test_30_the_delay_model_gives_what_its_sleep_allows(
     pa: Callable[..., Ended], data: Callable[..., str], folder: Path
 ) -> None:
-    d50 = data("d50.json", {"INPUT0": [0.05]})
+    path = data("d100.json", {"INPUT0": [0.1]})
     ended = pa(
-        *("-m", "delay", "--input-data", d50, "--concurrency-range", "2", "-p", "1000", "-s", "999"),
+        *("-m", "delay", "--input-data", path, "--concurrency-range", "2", "-p", "1000", "-s", "999"),
         *("-f", str(folder / "delay.csv")),
     )
     assert ended.code == 0
@@ -413,7 +411,7 @@ def test_30_the_delay_model_gives_what_its_sleep_allows(
         " Successfully read data for 1 stream/streams with 1 step/steps.\n*** Meas"
     )
     (row,) = rows(folder / "delay.csv")
-    assert float(row["Inferences/Second"]) == pytest.approx(20, rel=0.1)
+    assert float(row["Inferences/Second"]) == pytest.approx(10, rel=0.1)  # one instance, 100 ms each
 
 
 def test_33_count_windows_end_at_the_count(
@@ -453,15 +451,15 @@ def test_34_35_a_level_that_never_becomes_stable(
 def test_36_a_sweep_ends_at_the_latency_limit(
     pa: Callable[..., Ended], data: Callable[..., str], folder: Path
 ) -> None:
-    d5 = data("d5.json", {"INPUT0": [0.005]})
+    path = data("d20.json", {"INPUT0": [0.02]})  # one instance: at least 20, 100 and 180 ms
     ended = pa(
-        *("-m", "delay", "-l", "40", "--concurrency-range", "1:16:4", "--input-data", d5, *QUICK),
-        *("-f", str(folder / "limit.csv")),
+        *("-m", "delay", "-l", "150", "--concurrency-range", "1:16:4", "--input-data", path),
+        *("-p", "300", "-s", "999", "-f", str(folder / "limit.csv")),
     )
     assert ended.code == 0
     assert re.findall(r"^Request concurrency: (\d+)$", ended.stdout, re.M) == ["1", "5", "9"]
     assert re.findall(r"^Concurrency: (\d+), ", ended.stdout, re.M) == ["1", "5"]
-    assert ended.stderr.count("Measured latency went over the set limit of 40 msec. \n") == 1
+    assert ended.stderr.count("Measured latency went over the set limit of 150 msec. \n") == 1
     assert sorted(row["Concurrency"] for row in rows(folder / "limit.csv")) == ["1", "5"]
 
 
@@ -528,9 +526,7 @@ def test_45_few_threads_still_carry_the_whole_concurrency(pa: Callable[..., Ende
 # --- 7.4 input data
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("--string-length", "5"), ("--string-data", "abc"), ("--input-data", "zero")]
-)
+@pytest.mark.parametrize("words", [(), ("--string-data", "abc"), ("--input-data", "zero")])
 def test_46_strings(words: tuple[str, ...], pa: Callable[..., Ended]) -> None:
     ended = pa("-m", "str", "--request-count", "5", *words)
     assert ended.code == 0
@@ -651,7 +647,7 @@ def test_59_an_ensemble_lists_its_members(pa: Callable[..., Ended], folder: Path
         assert (folder / member).read_text().splitlines()[0] == COLUMNS
         (row,) = rows(folder / member)
         assert (row["Concurrency"], row["Client Send"], row["Client Recv"]) == ("1", "0", "0")
-        assert float(row["Inferences/Second"]) == pytest.approx(float(parent["Inferences/Second"]), rel=0.05)
+        assert float(row["Inferences/Second"]) == pytest.approx(float(parent["Inferences/Second"]), rel=0.1)
 
 
 def test_a_nested_ensemble_lists_members_of_members(pa: Callable[..., Ended], folder: Path) -> None:

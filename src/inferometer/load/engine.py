@@ -6,13 +6,15 @@ The rules:
 * The **link** owns sockets and codecs. `link.send(slot, step, now)` starts a request; some time later the
   link calls `engine.finish(slot, ...)` exactly once for it, good or bad. The engine never sees a byte.
 * The **reactor** waits for whatever the link registered, and calls it. On a simulated clock it jumps there.
-* The engine decides what comes next: another request on the same slot, a pause after a failure in which the
-  server did not answer at all, or nothing, because the plan's count is used up or the slot is surplus.
+* The engine decides what comes next. In a closed plan: another request on the same slot, a pause after a
+  failure in which the server did not answer at all, or nothing, because the plan's count is used up or the
+  slot is surplus. In an open plan the slot is free; the next request takes one when it is due, or, at the
+  plan's cap, as soon as one is free, and its wait counts from when it was due.
 
                  issue(slot) ------> link.send
-                     ^                  | bytes, later
-              plan   |                  v
-                     +------------- finish(slot) ---> row in the ring
+                  ^       ^             | bytes, later
+        due times |       | plan        v
+                  +------------- finish(slot) ---> row in the ring
 
 The path of a good reply (finish, issue) runs some ten thousand times a second: it touches only local
 names and lists, allocates nothing, and the collector is off while it runs (worker.py).
@@ -24,12 +26,14 @@ from typing import Protocol
 
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.plan import Closed
+from inferometer.load.plan import NEVER, Closed, Open, Plan
 from inferometer.records import status as outcome
 from inferometer.records.ring import HEADER, ROW, RingWriter
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
+BURST = 64
+PREPARED = 8  # connections opened before an open plan starts
 
 
 class Finish(Protocol):
@@ -62,6 +66,9 @@ class Link(Protocol):
 
     def send(self, slot: int, step: int, now_ns: int) -> None:
         """Start the request of this step of the dataset."""
+
+    def prepare(self, slots: int) -> None:
+        """Open the connections of the first so many slots."""
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         """Give up the slot's request; `finish` is called with this status."""
@@ -104,6 +111,7 @@ class Engine:
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
+        self.sent = 0  # requests, ever
         self._step_count = steps
         self._reactor = reactor
         self._ring = ring
@@ -114,69 +122,104 @@ class Engine:
         self._stride = stride
         self._timeout_ns = timeout_ns
         self._due: list[int] = []
+        self._started: list[int] = []
         self._steps: list[int] = []
         self._busy: list[bool] = []
         self._failures: list[int] = []  # of each slot, in a row, without an answer
         self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
-        self._plan = Closed(0)
         self._remaining = -1  # requests still to issue; below 0 there is no end
+        # --- closed plans
+        self._concurrency = 0
+        # --- open plans
+        self._open: Open | None = None
+        self._start_ns = 0
+        self._number = 0  # of the request that is due next
+        self._next_due = NEVER
+        self._free: list[int] = []
+        self._again = self._issue  # what a slot does after its request has ended
         self.link = open_link(finish=self.finish, explain=self._explain)
         self._send = self.link.send
 
     # --- what the worker asks for
 
-    def apply(self, plan: Closed) -> None:
+    def apply(self, plan: Plan, start_ns: int = 0) -> None:
         """Change to this plan at once; surplus slots end with the request they carry."""
-        self._plan = plan
         self._remaining = -1 if plan.count is None else plan.count
-        while len(self._due) < plan.concurrency:
-            self._due.append(0)
-            self._steps.append(0)
-            self._busy.append(False)
-            self._failures.append(0)
+        if isinstance(plan, Closed):
+            self._apply_closed(plan)
+        else:
+            self._apply_open(plan, start_ns)
+
+    def _apply_closed(self, plan: Closed) -> None:
+        self._open, self._next_due, self._again = None, NEVER, self._issue
+        self._concurrency = plan.concurrency
+        self._grow(plan.concurrency)
         paused = {slot for _, slot in self._pauses}
         for slot in range(plan.concurrency):
             if not self._busy[slot] and slot not in paused:
                 self.active += 1
                 self._issue(slot)
 
+    def _apply_open(self, plan: Open, start_ns: int) -> None:
+        self._open, self._again = plan, self._release
+        self._concurrency = 0
+        self.active -= len(self._pauses)
+        self._pauses.clear()
+        self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
+        self._start_ns, self._number = start_ns, plan.first
+        self._next_due = start_ns + plan.schedule.due_ns(plan.first)
+        self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
+
+    def _grow(self, slots: int) -> None:
+        while len(self._due) < slots:
+            self._due.append(0)
+            self._started.append(0)
+            self._steps.append(0)
+            self._busy.append(False)
+            self._failures.append(0)
+
     @property
     def is_applied(self) -> bool:
         """As many slots work as the plan asks for (fewer once its count is used up), each on its connection."""
-        return (self.active == self._plan.concurrency or self._remaining == 0) and not self.link.opening
+        if self.link.opening:
+            return False
+        return self._open is not None or self.active == self._concurrency or self._remaining == 0
 
     @property
     def is_finished(self) -> bool:
-        """The plan's count is used up and every request has ended."""
-        return self.active == 0
+        """Every request has ended and none will follow."""
+        return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] = lambda: False) -> None:
         """Turn the loop until the given time, or until `stop` says so."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
+        end = NEVER if until_ns is None else until_ns
         next_tick = self._next_tick()
         while not stop():
-            wake = until_ns
-            if self._pauses and (wake is None or self._pauses[0][0] < wake):
+            wake = end if end < next_tick else next_tick
+            if self._pauses and self._pauses[0][0] < wake:
                 wake = self._pauses[0][0]
-            if next_tick and (wake is None or next_tick < wake):
-                wake = next_tick
-            wait(wake)
+            if self._next_due < wake and self._has_room():
+                wake = self._next_due
+            wait(None if wake >= NEVER else wake)
             ring.publish()
-            if wake is not None:
+            if wake < NEVER:
                 now = clock()
+                if self._next_due <= now:
+                    self._issue_due(now)
                 if self._pauses and self._pauses[0][0] <= now:
                     self._resume(now)
-                if next_tick and next_tick <= now:
+                if next_tick <= now:
                     self._cancel_late(now)
                     next_tick = self._next_tick()
-                if until_ns is not None and now >= until_ns:
+                if now >= end:
                     break
             if ring.crowded:
                 self._on_crowded()
 
     def cancel_all(self) -> int:
         """Give up whatever is outstanding and issue nothing more; how many requests that cut off."""
-        self._plan, self._remaining = Closed(0), 0
+        self.apply(Closed(0, 0))
         self.active -= len(self._pauses)
         self._pauses.clear()
         cut = [slot for slot, busy in enumerate(self._busy) if busy]
@@ -221,28 +264,66 @@ class Engine:
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
-        self._issue(slot)
+        self._again(slot)
 
     def _issue(self, slot: int) -> None:
-        if slot >= self._plan.concurrency or self._remaining == 0:
+        """Closed: the next request of this slot, if there is one."""
+        if slot >= self._concurrency or self._remaining == 0:
             self.active -= 1
             self.link.close(slot)
             return
+        now = self._clock()
+        self._due[slot] = now
+        self._start(slot, now)
+
+    def _start(self, slot: int, now_ns: int) -> None:
         if self._remaining > 0:
             self._remaining -= 1
         step = self._step
         self._step = (step + self._stride) % self._step_count
         self._steps[slot] = step
         self._busy[slot] = True
+        self._started[slot] = now_ns
+        self.sent += 1
+        self._send(slot, step, now_ns)
+
+    # --- open plans
+
+    def _release(self, slot: int) -> None:
+        """The slot is free; a request that has waited for one takes it."""
+        self.active -= 1
+        self._free.append(slot)
         now = self._clock()
-        self._due[slot] = now
-        self._send(slot, step, now)
+        if self._next_due <= now:
+            self._issue_due(now)
+
+    def _has_room(self) -> bool:
+        return self._open is None or self._open.cap is None or self.active < self._open.cap
+
+    def _issue_due(self, now_ns: int) -> None:
+        """Send what is due, a limited number at a time so that replies are read in between."""
+        plan = self._open
+        assert plan is not None
+        for _ in range(BURST):
+            if self._next_due > now_ns or not self._has_room():
+                return
+            if self._free:
+                slot = self._free.pop()
+            else:
+                slot = len(self._due)
+                self._grow(slot + 1)
+            self.active += 1
+            self._due[slot] = self._next_due
+            self._number += plan.stride
+            is_last = self._remaining == 1
+            self._next_due = NEVER if is_last else self._start_ns + plan.schedule.due_ns(self._number)
+            self._start(slot, self._clock())
 
     # --- failures
 
     def _failed(self, slot: int, now_ns: int, received: int) -> bool:
         """A server that does not answer is asked again after a pause, longer each time: True when pausing."""
-        if received or slot >= self._plan.concurrency or self._remaining == 0:
+        if received or slot >= self._concurrency or self._remaining == 0:
             return False
         pause = min(FIRST_PAUSE_NS << min(self._failures[slot], 16), LONGEST_PAUSE_NS)
         self._failures[slot] += 1
@@ -257,11 +338,11 @@ class Engine:
         self.examples.setdefault(status, text)
 
     def _next_tick(self) -> int:
-        return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else 0
+        return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else NEVER
 
     def _cancel_late(self, now_ns: int) -> None:
         limit = now_ns - self._timeout_ns
         for slot, busy in enumerate(self._busy):
-            if busy and self._due[slot] <= limit:
+            if busy and self._started[slot] <= limit:
                 text = f"no complete reply within {self._timeout_ns / 1e9:g} s"
                 self.link.cancel(slot, outcome.TIMEOUT, text)

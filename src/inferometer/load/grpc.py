@@ -94,11 +94,19 @@ class GrpcLink:
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
+    def prepare(self, slots: int) -> None:
+        self._grow(slots)
+        for call in self._calls[:slots]:
+            call.channel.prepare()
+
+    def _grow(self, slots: int) -> None:
+        while len(self._calls) < slots:
+            self._calls.append(_Call(len(self._calls), self.channel(len(self._calls))))
+
     def send(self, slot: int, step: int, now_ns: int) -> None:
-        calls = self._calls
-        while slot >= len(calls):
-            calls.append(_Call(len(calls), self.channel(len(calls))))
-        call = calls[slot]
+        if slot >= len(self._calls):
+            self._grow(slot + 1)
+        call = self._calls[slot]
         call.request = self._requests[step]
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = 0
@@ -174,6 +182,12 @@ class _Channel:
     def is_opening(self) -> bool:
         return self._dial is not None
 
+    def prepare(self) -> None:
+        """Open the connection unless that has been done."""
+        if not self._is_open and self._dial is None and not self.is_leaving:
+            self._dial = Dial(self._link.dialler, self._opened, self._refused)
+            self._dial.start()
+
     # --- calls
 
     def send(self, call: _Call) -> None:
@@ -181,9 +195,7 @@ class _Channel:
             if not call.wrote_ns:
                 call.sent_ns = 0  # connection set-up is no part of the service time
             self._waiting.append(call)
-            if self._dial is None:
-                self._dial = Dial(self._link.dialler, self._opened, self._refused)
-                self._dial.start()
+            self.prepare()
             return
         if call.stream is None and not self._connection.http2.can_open:
             self._waiting.append(call)  # the wait for a stream counts: the request is due and not answered

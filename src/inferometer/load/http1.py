@@ -48,10 +48,18 @@ class Http1Link:
         self._connections: list[_Connection] = []
 
     def send(self, slot: int, step: int, now_ns: int) -> None:
-        connections = self._connections
-        while slot >= len(connections):
-            connections.append(_Connection(self, len(connections)))
-        connections[slot].send(self._requests[step], now_ns)
+        if slot >= len(self._connections):
+            self._grow(slot + 1)
+        self._connections[slot].send(self._requests[step], now_ns)
+
+    def _grow(self, slots: int) -> None:
+        while len(self._connections) < slots:
+            self._connections.append(_Connection(self, len(self._connections)))
+
+    def prepare(self, slots: int) -> None:
+        self._grow(slots)
+        for connection in self._connections[:slots]:
+            connection.prepare()
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         self._connections[slot].fail(status, text)
@@ -114,7 +122,7 @@ class _Connection:
             self._transmit(request)
         else:
             self._sent_ns = 0  # connection set-up is no part of the service time
-            self._open()
+            self.prepare()
 
     def _transmit(self, request: Request) -> None:
         try:
@@ -246,6 +254,10 @@ class _Connection:
         self._socket.close()
 
     # --- opening
+
+    def prepare(self) -> None:
+        if not self._is_open and self._dial is None:
+            self._open()
 
     def _open(self) -> None:
         self._dial = Dial(self._link.dialler, self._opened, self._refused)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from inferometer.load.plan import Closed
+from inferometer.load.plan import Plan
 from inferometer.records.records import Records
 
 
@@ -12,6 +12,7 @@ class Cost:
     """What the workers have spent since they started."""
 
     cpu_ns: tuple[int, ...]  # of each worker
+    sent: int  # requests
     reconnects: int
     connects: int
     connect_ns: int
@@ -30,7 +31,7 @@ class Harvest:
 class Load(Protocol):
     """Worker processes, or the engine on a simulated clock."""
 
-    def apply(self, plan: Closed) -> None:
+    def apply(self, plan: Plan) -> None:
         """Change the load; returns when it stands."""
 
     def collect(self, until_ns: int) -> Harvest:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from inferometer.base.errors import InferometerError
-from inferometer.load.plan import Closed
+from inferometer.load.plan import Plan
 from inferometer.target.traffic import Wiring
 
 
@@ -22,7 +22,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    plan: Closed
+    plan: Plan
+    start_ns: int  # when an open plan's schedule begins; the same for all workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Applied:
 class Synced:
     seen_ns: int
     cpu_ns: int
+    sent: int
     reconnects: int
     connects: int
     connect_ns: int

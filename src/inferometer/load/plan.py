@@ -1,6 +1,18 @@
-"""When requests are sent: pure numbers, no clock."""
+"""When requests are sent: pure numbers, no clock.
 
-from dataclasses import dataclass
+A closed plan keeps a number of requests outstanding. An open plan follows a schedule: request n is due at a time that
+does not depend on how the server is doing, so a slow server cannot slow down the load that shows it.
+"""
+
+import bisect
+import random
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Protocol
+
+from inferometer.base.units import NS_PER_S
+
+NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +24,136 @@ class Closed:
 
     def share(self, index: int, parts: int) -> "Closed":
         """The part of worker `index`; the first ones take the remainder."""
-        return Closed(
-            _share(self.concurrency, index, parts),
-            None if self.count is None else _share(self.count, index, parts),
+        return Closed(_share(self.concurrency, index, parts), _maybe_share(self.count, index, parts))
+
+
+class Schedule(Protocol):
+    """Due times of requests 0, 1, 2 ... in nanoseconds after the start; they never decrease."""
+
+    def due_ns(self, number: int) -> int:
+        """NEVER when the schedule is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Send each request when it is due; with `cap`, only when fewer than that are outstanding."""
+
+    schedule: Schedule
+    cap: int | None = None
+    count: int | None = None
+    first: int = 0  # this worker's requests are first, first + stride, first + 2 * stride ...
+    stride: int = 1
+
+    def share(self, index: int, parts: int) -> "Open":
+        """The part of worker `index`: every so-manieth request."""
+        return replace(
+            self,
+            cap=None if self.cap is None else max(1, _share(self.cap, index, parts)),
+            count=_maybe_share(self.count, index, parts),
+            first=index,
+            stride=parts,
         )
+
+
+Plan = Closed | Open
 
 
 def _share(total: int, index: int, parts: int) -> int:
     return total // parts + (index < total % parts)
+
+
+def _maybe_share(total: int | None, index: int, parts: int) -> int | None:
+    return None if total is None else _share(total, index, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A fixed rate: the first request is due one period after the start."""
+
+    rate: float  # requests per second
+
+    def due_ns(self, number: int) -> int:
+        return round((number + 1) * NS_PER_S / self.rate)  # absolute, so lateness never adds up
+
+
+@dataclass(slots=True)
+class Poisson:
+    """Independent arrivals at a mean rate; the same seed gives the same arrivals in every worker."""
+
+    rate: float
+    seed: int = 0
+    _due: list[int] = field(default_factory=list, repr=False)
+    _base: int = 0  # number of the first one in `_due`
+    _random: random.Random | None = field(default=None, repr=False)
+    _last_s: float = 0.0
+
+    def due_ns(self, number: int) -> int:
+        """Asked for in order: what lies behind is forgotten."""
+        if self._random is None:
+            self._random = random.Random(self.seed)
+        while number - self._base >= len(self._due):
+            self._extend()
+        return self._due[number - self._base]
+
+    def _extend(self) -> None:
+        assert self._random is not None
+        keep = self._due[-1:]
+        self._base += len(self._due) - len(keep)
+        for _ in range(4096):
+            self._last_s += self._random.expovariate(self.rate)
+            keep.append(round(self._last_s * NS_PER_S))
+        self._due = keep
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Gaps that repeat; the first request is due after the first gap."""
+
+    times_ns: tuple[int, ...]  # of one round: the gaps, added up
+
+    def due_ns(self, number: int) -> int:
+        rounds, place = divmod(number, len(self.times_ns))
+        return rounds * self.times_ns[-1] + self.times_ns[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Due times from a list, once."""
+
+    times_ns: tuple[int, ...]
+
+    def due_ns(self, number: int) -> int:
+        return self.times_ns[number] if number < len(self.times_ns) else NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Ramps:
+    """Pieces of time in each of which the rate goes evenly from one value to another.
+
+    Within a piece the number of requests due by time t is a t + b t²; request n is due when it reaches n + 1.
+    """
+
+    pieces: tuple[tuple[int, float, float], ...]  # (duration ns, rate at its start, rate at its end)
+
+    def due_ns(self, number: int) -> int:
+        ends = list(accumulate(_requests_in(piece) for piece in self.pieces))
+        at = bisect.bisect_left(ends, number + 1 - 1e-9)
+        if at == len(self.pieces):
+            return NEVER
+        before_ns = sum(duration for duration, _, _ in self.pieces[:at])
+        duration, start, end = self.pieces[at]
+        wanted = number + 1 - (ends[at - 1] if at else 0.0)
+        return before_ns + min(duration, round(_time_of(wanted, duration / NS_PER_S, start, end) * NS_PER_S))
+
+
+def _requests_in(piece: tuple[int, float, float]) -> float:
+    duration, start, end = piece
+    return (start + end) / 2 * duration / NS_PER_S
+
+
+def _time_of(wanted: float, duration_s: float, start: float, end: float) -> float:
+    """When a rate that goes from start to end has made `wanted` requests."""
+    slope = (end - start) / duration_s
+    if abs(slope) < 1e-9:
+        return wanted / start
+    return float((-start + (max(0.0, start * start + 2 * slope * wanted)) ** 0.5) / slope)

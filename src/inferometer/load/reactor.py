@@ -1,12 +1,15 @@
-"""Waiting for sockets with epoll."""
+"""Waiting for sockets and times: epoll, with a timer in the set, and a short spin before the time."""
 
 import select
 from collections.abc import Callable
 
 from inferometer.base.clock import Clock
+from inferometer.load.timer import Timer
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
+
+SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins
 
 
 class EpollReactor:
@@ -17,6 +20,8 @@ class EpollReactor:
         self._poll = self._epoll.poll
         self._clock = clock
         self._handlers: dict[int, Callable[[int], None]] = {}
+        self._timer = Timer()
+        self.add(self._timer.fd, READ, self._timer.clear)
 
     def add(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
         self._handlers[fd] = handler
@@ -30,10 +35,22 @@ class EpollReactor:
         self._epoll.unregister(fd)
 
     def wait(self, until_ns: int | None) -> None:
-        timeout = -1.0 if until_ns is None else max(0.0, (until_ns - self._clock()) / 1e9)
         handlers = self._handlers
-        for fd, mask in self._poll(timeout):
+        for fd, mask in self._poll() if until_ns is None else self._poll_until(until_ns):
             # A handler of this round may have closed a descriptor that is still in the list.
             handler = handlers.get(fd)
             if handler is not None:
                 handler(mask)
+
+    def _poll_until(self, until_ns: int) -> list[tuple[int, int]]:
+        if until_ns - self._clock() > SPIN_NS:
+            self._timer.set(until_ns - SPIN_NS)
+            ready = self._poll()
+            if ready != [(self._timer.fd, READ)]:
+                return ready
+            self._timer.clear(READ)
+        poll, clock = self._poll, self._clock
+        while True:
+            ready = poll(0)
+            if ready or clock() >= until_ns:
+                return ready

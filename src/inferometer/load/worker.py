@@ -111,9 +111,9 @@ class _Worker:
     def _message(self, mask: int) -> None:
         message = self._controller.recv()
         match message:
-            case Apply(plan):
+            case Apply(plan, start_ns):
                 self._pending_apply = True
-                self._engine.apply(plan)
+                self._engine.apply(plan, start_ns)
             case Sync():
                 self._ring.publish()
                 self._controller.send(self._report())
@@ -126,6 +126,7 @@ class _Worker:
         return Synced(
             seen_ns=monotonic_ns(),
             cpu_ns=time.process_time_ns(),
+            sent=engine.sent,
             reconnects=link.reconnects,
             connects=link.connects,
             connect_ns=link.connect_ns,

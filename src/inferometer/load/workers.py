@@ -15,13 +15,14 @@ from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
-from inferometer.load.plan import Closed
+from inferometer.load.plan import Plan
 from inferometer.records.records import Records, RingReader, join
 from inferometer.records.ring import create_ring, map_ring
 from inferometer.target.traffic import Traffic
 
 ROUND_NS = 100 * NS_PER_MS  # records are fetched at least this often
 GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
+HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")
@@ -77,9 +78,10 @@ class Workers:
 
     # --- Load
 
-    def apply(self, plan: Closed) -> None:
+    def apply(self, plan: Plan) -> None:
+        start_ns = monotonic_ns() + HEAD_START_NS
         for index, process in enumerate(self._processes):
-            self._tell(Apply(plan.share(index, self._count)), process)
+            self._tell(Apply(plan.share(index, self._count), start_ns), process)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
         self._answers(Applied, ANSWER_S)
 
@@ -102,6 +104,7 @@ class Workers:
             seen_ns=min(answer.seen_ns for answer in answers),
             cost=Cost(
                 cpu_ns=tuple(answer.cpu_ns for answer in answers),
+                sent=sum(answer.sent for answer in answers),
                 reconnects=sum(answer.reconnects for answer in answers),
                 connects=sum(answer.connects for answer in answers),
                 connect_ns=sum(answer.connect_ns for answer in answers),

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from inferometer.load.engine import Engine, Explain, Finish, Link
 from inferometer.load.load import Cost, Harvest
-from inferometer.load.plan import Closed
+from inferometer.load.plan import Plan
 from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
 from inferometer.records.records import Records, RingReader, join
@@ -71,6 +71,9 @@ class _FakeNetwork:
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
         heappush(self._ends, (end_ns, order, slot))
+
+    def prepare(self, slots: int) -> None:
+        pass
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         _, sent_ns, _ = self._live.pop(slot)
@@ -134,9 +137,9 @@ class SimulatedLoad:
             timeout_ns=timeout_ns,
         )
 
-    def apply(self, plan: Closed) -> None:
+    def apply(self, plan: Plan) -> None:
         engine = self._engine
-        engine.apply(plan)
+        engine.apply(plan, self._clock())
         engine.run(None, lambda: engine.is_applied)
 
     def collect(self, until_ns: int) -> Harvest:
@@ -147,7 +150,7 @@ class SimulatedLoad:
         return Harvest(
             records=taken,
             seen_ns=self._clock(),
-            cost=Cost(cpu_ns=(0,), reconnects=0, connects=0, connect_ns=0),
+            cost=Cost(cpu_ns=(0,), sent=engine.sent, reconnects=0, connects=0, connect_ns=0),
             is_finished=engine.is_finished,
         )
 

@@ -93,10 +93,16 @@ def test_headers_with_everything() -> None:
         path=PATH,
         authority="host:1",
         scheme="https",
-        metadata=[("authorization", "Bearer t"), ("x-bin", b"\x00\xff"), ("y-bin", "é"), ("user-agent", "me"), ("a", " b ")],
+        metadata=[
+            ("authorization", "Bearer t"),
+            ("x-bin", b"\x00\xff"),
+            ("y-bin", "é"),
+            ("user-agent", "me"),
+            ("a", " b "),
+        ],
         timeout_ns=1_500_000_000,
         compression="gzip",
-    )  # fmt: skip
+    )
     found = decoded(raw)
     assert found[":scheme"] == "https"
     assert found["grpc-timeout"] == "1500000u"
@@ -272,8 +278,20 @@ def test_reply_of_trailers_only() -> None:
 
 @pytest.mark.parametrize(
     ("http_status", "code"),
-    [(400, 13), (401, 16), (403, 7), (404, 12), (429, 14), (502, 14), (503, 14), (504, 14), (500, 2), (302, 2), (200, 2)],
-)  # fmt: skip
+    [
+        (400, 13),
+        (401, 16),
+        (403, 7),
+        (404, 12),
+        (429, 14),
+        (502, 14),
+        (503, 14),
+        (504, 14),
+        (500, 2),
+        (302, 2),
+        (200, 2),
+    ],
+)
 def test_reply_that_is_not_grpc_is_told_by_its_http_status(http_status: int, code: int) -> None:
     head = block([(":status", str(http_status)), ("content-type", "text/html")])
     ending = ending_of(head, data(b"<h1>" + b"x" * 5000), data(b"", ends=True))
@@ -289,8 +307,13 @@ def test_grpc_status_counts_more_than_the_http_status() -> None:
 
 @pytest.mark.parametrize(
     ("content_type", "good"),
-    [("application/grpc+proto", True), ("application/grpc;x=y", True), ("application/grpcx", False), ("APPLICATION/GRPC", True)],
-)  # fmt: skip
+    [
+        ("application/grpc+proto", True),
+        ("application/grpc;x=y", True),
+        ("application/grpcx", False),
+        ("APPLICATION/GRPC", True),
+    ],
+)
 def test_content_types(content_type: str, good: bool) -> None:
     ending = ending_of(
         block([(":status", "200"), ("content-type", content_type)]), data(message(b""), ends=True)
@@ -300,8 +323,16 @@ def test_content_types(content_type: str, good: bool) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code", "cause"),
-    [(0, 13, "reset"), (2, 13, "reset"), (7, 14, "refused"), (8, 1, "reset"), (11, 8, "reset"), (12, 7, "reset"), (99, 2, "reset")],
-)  # fmt: skip
+    [
+        (0, 13, "reset"),
+        (2, 13, "reset"),
+        (7, 14, "refused"),
+        (8, 1, "reset"),
+        (11, 8, "reset"),
+        (12, 7, "reset"),
+        (99, 2, "reset"),
+    ],
+)
 def test_reset_becomes_a_code(error: int, code: int, cause: str) -> None:
     ending = ending_of(frames.rst_stream(1, error))
     assert (ending.code, ending.cause) == (code, cause)

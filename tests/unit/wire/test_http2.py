@@ -392,7 +392,7 @@ BAD_BLOCK = b"\xff\xff\xff"
         ([HeadersFrame(1, HEAD), frames.frame(0x77, 0, 1)], frames.PROTOCOL_ERROR, "unknown kind 119"),
         ([HeadersFrame(1, HEAD), headers(HEAD)], frames.PROTOCOL_ERROR, "only a CONTINUATION"),
         ([HeadersFrame(1, HEAD), ContinuationFrame(3, HEAD)], frames.PROTOCOL_ERROR, "continues nothing"),
-        ([headers(HEAD), frames.frame(frames.DATA, frames.PADDED, 1, b"\x04abc")], frames.PROTOCOL_ERROR, "4 bytes of padding"),
+        ([headers(HEAD), frames.frame(frames.DATA, 8, 1, b"\x04abc")], frames.PROTOCOL_ERROR, "4 bytes of padding"),
         ([headers(HEAD), frames.frame(frames.DATA, frames.PADDED, 1)], frames.FRAME_SIZE_ERROR, "padded"),
         ([frames.frame(frames.HEADERS, frames.PADDED, 1, b"\x04abc")], frames.PROTOCOL_ERROR, "padding"),
         ([frames.frame(frames.HEADERS, frames.PRIORITISED, 1, b"abcd")], frames.FRAME_SIZE_ERROR, "priority"),

@@ -1,0 +1,76 @@
+"""Schedules are pure numbers: exact, in order, and what their name says."""
+
+import itertools
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferometer.base.units import NS_PER_S
+from inferometer.load.plan import NEVER, Closed, Constant, Intervals, Listed, Poisson, Ramps
+
+
+@given(st.floats(0.1, 1e5), st.integers(0, 10**7))
+def test_constant_never_drifts(rate, number):
+    assert abs(Constant(rate).due_ns(number) - (number + 1) / rate * NS_PER_S) <= 1 + number * 1e-6
+
+
+def gaps(schedule, count):
+    times = [schedule.due_ns(number) for number in range(count)]
+    return [later - earlier for earlier, later in itertools.pairwise([0, *times])]
+
+
+def test_poisson_gaps_are_exponential():
+    found = sorted(gap / NS_PER_S for gap in gaps(Poisson(200, seed=1), 20_000))
+    assert statistics.mean(found) == pytest.approx(1 / 200, rel=0.03)
+    # Kolmogorov-Smirnov: the largest distance between the found and the exponential distribution.
+    count = len(found)
+    distance = max(
+        max(abs((k + 1) / count - (1 - math.exp(-200 * gap))), abs(k / count - (1 - math.exp(-200 * gap))))
+        for k, gap in enumerate(found)
+    )
+    assert distance < 1.63 / math.sqrt(count)  # 1 % level
+
+
+def test_poisson_is_the_same_for_the_same_seed_and_for_every_stride():
+    whole = [Poisson(50, seed=3).due_ns(number) for number in range(1)]
+    one, other, third = Poisson(50, seed=3), Poisson(50, seed=3), Poisson(50, seed=4)
+    every = [one.due_ns(number) for number in range(9000)]
+    assert every[0] == whole[0]
+    assert [other.due_ns(number) for number in range(1, 9000, 3)] == every[1::3]
+    assert third.due_ns(0) != every[0]
+
+
+def test_listed_ends():
+    assert [Listed((5, 7)).due_ns(number) for number in range(3)] == [5, 7, NEVER]
+
+
+def test_intervals_of_one_gap_are_a_constant_rate():
+    assert gaps(Intervals((1000,)), 5) == [1000] * 5
+
+
+def test_ramp_begins_slowly_and_ends_fast():
+    schedule = Ramps(((10 * NS_PER_S, 0.0, 100.0),))
+    times = [schedule.due_ns(number) / NS_PER_S for number in range(500)]
+    assert times == sorted(times)
+    assert times[124] == pytest.approx(5.0, abs=0.01)  # a quarter of the requests in half the time
+    assert times[-1] == pytest.approx(10.0, abs=0.01)
+    assert schedule.due_ns(500) == NEVER
+
+
+def test_pieces_follow_each_other():
+    schedule = Ramps(((NS_PER_S, 10.0, 10.0), (NS_PER_S, 100.0, 100.0)))
+    times = [schedule.due_ns(number) for number in range(110)]
+    assert sum(time <= NS_PER_S for time in times) == 10
+    assert times[10] == pytest.approx(1.01 * NS_PER_S, rel=1e-6)
+    assert schedule.due_ns(110) == NEVER
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 8))
+def test_shares_add_up(concurrency, count, parts):
+    shares = [Closed(concurrency, count).share(index, parts) for index in range(parts)]
+    assert sum(share.concurrency for share in shares) == concurrency
+    assert sum(share.count for share in shares) == count
+    assert max(share.concurrency for share in shares) - min(share.concurrency for share in shares) <= 1
