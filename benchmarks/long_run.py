@@ -19,7 +19,7 @@ from inferometer.load.plan import Closed
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.stopping import Stability
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.level import Bench, Recipe, measure_level
+from inferometer.profile.level import Bench, Point, Recipe, measure_level
 
 CONCURRENCY = 8
 _SERVICE_NS = 100_000
@@ -60,7 +60,7 @@ def long_run(count: int, port: int | None) -> LongRunReport:
     began = time.monotonic()
     with ExitStack() as stack:
         bench = _simulated() if port is None else _real(port, stack)
-        level = measure_level(bench, recipe, Closed(CONCURRENCY, count=count))
+        level = measure_level(bench, recipe, Point("concurrency", CONCURRENCY, Closed(CONCURRENCY, count)))
         peak = _peak_mib()
     found = 0 if level.measurement is None else level.measurement.request_count
     return LongRunReport(found, peak, found / (time.monotonic() - began))

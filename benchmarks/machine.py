@@ -8,8 +8,12 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+import psutil
+
 from benchmarks.bar import BenchError
 from benchmarks.parts import PERF_ANALYZER_VERSION, program, version_line
+
+QUIET_CORES = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Machine:
     cores: int
     memory_gib: float
     system: str
-    load_average: float  # of the minute before
+    others_cores: float  # that other processes kept busy just before
     versions: dict[str, str]
 
     @property
@@ -29,8 +33,12 @@ class Machine:
         tools = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return (
             f"{self.date}: {self.cpu}, {self.cores} cores, {self.memory_gib:.0f} GiB, {self.system}, "
-            f"load average {self.load_average:.2f} before; {tools}"
+            f"{self.others_cores:.1f} cores busy with other work; {tools}"
         )
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.others_cores < QUIET_CORES
 
 
 def this_machine() -> Machine:
@@ -41,7 +49,7 @@ def this_machine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         memory_gib=pages / 2**30,
         system=f"{platform.system()} {platform.release()}",
-        load_average=os.getloadavg()[0],
+        others_cores=psutil.cpu_percent(interval=1.0) / 100 * (os.cpu_count() or 1),
         versions={
             "inferometer": _known(lambda: metadata.version("inferometer")),
             "Python": platform.python_version(),

@@ -62,6 +62,8 @@ def show(outcomes: Sequence[Outcome], machine: Machine, console: Console) -> Non
         table.add_row(*cells[:-1], cells[-1] if colour is None else f"[{colour}]{cells[-1]}[/]")
     console.print(table)
     console.print(escape(machine.line), highlight=False)
+    if not machine.is_quiet:
+        console.print("Other work was running on this machine: take the ratios with care.", style="yellow")
 
 
 def console() -> Console:

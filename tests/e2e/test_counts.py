@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, answer_and_close, answer_json
+from inferometer.testing.servers import (
+    Act,
+    FakeModel,
+    FakeTriton,
+    Request,
+    Wire,
+    answer,
+    answer_and_close,
+    answer_json,
+)
 
 
 def number(request: Request) -> int:
@@ -251,12 +260,39 @@ def test_with_it_the_block_shows_its_figures(run: Callable, tmp_path: Path) -> N
     ] == [*("1", "2", "3", "4")]
 
 
-def test_statistics_that_fail_cost_only_the_server_block(run: Callable) -> None:
-    def control(request: Request) -> Act | None:
-        return answer_json({"error": "not now"}, 500) if request.path.endswith("/stats") else None
+STATISTICS: tuple[tuple[str, Act], ...] = (
+    ("an error", answer_json({"error": "not now"}, 500)),
+    ("not JSON", answer(b"<html></html>")),
+    ("a list", answer_json([1, 2])),
+    ("without models", answer_json({"model_stats": []})),
+    ("a number of models", answer_json({"model_stats": 5})),
+    ("models without names", answer_json({"model_stats": [{"inference_count": 1}]})),
+    (
+        "models with words for counts",
+        answer_json({"model_stats": [{"name": "fake", "version": "1", "inference_count": "many"}]}),
+    ),
+    ("a close", Wire.close),
+)
 
-    with FakeTriton(control=control) as fake:
+
+@pytest.mark.parametrize("act", [row[1] for row in STATISTICS], ids=[row[0] for row in STATISTICS])
+def test_statistics_that_cannot_be_used_cost_only_the_server_figures(act: Act, run: Callable) -> None:
+    with FakeTriton(control=lambda request: act if request.path.endswith("/stats") else None) as fake:
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "10")
     assert ended.code == 0, ended.stderr
     assert "    Request count: 10\n" in ended.stdout
-    assert "Server:" not in ended.stdout
+    assert "Inference count" not in ended.stdout
+    assert "Concurrency: 1, throughput: " in ended.stdout
+
+
+@pytest.mark.parametrize("path", ["/v2", "/v2/models/fake/config"])
+def test_a_plain_server_is_measured_from_its_metadata_alone(path: str, run: Callable) -> None:
+    missing = answer_json({"error": "no such path"}, 404)
+    with FakeTriton(
+        control=lambda request: missing if request.path == path else None,
+        model=FakeModel(max_batch_size=0),
+        extensions=(),
+    ) as fake:
+        ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "10")
+    assert ended.code == 0, ended.stderr
+    assert "    Request count: 10\n" in ended.stdout

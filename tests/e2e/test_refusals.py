@@ -115,6 +115,18 @@ def test_a_server_whose_answer(act, says: str, run: Callable) -> None:
     assert not any(request.path.endswith("/infer") for request in server.requests)
 
 
+@pytest.mark.parametrize("path", ["/v2", "/v2/models/fake/config"])
+@pytest.mark.parametrize("document", [[1], 5, None, {"extensions": 5, "max_batch_size": "many"}], ids=repr)
+def test_nonsense_in_the_middle_of_the_introduction_is_no_traceback(
+    path: str, document, run: Callable
+) -> None:
+    act = answer_json(document)
+    with FakeTriton(control=lambda request: act if request.path == path else None) as fake:
+        ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "10")
+    assert ended.code in (0, 99)
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_port_that_accepts_and_says_nothing_is_given_up(
     run: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

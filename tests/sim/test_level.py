@@ -2,11 +2,15 @@
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed
+from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.stopping import Precision
-from inferometer.profile.level import measure_level, warm_up
+from inferometer.profile.level import Point, measure_level, warm_up
 from inferometer.records import status
 from inferometer.testing.target import Reply
+
+
+def closed(concurrency, count=None):
+    return Point("concurrency", concurrency, Closed(concurrency, count))
 
 
 def notes(level):
@@ -15,7 +19,7 @@ def notes(level):
 
 def test_steady_server_is_stable_after_three_windows_and_exact(rig, recipe, constant):
     bench = rig(constant(2)).bench
-    level = measure_level(bench, recipe(), Closed(4))
+    level = measure_level(bench, recipe(), closed(4))
     found = level.measurement
     assert level.is_stable
     assert len(level.windows) == 3
@@ -27,25 +31,25 @@ def test_steady_server_is_stable_after_three_windows_and_exact(rig, recipe, cons
 
 
 def test_batch_counts_inferences_not_requests(rig, recipe, constant):
-    found = measure_level(rig(constant(10)).bench, recipe(batch=8), Closed(1)).measurement
+    found = measure_level(rig(constant(10)).bench, recipe(batch=8), closed(1)).measurement
     assert found.request_count == 300
     assert found.infer_per_s.value == 800
 
 
 def test_one_server_queues_and_latency_counts_the_wait(rig, recipe, constant):
-    found = measure_level(rig(constant(5), servers=1).bench, recipe(), Closed(4)).measurement
+    found = measure_level(rig(constant(5), servers=1).bench, recipe(), closed(4)).measurement
     assert found.infer_per_s.value == 200
     assert found.latency.percentile_ns(50) == 20 * NS_PER_MS
 
 
 def test_request_that_ends_on_the_border_belongs_to_the_window_it_closes(rig, recipe, constant):
-    level = measure_level(rig(constant(1000)).bench, recipe(), Closed(1))
+    level = measure_level(rig(constant(1000)).bench, recipe(), closed(1))
     assert [window.request_count for window in level.windows] == [1, 1, 1]
 
 
 def test_windows_follow_each_other_and_lose_nothing(rig, recipe):
     made = rig(lambda number, sent: Reply((3 + number % 5) * NS_PER_MS))
-    level = measure_level(made.bench, recipe(window_ns=7 * NS_PER_MS, percentage=0, max_trials=9), Closed(2))
+    level = measure_level(made.bench, recipe(window_ns=7 * NS_PER_MS, percentage=0, max_trials=9), closed(2))
     ends = [window.start_s * 1e3 for window in level.windows]
     assert [round(end) for end in ends] == [7 * k for k in range(9)]
     counted = sum(window.request_count for window in level.windows)
@@ -53,14 +57,14 @@ def test_windows_follow_each_other_and_lose_nothing(rig, recipe):
 
 
 def test_count_windows_end_at_the_count(rig, recipe, constant):
-    level = measure_level(rig(constant(2)).bench, recipe(window_count=250), Closed(5))
+    level = measure_level(rig(constant(2)).bench, recipe(window_count=250), closed(5))
     assert [window.request_count for window in level.windows] == [250, 250, 250]
     assert {window.duration_ns for window in level.windows} == {100 * NS_PER_MS}
 
 
 def test_request_count_is_exact_and_timed_from_first_send_to_last_end(rig, recipe, constant):
     made = rig(constant(2))
-    level = measure_level(made.bench, recipe(window_count=100, is_whole=True), Closed(4, 100))
+    level = measure_level(made.bench, recipe(window_count=100, is_whole=True), closed(4, 100))
     assert made.server.number == 100
     assert level.measurement.request_count == 100
     assert level.measurement.duration_ns == 50 * NS_PER_MS
@@ -72,20 +76,20 @@ def test_warm_up_is_sent_and_not_counted(rig, recipe, constant):
     made = rig(constant(2))
     warm_up(made.bench, Closed(4, 50))
     assert made.server.number == 50
-    level = measure_level(made.bench, recipe(window_count=20, is_whole=True), Closed(4, 20))
+    level = measure_level(made.bench, recipe(window_count=20, is_whole=True), closed(4, 20))
     assert made.server.number == 70
     assert level.measurement.request_count == 20
 
 
 def test_level_runs_at_its_own_load_also_after_a_higher_one(rig, recipe, constant):
     bench = rig(constant(10)).bench
-    rates = [measure_level(bench, recipe(), Closed(n)).measurement.infer_per_s.value for n in (1, 8, 2)]
+    rates = [measure_level(bench, recipe(), closed(n)).measurement.infer_per_s.value for n in (1, 8, 2)]
     assert rates == [100, 800, 200]
 
 
 def test_growing_latency_is_not_stable_and_says_so(rig, recipe):
     bench = rig(lambda number, sent: Reply(NS_PER_MS + sent // 100)).bench
-    level = measure_level(bench, recipe(max_trials=5, percentage=1), Closed(1))
+    level = measure_level(bench, recipe(max_trials=5, percentage=1), closed(1))
     assert not level.is_stable
     assert len(level.windows) == 5
     assert notes(level) == [Note.NOT_STABLE]
@@ -93,21 +97,21 @@ def test_growing_latency_is_not_stable_and_says_so(rig, recipe):
 
 
 def test_latency_limit_marks_the_level(rig, recipe, constant):
-    level = measure_level(rig(constant(40)).bench, recipe(limit_ms=40), Closed(1))
+    level = measure_level(rig(constant(40)).bench, recipe(limit_ms=40), closed(1))
     assert level.is_stable
     assert level.is_over_limit
     assert not level.is_reported
 
 
 def test_limit_is_in_whole_milliseconds(rig, recipe, constant):
-    assert not measure_level(rig(constant(39.9)).bench, recipe(limit_ms=40), Closed(1)).is_over_limit
+    assert not measure_level(rig(constant(39.9)).bench, recipe(limit_ms=40), closed(1)).is_over_limit
 
 
 def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, recipe):
     def every_tenth_fails(number, sent):
         return Reply(NS_PER_MS, status.HTTP + 503) if number % 10 == 9 else Reply(2 * NS_PER_MS)
 
-    found = measure_level(rig(every_tenth_fails).bench, recipe(), Closed(1)).measurement
+    found = measure_level(rig(every_tenth_fails).bench, recipe(), closed(1)).measurement
     (group,) = found.failures
     assert (group.kind, group.example) == ("http 503", "scripted http 503")
     assert abs(found.failed_share - 0.1) < 0.001
@@ -116,7 +120,7 @@ def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, recip
 
 def test_all_failing_ends_after_one_window(rig, recipe):
     level = measure_level(
-        rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench, recipe(), Closed(3)
+        rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench, recipe(), closed(3)
     )
     assert len(level.windows) == 1
     assert notes(level) == [Note.FAILURES]
@@ -125,7 +129,7 @@ def test_all_failing_ends_after_one_window(rig, recipe):
 
 def test_all_failing_ends_count_windows_too(rig, recipe):
     bench = rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench
-    assert len(measure_level(bench, recipe(window_count=50), Closed(3)).windows) == 1
+    assert len(measure_level(bench, recipe(window_count=50), closed(3)).windows) == 1
 
 
 def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, recipe):
@@ -134,7 +138,7 @@ def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, r
 
     made = rig(gone_after_four_seconds)
     level = measure_level(
-        made.bench, recipe(percentage=0.0001, window_ns=1_700 * NS_PER_MS, max_trials=100), Closed(2)
+        made.bench, recipe(percentage=0.0001, window_ns=1_700 * NS_PER_MS, max_trials=100), closed(2)
     )
     assert level.is_cut_short
     assert level.measurement.request_count > 0
@@ -145,7 +149,7 @@ def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, r
 
 def test_refused_connections_are_tried_again_with_growing_pauses(rig, recipe):
     made = rig(lambda number, sent: Reply(1000, status.CONNECT, received=0))
-    measure_level(made.bench, recipe(window_ns=3 * NS_PER_S), Closed(1))
+    measure_level(made.bench, recipe(window_ns=3 * NS_PER_S), closed(1))
     assert made.server.number <= 9  # 10, 20, 40 ... 640, 1000, 1000 ms apart
 
 
@@ -154,7 +158,7 @@ def test_time_out_is_a_failure_with_its_own_kind(rig, recipe):
         return Reply(3600 * NS_PER_S if number % 10 == 0 else NS_PER_MS)
 
     made = rig(one_in_ten_hangs, timeout_ns=100 * NS_PER_MS)
-    found = measure_level(made.bench, recipe(), Closed(2)).measurement
+    found = measure_level(made.bench, recipe(), closed(2)).measurement
     (group,) = found.failures
     assert group.kind == "timeout"
     assert "0.1 s" in group.example
@@ -162,14 +166,14 @@ def test_time_out_is_a_failure_with_its_own_kind(rig, recipe):
 
 
 def test_nothing_finishing_gives_no_measurement_but_a_reason(rig, recipe, constant):
-    level = measure_level(rig(constant(10**7)).bench, recipe(max_trials=3), Closed(1))
+    level = measure_level(rig(constant(10**7)).bench, recipe(max_trials=3), closed(1))
     assert level.measurement is None
     assert Note.NO_REPLY in notes(level)
 
 
 def test_interrupt_lets_the_window_end_and_reports(rig, recipe, constant):
     made = rig(constant(2), interrupt_after=1)
-    level = measure_level(made.bench, recipe(), Closed(1))
+    level = measure_level(made.bench, recipe(), closed(1))
     assert len(level.windows) == 1
     assert notes(level) == [Note.INTERRUPTED]
     assert level.measurement.request_count == 500
@@ -177,7 +181,7 @@ def test_interrupt_lets_the_window_end_and_reports(rig, recipe, constant):
 
 def test_precision_stops_as_soon_as_the_intervals_are_tight(rig, recipe, constant):
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
-    level = measure_level(rig(constant(2)).bench, recipe(rule=rule, window_ns=500 * NS_PER_MS), Closed(1))
+    level = measure_level(rig(constant(2)).bench, recipe(rule=rule, window_ns=500 * NS_PER_MS), closed(1))
     assert len(level.windows) == 6
     assert level.measurement.request_count == 1500  # every window counts, not only the last three
 
@@ -187,7 +191,7 @@ def test_precision_always_answers_when_the_time_is_spent(rig, recipe):
         return Reply((1 + (number * 2654435761 >> 7) % 1000) * NS_PER_MS)
 
     rule = Precision(precision=0.0001, duration_ns=3 * NS_PER_S)
-    level = measure_level(rig(wild).bench, recipe(rule=rule, window_ns=150 * NS_PER_MS), Closed(1))
+    level = measure_level(rig(wild).bench, recipe(rule=rule, window_ns=150 * NS_PER_MS), closed(1))
     assert level.is_stable
     assert notes(level) == [Note.NOT_PRECISE]
     assert level.measurement.duration_ns == 3 * NS_PER_S
@@ -195,7 +199,7 @@ def test_precision_always_answers_when_the_time_is_spent(rig, recipe):
 
 def test_watcher_is_told_in_order(rig, recipe, constant):
     made = rig(constant(2))
-    measure_level(made.bench, recipe(), Closed(7))
+    measure_level(made.bench, recipe(), closed(7))
     assert made.log.events == [("started", 7), ("window", 1), ("window", 2), ("window", 3), ("finished", 7)]
 
 
@@ -204,3 +208,48 @@ def test_steps_follow_each_other_around_the_dataset(rig, recipe, constant):
     made.bench.load.apply(Closed(1))
     records = made.bench.load.collect(made.clock() + 20 * NS_PER_MS).records
     assert list(records.step) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+
+
+def at_rate(rate, **more):
+    return Point("request_rate", rate, Open(Constant(rate), **more))
+
+
+def test_rate_is_exact(rig, recipe, constant):
+    level = measure_level(rig(constant(2)).bench, recipe(), at_rate(100))
+    found = level.measurement
+    assert level.is_stable
+    assert found.request_count == 299  # the one due at 3 s ends later
+    assert found.latency.percentile_ns(99) == found.service.percentile_ns(99) == 2 * NS_PER_MS
+    assert found.delayed_count == 0
+    assert notes(level) == []
+
+
+def test_wait_at_the_cap_counts_into_latency_and_the_level_says_so(rig, recipe, constant):
+    level = measure_level(rig(constant(40)).bench, recipe(), at_rate(100, cap=2))
+    found = level.measurement
+    assert round(found.send_per_s) == 50
+    assert found.service.max_ns == 40 * NS_PER_MS
+    assert found.latency.mean_ns > 500 * NS_PER_MS
+    assert found.delayed_count > 0.9 * found.request_count
+    assert notes(level) == [Note.NOT_OFFERED]
+    assert level.is_stable  # of the service, which is what the server does
+
+
+def test_server_that_cannot_keep_up_is_called_overloaded_not_stable(rig, recipe, constant):
+    level = measure_level(rig(constant(20), servers=1).bench, recipe(lenient=True), at_rate(100))
+    assert Note.OVERLOADED in notes(level)
+    assert not level.is_stable
+    assert round(level.measurement.infer_per_s.value) == 50
+
+
+def test_stalls_are_seen_through(rig, recipe):
+    """Frozen for 0.5 s in every 2 s, 200 requests a second: a quarter of them wait, evenly from 0 to 0.5 s."""
+
+    def frozen(number, sent):
+        into = sent % (2 * NS_PER_S)
+        return Reply((500 * NS_PER_MS - into if into < 500 * NS_PER_MS else 0) + NS_PER_MS)
+
+    level = measure_level(rig(frozen).bench, recipe(window_ns=2 * NS_PER_S), at_rate(200))
+    latency = level.measurement.latency
+    for p, expected_ms in ((90, 300), (95, 400), (99, 480)):
+        assert abs(latency.percentile_ns(p) / NS_PER_MS - expected_ms) < 10

@@ -7,6 +7,10 @@ from enum import Enum
 class Note(Enum):
     """What to know about a result, and what to do about it."""
 
+    OVERLOADED = "the server answers fewer requests than are sent: ask for a lower rate"
+    NOT_OFFERED = (
+        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads"
+    )
     CLIENT_LIMITED = "add worker processes with --workers, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"

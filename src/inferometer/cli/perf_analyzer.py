@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 VERSION = "2.51.0"  # of the dialect
 
-_ADDED = (Note.CLIENT_LIMITED, Note.SERVER_GONE, Note.WORKER_LOST, Note.FEW_FILES, Note.NO_REPLY)
+_ADDED = (
+    Note.CLIENT_LIMITED,
+    Note.OVERLOADED,
+    Note.NOT_OFFERED,
+    Note.SERVER_GONE,
+    Note.WORKER_LOST,
+    Note.FEW_FILES,
+    Note.NO_REPLY,
+)
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
@@ -92,7 +100,8 @@ class _Printer:
     def level_started(self, mode: str, value: float) -> None:
         from inferometer.report.classic import level_header
 
-        _say(level_header(mode, value))
+        if self._options.request_intervals is None:
+            _say(level_header(mode, value))
 
     def window_finished(self, number: int, window: "WindowFigures") -> None:
         from inferometer.report.classic import pass_line
@@ -128,7 +137,9 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
         lines.append(f"Measured latency went over the set limit of {options.latency_limit_ms} msec. ")
     if level.is_stable and Note.NOT_STABLE in notes:
         lines.append("Warning: Request latency is not stabilizing. Please try lowering the request rate.")
-    if not level.is_stable and Note.NOT_STABLE in notes:
+    if not level.is_stable and Note.NOT_STABLE in notes and level.mode != "concurrency":
+        lines.append("Failed to obtain stable measurement.")
+    elif not level.is_stable and Note.NOT_STABLE in notes:
         remedy = (
             "--measurement-request-count"
             if options.measurement_mode == "count_windows"

@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from inferometer.model.tensor import Tensor
 
 Step = tuple[Tensor, ...]
+Streams = tuple[tuple[Step, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """`origin` is random, zero or json. Generated steps repeat to fill a batch, given ones follow on."""
+    """`origin` is random, zero, json, directory or files. Generated steps repeat to fill a batch, given follow on.
+
+    `expected` holds for every step the outputs that must come back; an empty step is not checked. The shape of
+    an expected tensor is a guess where neither model nor data gives one: its bytes are what counts.
+    """
 
     origin: str
-    streams: tuple[tuple[Step, ...], ...]
+    streams: Streams
+    expected: Streams | None = None
 
     @property
     def is_given(self) -> bool:

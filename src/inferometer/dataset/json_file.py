@@ -7,23 +7,33 @@ A step maps input names to values, and a value is one of
     {"b64": "AQAAAA=="}                           raw little-endian bytes; "shape" may stand beside it
     {"content": {"b64": "AQAAAA=="}, "shape": [1]}
 
-Every error keeps the phrase of contract 5.11, then says where: file, stream, step, tensor, expected, found.
+Beside it `validation_data`, of the same form and lengths, may hold the outputs each step must give.
+
+Tensors are built while the file is read, so that memory holds little more than them. Every error keeps the
+phrase of contract 5.11, then says where: file, stream, step, tensor, expected, found.
 """
 
-import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.shapes import Shape, dynamic_shape_error, fits, format_shape, maybe_shape
+from inferometer.dataset.json_reader import JsonError, JsonReader
+from inferometer.dataset.shapes import (
+    Shape,
+    dynamic_shape_error,
+    fits,
+    format_shape,
+    maybe_filled,
+    maybe_shape,
+)
 from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import ElementError, decode, encode
+from inferometer.model.numbers import ElementError, count, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 
@@ -44,203 +54,273 @@ _ELEMENT_NAMES = {
     "BYTES": "string",
 }
 _IGNORED_KEY = "model"
-_TENSOR_KEYS = frozenset({"content", "b64", "shape"})
 _MALFORMED = "Input data file is malformed."
 
 
-class _Constant(float):
-    """NaN or Infinity as written. A plain float that is infinite was a number too large for a double."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of the two halves of a file: the field, and which tensors of the model it may name."""
+
+    file: str
+    field: str
+    noun: str  # input or output
+    model: str
+    specs: tuple[TensorSpec, ...]
+    shapes: Mapping[str, Shape]
+
+    @property
+    def is_data(self) -> bool:
+        return self.field == "data"
+
+    def error(self, detail: str, *, remedy: str = "") -> UsageError:
+        return UsageError(f"{_MALFORMED} {self.file}: {detail}", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where in the files something stands; ids count within the file."""
 
-    file: str
+    part: _Part
     stream: int
     step: int
     tensor: str = ""
 
     def __str__(self) -> str:
         tensor = f" for tensor '{self.tensor}'" if self.tensor else ""
-        return f" ( Location stream id: {self.stream}, step id: {self.step}){tensor} in {self.file}"
+        field = "" if self.part.is_data else f"'{self.part.field}' of "
+        return (
+            f" ( Location stream id: {self.stream}, step id: {self.step}){tensor} in {field}{self.part.file}"
+        )
 
     def error(self, phrase: str, detail: str = "", *, remedy: str = "") -> UsageError:
         return UsageError(f"{phrase}{self}{': ' if detail else ''}{detail}", remedy=remedy)
 
 
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What one half of a file holds; a flat list is a single stream."""
+
+    is_nested: bool
+    streams: list[list[Step]]
+
+
 def read_json(model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape]) -> Dataset:
     """The streams of all files: flat files add steps to stream 0, nested files add streams."""
     streams: list[list[Step]] = []
+    expected: list[list[Step]] = []
+    is_checked = False
     for path in paths:
-        data = _load(path)
-        if _is_nested(path, data):
-            streams += [_steps(model, shapes, path, number, steps) for number, steps in enumerate(data)]
+        data, outputs = _read(model, path, shapes)
+        is_checked = is_checked or outputs is not None
+        unchecked: list[list[Step]] = [[()] * len(stream) for stream in data.streams]
+        checks = unchecked if outputs is None else outputs.streams
+        if data.is_nested or not streams:
+            streams += data.streams
+            expected += checks
         else:
-            streams = streams or [[]]
-            streams[0] += _steps(model, shapes, path, 0, data)
-    return Dataset("json", tuple(map(tuple, streams)))
+            streams[0] += data.streams[0]
+            expected[0] += checks[0]
+    return Dataset(
+        "json", tuple(map(tuple, streams)), expected=tuple(map(tuple, expected)) if is_checked else None
+    )
 
 
-def _load(path: str) -> list[Any]:
-    """What the file holds under `data`."""
-    document = _parse(path)
-    if not isinstance(document, dict) or "data" not in document:
+def _read(model: ModelSpec, path: str, shapes: Mapping[str, Shape]) -> tuple[_Content, _Content | None]:
+    """What the file holds under `data`, and under `validation_data` if it is there."""
+    try:
+        with open(path, "rb") as file:
+            return _document(model, path, shapes, JsonReader(file))
+    except OSError as error:
+        raise UsageError(f"cannot read the data file {path}: {error.strerror or error}") from None
+    except JsonError as error:
+        raise UsageError(
+            f"failed to parse the specified json file for reading provided data: {path}, {error}"
+        ) from None
+
+
+def _document(
+    model: ModelSpec, path: str, shapes: Mapping[str, Shape], reader: JsonReader
+) -> tuple[_Content, _Content | None]:
+    data: _Content | None = None
+    outputs: _Content | None = None
+    if reader.peek() != "{":
+        reader.value()
+    else:
+        for key in reader.keys():
+            if key == "data":
+                data = _content(_Part(path, key, "input", model.name, model.inputs, shapes), reader)
+            elif key == "validation_data":
+                outputs = _content(_Part(path, key, "output", model.name, model.outputs, {}), reader)
+            else:
+                reader.value()
+        reader.end()
+    if data is None:
         raise UsageError(
             f"The json file doesn't contain data field: {path}", remedy='write {"data": [{"INPUT": [1, 2]}]}'
         )
-    if "validation_data" in document:
-        raise UsageError(
-            f"{path} has the field 'validation_data', which is not supported yet", remedy="take the field out"
-        )
-    data = document["data"]
-    if not isinstance(data, list):
-        raise UsageError(f"{_MALFORMED} {path}: 'data' must be a list, but is {_describe(data)}")
-    if not data:
-        raise UsageError(f"{_MALFORMED} {path}: 'data' is empty", remedy="give at least one step")
-    return data
+    if outputs is not None:
+        _require_aligned(path, data, outputs)
+    return data, outputs
 
 
-def _parse(path: str) -> Any:
-    try:
-        text = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the data file {path}: {error.strerror or error}") from None
-    try:
-        return json.loads(text, parse_constant=_Constant, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        reason = f"{path}, line {error.lineno}, column {error.colno}: {error.msg}"
-    except UnicodeDecodeError as error:
-        reason = f"{path}, byte {error.start}: not UTF-8 text"
-    except RecursionError:
-        reason = f"{path}: nested too deeply"
-    except ValueError as error:
-        reason = f"{path}: {error}"
-    raise UsageError(f"failed to parse the specified json file for reading provided data: {reason}")
+def _require_aligned(path: str, data: _Content, outputs: _Content) -> None:
+    for place, expected, found in _lengths(data, outputs):
+        if expected != found:
+            raise UsageError(
+                "The 'validation_data' field doesn't align with 'data' field in the json file: "
+                f"{path}, where 'data' {place[0]} {expected} {place[1]}, but 'validation_data' {found}",
+                remedy="give an entry of expected outputs for each step",
+            )
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict of the pairs; a key that comes twice would lose data silently."""
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key '{twice}' appears twice in one object")
-    return result
+def _lengths(data: _Content, outputs: _Content) -> Iterator[tuple[tuple[str, str], object, object]]:
+    """What must be the same in both halves, outside before inside."""
+    forms = {True: "lists of steps", False: "steps"}
+    if outputs.streams and outputs.streams != [[]]:
+        yield ("is a list of", ""), forms[data.is_nested], forms[outputs.is_nested]
+    if data.is_nested:
+        yield ("has", "streams"), len(data.streams), len(outputs.streams)
+    for number, (steps, checks) in enumerate(zip(data.streams, outputs.streams or [[]], strict=False)):
+        yield ("has", f"steps in stream {number}"), len(steps), len(checks)
 
 
-def _is_nested(path: str, data: list[Any]) -> bool:
-    kinds = set(map(type, data))
-    if kinds == {list}:
-        return True
-    if kinds == {dict}:
-        return False
-    if kinds == {dict, list}:
-        reason = "'data' mixes objects and lists"
-    else:
-        number = next(i for i, entry in enumerate(data) if not isinstance(entry, (dict, list)))
-        reason = f"entry {number} of 'data' is {_describe(data[number])}"
-    raise UsageError(
-        f"{_MALFORMED} {path}: {reason}",
+def _content(part: _Part, reader: JsonReader) -> _Content:
+    if reader.peek() != "[":
+        raise part.error(f"'{part.field}' must be a list, but is {_describe(reader.glance())}")
+    streams: list[list[Step]] = []
+    kinds: set[str] = set()
+    for number in reader.items():
+        kind = reader.peek()
+        kinds.add(kind)
+        if kinds == {"{"}:
+            streams = streams or [[]]
+            streams[0].append(_step(_Place(part, 0, number), reader))
+        elif kinds == {"["}:
+            streams.append(_stream(part, number, reader))
+        else:
+            raise _mixed(part, number, reader)
+    if not streams and part.is_data:
+        raise part.error("'data' is empty", remedy="give at least one step")
+    return _Content("[" in kinds, streams)
+
+
+def _mixed(part: _Part, number: int, reader: JsonReader) -> UsageError:
+    found = reader.glance()
+    is_known = isinstance(found, (dict, list))
+    return part.error(
+        f"'{part.field}' mixes objects and lists"
+        if is_known
+        else f"entry {number} of '{part.field}' is {_describe(found)}",
         remedy="write a list of objects (the steps of one stream) or a list of lists of objects (streams)",
     )
 
 
-def _steps(
-    model: ModelSpec, shapes: Mapping[str, Shape], path: str, stream: int, steps: list[Any]
-) -> list[Step]:
-    if not steps:
-        raise UsageError(f"{_MALFORMED} {path}: stream {stream} is empty", remedy="give it at least one step")
-    return [_step(model, shapes, _Place(path, stream, number), step) for number, step in enumerate(steps)]
+def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
+    steps = [_step(_Place(part, stream, number), reader) for number in reader.items()]
+    if not steps and part.is_data:
+        raise part.error(f"stream {stream} is empty", remedy="give it at least one step")
+    return steps
 
 
-def _step(model: ModelSpec, shapes: Mapping[str, Shape], place: _Place, step: Any) -> Step:
-    if not isinstance(step, dict):
-        raise place.error(_MALFORMED, f"a step must be an object, but is {_describe(step)}")
-    names = [spec.name for spec in model.inputs]
-    for name in step:
-        if name not in names and name != _IGNORED_KEY:
+def _step(place: _Place, reader: JsonReader) -> Step:
+    if reader.peek() != "{":
+        raise place.error(_MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
+    specs = {spec.name: spec for spec in place.part.specs}
+    found: dict[str, Tensor] = {}
+    for name in reader.keys():
+        if name in specs:
+            found[name] = _tensor(specs[name], replace(place, tensor=name), reader)
+        elif name == _IGNORED_KEY:
+            reader.value()
+        else:
             raise place.error(
                 f"The input or output '{name}' is not found in the model configuration",
-                f"expected inputs of model '{model.name}': {', '.join(names)}",
+                f"expected {place.part.noun}s of model '{place.part.model}': {', '.join(specs)}",
             )
-    missing = [spec.name for spec in model.inputs if spec.name not in step and not spec.optional]
-    if missing:
-        found = ", ".join(step) if step else "none"
-        raise place.error(
-            f"missing tensor {missing[0]}", f"expected all of {', '.join(names)}, found {found}"
-        )
-    return tuple(
-        _tensor(spec, shapes, _Place(place.file, place.stream, place.step, spec.name), step[spec.name])
-        for spec in model.inputs
-        if spec.name in step
-    )
+    for name, spec in specs.items():
+        if name not in found and not spec.optional:
+            named = ", ".join(found) if found else "none"
+            raise place.error(f"missing tensor {name}", f"expected all of {', '.join(specs)}, found {named}")
+    return tuple(found[name] for name in specs if name in found)
 
 
-def _tensor(spec: TensorSpec, shapes: Mapping[str, Shape], place: _Place, value: Any) -> Tensor:
-    content, written_shape = _split(place, value)
-    if isinstance(content, str):
-        data = _from_b64(place, content)
-        elements = _count(spec, place, data)
-    else:
-        data = _from_list(spec, place, content)
-        elements = len(content)
-    shape = maybe_shape(spec, shapes) if written_shape is None else _checked(spec, place, written_shape)
-    if shape is None:
-        raise dynamic_shape_error(spec, elements=elements, place=str(place))
-    _require_size(spec, place, shape, elements, len(data))
-    return Tensor(spec.name, spec.datatype, shape, data)
-
-
-def _split(place: _Place, value: Any) -> tuple[list[Any] | str, Any]:
-    """The elements, or their base64 text, and the shape beside them if there is one."""
-    if isinstance(value, list):
-        return value, None
-    if not isinstance(value, dict):
-        raise place.error(_MALFORMED, f"expected a list or an object, found {_describe(value)}")
-    unknown = sorted(value.keys() - _TENSOR_KEYS)
-    if unknown:
-        raise place.error(_MALFORMED, f"the key '{unknown[0]}' is none of content, b64 and shape")
-    if "content" in value and "b64" in value:
-        raise place.error(_MALFORMED, "'content' and 'b64' cannot both be given")
-    if "content" not in value and "b64" not in value:
+def _tensor(spec: TensorSpec, place: _Place, reader: JsonReader) -> Tensor:
+    begin = reader.peek()
+    if begin == "[":
+        return _finished(spec, place, _from_list(spec, place, reader), None)
+    if begin != "{":
+        raise place.error(_MALFORMED, f"expected a list or an object, found {_describe(reader.glance())}")
+    data: bytes | None = None
+    shape: Shape | None = None
+    for key in reader.keys():
+        if key == "shape":
+            shape = _checked(spec, place, reader.value())
+        elif key not in ("content", "b64"):
+            raise place.error(_MALFORMED, f"the key '{key}' is none of content, b64 and shape")
+        elif data is not None:
+            raise place.error(_MALFORMED, "'content' and 'b64' cannot both be given")
+        else:
+            data = _from_content(spec, place, reader) if key == "content" else _from_b64(place, reader)
+    if data is None:
         raise place.error("missing content field.", "expected 'content' or 'b64'")
-    if "shape" in value and value["shape"] is None:
-        raise place.error(_MALFORMED, "expected 'shape' to be a list of integers, found null")
-    content = value.get("content", value)
-    if isinstance(content, list):
-        return content, value.get("shape")
-    if not isinstance(content, dict):
-        raise place.error(
-            _MALFORMED, f"expected 'content' to be a list or an object, found {_describe(content)}"
-        )
-    if content is not value and content.keys() != {"b64"}:
+    return _finished(spec, place, data, shape)
+
+
+def _from_content(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
+    begin = reader.peek()
+    if begin == "[":
+        return _from_list(spec, place, reader)
+    if begin != "{":
+        found = _describe(reader.glance())
+        raise place.error(_MALFORMED, f"expected 'content' to be a list or an object, found {found}")
+    data: bytes | None = None
+    for key in reader.keys():
+        if key != "b64":
+            data = None
+            break
+        data = _from_b64(place, reader)
+    if data is None:
         raise place.error("missing b64 field.", "an object as 'content' must have the key 'b64' and no other")
-    text = content["b64"]
-    if not isinstance(text, str):
-        raise place.error(_MALFORMED, f"expected 'b64' to be a string, found {_describe(text)}")
-    return text, value.get("shape")
-
-
-def _from_b64(place: _Place, text: str) -> bytes:
-    try:
-        return base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise place.error("invalid base64 data in json", str(error)) from None
-
-
-def _from_list(spec: TensorSpec, place: _Place, values: list[Any]) -> bytes:
-    try:
-        data = encode(spec.datatype, values)
-        _require_no_overflow(values)
-    except ElementError as error:
-        raise place.error(
-            f"unable to find {_ELEMENT_NAMES[spec.datatype]} data in json",
-            f"element {error.index} must be {error.expected} ({spec.datatype}), "
-            f"but is {_describe(error.found)}",
-            remedy="write the elements as one flat list" if isinstance(error.found, list) else "",
-        ) from None
     return data
+
+
+def _from_b64(place: _Place, reader: JsonReader) -> bytes:
+    if reader.peek() != '"':
+        raise place.error(_MALFORMED, f"expected 'b64' to be a string, found {_describe(reader.glance())}")
+    decoded = BytesIO()
+    rest = ""
+    try:
+        for piece in reader.pieces():
+            text = rest + "".join(piece.split())
+            whole = max(0, len(text) - 1) // 4 * 4  # the last four may be padded, and come at the very end
+            if "=" in text[:whole]:
+                raise ValueError("Excess data after padding")
+            decoded.write(binascii.a2b_base64(text[:whole], strict_mode=True))
+            rest = text[whole:]
+        decoded.write(binascii.a2b_base64(rest, strict_mode=True))
+    except JsonError:
+        raise
+    except ValueError as error:
+        raise place.error("invalid base64 data in json", str(error)) from None
+    return decoded.getvalue()
+
+
+def _from_list(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
+    encoded = BytesIO()  # gives its buffer away without a copy
+    before = 0
+    for values in reader.runs():
+        try:
+            encoded.write(encode(spec.datatype, values))
+            _require_no_overflow(values)
+        except ElementError as error:
+            raise place.error(
+                f"unable to find {_ELEMENT_NAMES[spec.datatype]} data in json",
+                f"element {before + error.index} must be {error.expected} ({spec.datatype}), "
+                f"but is {_describe(error.found)}",
+                remedy="write the elements as one flat list" if isinstance(error.found, list) else "",
+            ) from None
+        before += len(values)
+    return encoded.getvalue()
 
 
 def _require_no_overflow(values: list[Any]) -> None:
@@ -251,12 +331,25 @@ def _require_no_overflow(values: list[Any]) -> None:
             raise ElementError(index, "a number that fits a double", value)
 
 
+def _finished(spec: TensorSpec, place: _Place, data: bytes, written: Shape | None) -> Tensor:
+    """The tensor, once its size is seen to be right."""
+    elements = _count(spec, place, data)
+    shape = maybe_shape(spec, place.part.shapes) if written is None else written
+    if shape is None and not place.part.is_data:
+        filled = maybe_filled(spec, elements)
+        shape = (elements,) if filled is None else filled
+    if shape is None:
+        raise dynamic_shape_error(spec, elements=elements, place=str(place))
+    _require_size(spec, place, shape, elements, len(data))
+    return Tensor(spec.name, spec.datatype, shape, data)
+
+
 def _count(spec: TensorSpec, place: _Place, data: bytes) -> int:
     """Whole elements in the data; what is left over shows as a wrong size."""
     if spec.datatype != "BYTES":
         return len(data) // DATATYPES[spec.datatype].size
     try:
-        return len(decode("BYTES", data))
+        return count("BYTES", data)
     except ValueError as error:
         raise place.error(
             f"mismatch in the data provided for {spec.name}.",
@@ -268,9 +361,10 @@ def _checked(spec: TensorSpec, place: _Place, shape: Any) -> Shape:
     if not isinstance(shape, list) or any(type(dim) is not int or dim < 0 for dim in shape):
         raise place.error(_MALFORMED, f"expected 'shape' to be a list of integers, found {_brief(shape)}")
     if not fits(tuple(shape), spec):
+        noun = place.part.noun
         raise place.error(
-            f'The supplied shape of {format_shape(shape)} for input "{spec.name}" is incompatible with the '
-            f"model's input shape of {format_shape(spec.shape)}"
+            f'The supplied shape of {format_shape(shape)} for {noun} "{spec.name}" is incompatible with the '
+            f"model's {noun} shape of {format_shape(spec.shape)}"
         )
     return tuple(shape)
 

@@ -41,13 +41,30 @@ def maybe_shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape | None:
     return shapes.get(spec.name) if spec.is_dynamic else spec.shape
 
 
+def maybe_filled(spec: TensorSpec, elements: int) -> Shape | None:
+    """The model's shape with its variable dimension as large as that many elements need, if there is one way."""
+    fixed = math.prod(dim for dim in spec.shape if dim >= 0)
+    variable = sum(dim < 0 for dim in spec.shape)
+    if variable == 0 or elements == fixed:
+        return tuple(1 if dim < 0 else dim for dim in spec.shape)
+    if variable > 1 or fixed == 0 or elements % fixed:
+        return None
+    return tuple(elements // fixed if dim < 0 else dim for dim in spec.shape)
+
+
 def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place: str = "") -> UsageError:
-    """The error for a variable shape nobody filled in, with a line that would work."""
+    """The error for a variable shape nobody filled in, with a line that would work.
+
+    `elements` is the size of the data that is there; without any, a file would bring both.
+    """
     example = shlex.quote(f"{spec.name}:{','.join(map(str, _example(spec.shape, elements)))}")
+    file = shlex.quote(f"{spec.name}=@FILE")
     return UsageError(
         f"input {spec.name} contains dynamic shape, provide shapes to send along with the request{place}: "
         f"the model's shape for it is {format_shape(spec.shape)}",
-        remedy=f"for example with --shape {example}, or as 'shape' in a JSON file",
+        remedy=f"send a file of yours with --input {file}, or generated data with --shape {example}"
+        if elements is None
+        else f"for example with --shape {example}, or as 'shape' in a JSON file",
     )
 
 

@@ -30,6 +30,7 @@ from inferometer.wire.sender import Stream, render
 
 SHARE = 4  # slots to a connection
 MANY = 512  # buffers in one system call at the most
+RETRIES = 5  # of a call that the server says it has not begun
 
 Request = Http2Request | bytes | memoryview
 """Unary: a call rendered whole. Streaming: the message."""
@@ -61,6 +62,7 @@ class _Call:
     wrote_ns: int = 0
     first_ns: int = 0
     responses: int = 0
+    refusals: int = 0  # of this request, by servers that had not begun it
     number: int = 0  # of the request on this slot
     request_id: bytes = b""
     received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
@@ -109,19 +111,21 @@ class GrpcLink:
         call = self._calls[slot]
         call.request = self._requests[step]
         call.sent_ns = now_ns
-        call.wrote_ns = call.first_ns = call.responses = 0
+        call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
         if call.channel.is_leaving:
+            call.channel.release(call)
             call.channel = self.channel(slot)
         call.channel.send(call)
 
-    def channel(self, slot: int) -> "_Channel":
+    def channel(self, slot: int, *, own: bool = False) -> "_Channel":
+        """The connection that the slot shares with others, or one of its own."""
         connections = self.wiring.connections
-        number = slot % connections if connections else slot // SHARE
+        number = -1 - slot if own else slot % connections if connections else slot // SHARE
         channel = self._channels.get(number)
         if channel is None or channel.is_leaving:
             if channel is not None:
                 self.reconnects += 1
-            channel = self._channels[number] = _Channel(self)
+            channel = self._channels[number] = _Channel(self, is_shared=not own)
         return channel
 
     def cancel(self, slot: int, status: int, text: str) -> None:
@@ -164,8 +168,9 @@ class GrpcLink:
 class _Channel:
     """One connection, from its opening to its end; after that the link makes another."""
 
-    def __init__(self, link: GrpcLink) -> None:
+    def __init__(self, link: GrpcLink, *, is_shared: bool) -> None:
         self.is_leaving = False  # takes no new calls
+        self._is_shared = is_shared
         self._link = link
         self._dial: Dial | None = None
         self._is_open = False
@@ -197,8 +202,13 @@ class _Channel:
             self._waiting.append(call)
             self.prepare()
             return
-        if call.stream is None and not self._connection.http2.can_open:
+        http2 = self._connection.http2
+        if call.stream is not None and call.stream.id not in http2.streams:
+            call.stream = None  # it has ended; we are about to hear of it
+        if call.stream is None and not http2.can_open:
             self._waiting.append(call)  # the wait for a stream counts: the request is due and not answered
+            if not self._is_corked:
+                self._start_waiting()
             return
         self._begin(call)
         if not self._is_corked:
@@ -240,9 +250,9 @@ class _Channel:
         """The slot has nothing more to send."""
         if call.stream is not None and self._is_open:
             self._connection.half_close(call.stream)
-            call.stream = None
             if not self._is_corked:
                 self._flush()
+        call.stream = None
 
     # --- the socket
 
@@ -274,6 +284,8 @@ class _Channel:
             if not call.sent_ns:
                 call.sent_ns = self._link.clock()
             self._begin(call)
+        if self._waiting and self._is_shared and self._link.wiring.is_streaming:
+            self._move_waiting(own=True)  # streams stay open: there will be no room for these
 
     def _flush(self) -> None:
         """Send what is queued, as far as the socket takes it."""
@@ -323,7 +335,7 @@ class _Channel:
         return True
 
     def _ready(self, mask: int) -> None:
-        if mask & WRITE and self._unsent:
+        if mask & WRITE:
             self._flush()
             if self._is_open and not self._unsent:
                 self._link.reactor.change(self._fd, READ)
@@ -353,7 +365,7 @@ class _Channel:
     def _notice_first_bytes(self, now_ns: int) -> None:
         for stream in self._connection.http2.streams.values():
             call: _Call = stream.token
-            if not call.first_ns and stream.received > call.received_before:
+            if call.stream is stream and not call.first_ns and stream.received > call.received_before:
                 call.first_ns = now_ns
 
     def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
@@ -375,7 +387,8 @@ class _Channel:
     def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
         if call.request is None:  # a stream without a request on it
             call.stream = None
-        elif ending.is_retriable:
+        elif ending.is_retriable and call.refusals < RETRIES:
+            call.refusals += 1
             call.stream = None
             self._waiting.append(call)
         elif ending.code:
@@ -425,13 +438,13 @@ class _Channel:
             self._start_waiting()
         self._flush()
 
-    def _move_waiting(self) -> None:
-        """Calls that this connection will not take any more go to its successor."""
+    def _move_waiting(self, *, own: bool = False) -> None:
+        """Calls that this connection will not take go to its successor, or each to a connection of its own."""
         waiting, self._waiting = self._waiting, []
         link = self._link
         for call in waiting:
             call.stream = None
-            call.channel = link.channel(call.slot)
+            call.channel = link.channel(call.slot, own=own)
             call.channel.send(call)
 
     def _lost(self, error: OSError) -> None:
@@ -439,11 +452,12 @@ class _Channel:
         now = self._link.clock()
         status = outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET
         self._close()
-        calls = [stream.token for stream in self._connection.http2.streams.values()]
-        for call in calls:
-            call.stream = None
-            if call.request is not None:
+        for stream in list(self._connection.http2.streams.values()):
+            call: _Call = stream.token
+            if call.stream is stream and call.request is not None:
                 self._link.end(call, status, str(error), now)
+            elif call.stream is stream:
+                call.stream = None
         self._move_waiting()
 
     def _close(self) -> None:

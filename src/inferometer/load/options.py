@@ -59,8 +59,6 @@ OPTIONS = (
         "Requests per second, as start[:end[:step]].",
         span(decimals=True),
         "RANGE",
-        built=False,
-        meanwhile="load by concurrency with --concurrency-range",
     ),
     Option(
         ("--request-distribution",),
@@ -69,7 +67,6 @@ OPTIONS = (
         choice("constant", "poisson"),
         "NAME",
         "constant",
-        built=False,
     ),
     Option(
         ("--request-intervals",),
@@ -77,8 +74,6 @@ OPTIONS = (
         "File of gaps between requests in microseconds, one per line.",
         existing_file,
         "FILE",
-        built=False,
-        meanwhile="load by concurrency with --concurrency-range",
     ),
     Option(
         ("--periodic-concurrency-range",),

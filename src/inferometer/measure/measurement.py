@@ -80,6 +80,7 @@ class WindowFigures:
     failed_count: int
     infer_per_s: float
     latency_ns: int  # the mean, or the chosen percentile
+    service_ns: int  # the same from the send on
     std_ns: int
 
 
@@ -93,7 +94,7 @@ class Measurement:
     failed_count: int
     delayed_count: int  # sent later than they were due
     infer_per_s: Estimate
-    send_per_s: float
+    send_per_s: float  # requests that went out
     latency: Distribution  # closed loop: from the send; open loop: from the due time
     latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
     service: Distribution  # from the send

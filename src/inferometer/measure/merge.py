@@ -38,7 +38,9 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     )
     duration_ns = windows[-1].end_ns - windows[0].start_ns
     count = len(latency)
-    sent = [window.first_sent_ns for window in windows if window.first_sent_ns]
+    elapsed_ns = sum(window.expense.elapsed_ns for window in windows)
+    is_same = windows[0].service_ns is windows[0].latency_ns
+    service = None if is_same else distribution(np.concatenate([window.service_ns for window in windows]))
     intervals = latency_estimates(latency, subject.percentile)
     whole = distribution(latency, _wanted(subject.percentile))
     failed = sum(window.failed_count for window in windows)
@@ -47,14 +49,12 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         duration_ns=duration_ns,
         request_count=count,
         failed_count=failed,
-        delayed_count=0,
+        delayed_count=sum(window.delayed for window in windows),
         infer_per_s=rate_estimate(windows, subject.batch),
-        send_per_s=(count + failed)
-        * NS_PER_S
-        / (windows[-1].end_ns - min(sent, default=windows[0].start_ns)),
+        send_per_s=sum(window.expense.sent for window in windows) * NS_PER_S / max(elapsed_ns, 1),
         latency=whole,
         latency_intervals=intervals,
-        service=whole,
+        service=whole if service is None else service,
         send_ns=sum(window.send_ns for window in windows) // max(count, 1),
         receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
         received_bytes=sum(window.received_bytes for window in windows),
@@ -69,8 +69,10 @@ def latency_estimates(latency: Durations, chosen: int | None) -> tuple[tuple[str
     """Mean and shown percentiles with their intervals, in nanoseconds; `latency` in the order of ends."""
     if not len(latency):
         return ()
-    rows = [("mean", mean_interval(mean(latency), latency))]
-    rows += [(f"p{p}", percentile_interval(percentile(latency, p), latency, p)) for p in _wanted(chosen)]
+    rows = [("mean", mean_interval(float(mean(latency)), latency))]
+    rows += [
+        (f"p{p}", percentile_interval(float(percentile(latency, p)), latency, p)) for p in _wanted(chosen)
+    ]
     return tuple(rows)
 
 

@@ -90,7 +90,5 @@ OPTIONS = (
         ("--binary-search",),
         "binary_search",
         "Search the range by halving it instead of stepping through.",
-        built=False,
-        meanwhile="step through the range by leaving it out",
     ),
 )

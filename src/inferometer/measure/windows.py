@@ -11,13 +11,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
 
 Kind = TypeVar("Kind", bound=np.generic)
+
+DELAY_NS = NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Expense:
 
     cpu_ns: tuple[int, ...] = ()
     elapsed_ns: int = 0
+    sent: int = 0
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0
@@ -83,12 +86,14 @@ class Window:
     start_ns: int
     end_ns: int
     latency_ns: Durations  # of good requests, in the order of their ends
+    service_ns: Durations  # the same array unless latency counts from due times
     ended_us: NDArray[np.uint32]  # their ends, microseconds after the start
     send_ns: int  # sums over good requests
     receive_ns: int
     received_bytes: int
     first_sent_ns: int  # 0 when nothing ended
     failures: dict[int, FailureCount]
+    delayed: int = 0  # requests sent more than DELAY_NS after they were due
     streams: "Streams | None" = None
     expense: Expense = Expense()
     before: Snapshot | None = None
@@ -115,8 +120,11 @@ class OpenWindow:
     """A window that still fills."""
 
     start_ns: int
+    is_open: bool = False  # latency counts from when requests were due, not from when they were sent
     count: int = 0
     _latency: list[Durations] = field(default_factory=list)
+    _service: list[Durations] = field(default_factory=list)
+    _delayed: int = 0
     _ended: list[NDArray[np.uint32]] = field(default_factory=list)
     _send_ns: int = 0
     _receive_ns: int = 0
@@ -143,7 +151,10 @@ class OpenWindow:
         self._add_failures(records)
         good = records.good
         self.count += len(good)
-        self._latency.append(good.end_ns - good.sent_ns)
+        self._latency.append(good.end_ns - (good.due_ns if self.is_open else good.sent_ns))
+        if self.is_open:
+            self._service.append(good.end_ns - good.sent_ns)
+            self._delayed += int((records.sent_ns - records.due_ns > DELAY_NS).sum())
         self._ended.append(((good.end_ns - self.start_ns) // NS_PER_US).astype(np.uint32))
         self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
         # Responses of a stream come one by one, each at once: the time between them is the server's.
@@ -171,16 +182,19 @@ class OpenWindow:
     def close(
         self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None
     ) -> Window:
+        latency = _gather(self._latency, np.dtype(np.int64), self.count)
         return Window(
             start_ns=self.start_ns,
             end_ns=end_ns,
-            latency_ns=_gather(self._latency, np.dtype(np.int64), self.count),
+            latency_ns=latency,
+            service_ns=_gather(self._service, np.dtype(np.int64), self.count) if self.is_open else latency,
             ended_us=_gather(self._ended, np.dtype(np.uint32), self.count),
             send_ns=self._send_ns,
             receive_ns=self._receive_ns,
             received_bytes=self._received,
             first_sent_ns=self._first_sent_ns,
             failures=self._failures,
+            delayed=self._delayed,
             streams=join_streams(self._streams),
             expense=expense,
             before=before,
@@ -217,13 +231,17 @@ def split(records: Records, end_ns: int) -> tuple[Records, Records]:
 def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:
     """The window in a line; `chosen` is the percentile to show instead of the mean."""
     durations = window.latency_ns
-    latency = percentile(durations, chosen) if chosen is not None and len(durations) else mean(durations)
     return WindowFigures(
         start_s=(window.start_ns - level_start_ns) / NS_PER_S,
         duration_ns=window.duration_ns,
         request_count=window.count,
         failed_count=window.failed_count,
         infer_per_s=window.infer_per_s(batch),
-        latency_ns=latency,
+        latency_ns=_figure(durations, chosen),
+        service_ns=_figure(window.service_ns, chosen),
         std_ns=deviation(durations),
     )
+
+
+def _figure(durations: Durations, chosen: int | None) -> int:
+    return mean(durations) if chosen is None or not len(durations) else percentile(durations, chosen)

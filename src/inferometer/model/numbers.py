@@ -5,7 +5,7 @@ exception, as everywhere with floating point: they take the nearest value, ties 
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ _LARGEST_BF16 = float.fromhex("0x1.fep127")
 _BF16_TINIEST_EXPONENT = -133  # of the smallest subnormal
 _BF16_SIGNIFICANT_BITS = 8
 _LENGTH = struct.Struct("<I")
+_PIECE = 1 << 20  # fractions rounded at a time, so that their wide copies stay small
 
 
 @dataclass(eq=False)
@@ -53,6 +54,27 @@ def decode(datatype: str, data: bytes) -> list[Any]:
     if datatype == "BF16":
         raw = (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return list(raw.tolist())
+
+
+def count(datatype: str, data: bytes) -> int:
+    """The number of elements. Raises ValueError on a half element."""
+    if datatype == "BYTES":
+        return sum(1 for _ in _spans(data))
+    whole, rest = divmod(len(data), DATATYPES[datatype].size)
+    if rest:
+        raise ValueError(f"{len(data)} bytes are no whole number of {datatype} elements")
+    return whole
+
+
+def encode_fractions(datatype: str, values: NDArray[Any]) -> bytes:
+    """The bytes of an array of numbers for a float datatype, row-major."""
+    flat = values.reshape(-1)
+    return b"".join(
+        [
+            _fraction_bytes(datatype, flat[begin : begin + _PIECE], begin)
+            for begin in range(0, flat.size, _PIECE)
+        ]
+    )
 
 
 def little_endian(datatype: str) -> np.dtype[Any]:
@@ -90,21 +112,33 @@ def _encode_integers(datatype: str, values: Sequence[Any]) -> bytes:
 
 def _encode_floats(datatype: str, values: Sequence[Any]) -> bytes:
     _require_types(values, (int, float), "a number")
-    largest = _LARGEST_BF16 if datatype == "BF16" else float(np.finfo(DATATYPES[datatype].numpy).max)
-    expected = f"a number from {-largest:.6g} to {largest:.6g}"
     try:
         wide = np.array(values, dtype=np.float64)
     except OverflowError:
         index = next(i for i, value in enumerate(values) if _overflows(value))
-        raise ElementError(index, expected, values[index]) from None
+        raise ElementError(index, _range(datatype), values[index]) from None
+    try:
+        return encode_fractions(datatype, wide)
+    except ElementError as error:
+        raise ElementError(error.index, error.expected, values[error.index]) from None
+
+
+def _fraction_bytes(datatype: str, values: NDArray[Any], first: int) -> bytes:
+    """The bytes of a flat piece of an array, which `first` elements stand before."""
+    wide = values.astype(np.float64)
     narrow = _narrow(datatype, wide)
     lost = np.isinf(narrow) & np.isfinite(wide)
     if lost.any():
         index = int(lost.argmax())
-        raise ElementError(index, expected, values[index])
+        raise ElementError(first + index, _range(datatype), values[index].item())
     if datatype == "BF16":
         return bf16_bytes(narrow)
     return narrow.astype(little_endian(datatype)).tobytes()
+
+
+def _range(datatype: str) -> str:
+    largest = _LARGEST_BF16 if datatype == "BF16" else float(np.finfo(DATATYPES[datatype].numpy).max)
+    return f"a number from {-largest:.6g} to {largest:.6g}"
 
 
 def _overflows(value: float) -> bool:
@@ -144,8 +178,12 @@ def _encode_strings(values: Sequence[Any]) -> bytes:
 
 
 def _decode_strings(data: bytes) -> list[bytes]:
-    elements: list[bytes] = []
-    position = 0
+    return [data[begin:end] for begin, end in _spans(data)]
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each element of BYTES begins and ends, after its length."""
+    position = number = 0
     while position < len(data):
         begin = position + _LENGTH.size
         if begin > len(data):
@@ -156,7 +194,7 @@ def _decode_strings(data: bytes) -> list[bytes]:
         position = begin + length
         if position > len(data):
             raise ValueError(
-                f"element {len(elements)} says it has {length} bytes, but only {len(data) - begin} follow"
+                f"element {number} says it has {length} bytes, but only {len(data) - begin} follow"
             )
-        elements.append(data[begin:position])
-    return elements
+        yield begin, position
+        number += 1

@@ -314,9 +314,10 @@ def _asked(options: "Options") -> dict[str, Any]:
     for part in ("data", "tls"):
         if part in asked:
             asked |= {f"{part}.{field}": value for field, value in _given(asked.pop(part)).items()}
-    if options.concurrency is not None:
-        span = options.concurrency
-        asked["concurrency"] = (span.start, span.end, span.step)
+    for field in _RANGES:
+        span = getattr(options, field)
+        if span is not None:
+            asked[field] = (span.start, span.end, span.step)
     return asked
 
 

@@ -9,8 +9,8 @@ from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Harvest, Load
-from inferometer.load.plan import Closed
-from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.load.plan import Open, Plan
+from inferometer.measure.measurement import Level, Measurement, WindowFigures
 from inferometer.measure.merge import Subject, latency_estimates, measurement, rate_estimate
 from inferometer.measure.stopping import (
     GO_ON,
@@ -30,6 +30,7 @@ from inferometer.records.records import EMPTY, Records, join
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
+SLACK = 0.02  # share by which rates may differ before it is said
 FAR_NS = 3600 * NS_PER_S
 
 
@@ -70,7 +71,7 @@ class Bench:
     watcher: Watcher
 
 
-def warm_up(bench: Bench, plan: Closed) -> None:
+def warm_up(bench: Bench, plan: Plan) -> None:
     """Send the plan's requests and wait for them; nothing of it is recorded."""
     bench.load.apply(plan)
     last_good_ns = bench.clock()
@@ -82,11 +83,20 @@ def warm_up(bench: Bench, plan: Closed) -> None:
             return
 
 
-def measure_level(bench: Bench, recipe: Recipe, plan: Closed) -> Level:
-    """Apply the plan and measure it by the recipe."""
-    bench.watcher.level_started("concurrency", plan.concurrency)
-    run = _LevelRun(bench, recipe)
-    run.start(plan)
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A level to measure: what it is called and how it is loaded."""
+
+    mode: str  # concurrency or request_rate
+    value: float
+    plan: Plan
+
+
+def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
+    """Apply the point's plan and measure it by the recipe."""
+    bench.watcher.level_started(point.mode, point.value)
+    run = _LevelRun(bench, recipe, point)
+    run.start()
     verdict = GO_ON
     while not verdict.is_done:
         try:
@@ -97,7 +107,7 @@ def measure_level(bench: Bench, recipe: Recipe, plan: Closed) -> Level:
             break
         bench.watcher.window_finished(len(run.figures), run.figures[-1])
         verdict = run.judge()
-    level = run.level(plan, verdict)
+    level = run.level(verdict)
     bench.watcher.level_finished(level)
     return level
 
@@ -105,9 +115,11 @@ def measure_level(bench: Bench, recipe: Recipe, plan: Closed) -> Level:
 class _LevelRun:
     """The windows of a level as they fill."""
 
-    def __init__(self, bench: Bench, recipe: Recipe) -> None:
+    def __init__(self, bench: Bench, recipe: Recipe, point: Point) -> None:
         self._bench = bench
         self._recipe = recipe
+        self._point = point
+        self._is_open = isinstance(point.plan, Open)
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self._rest: Records = EMPTY  # ended after the window that was closed last
@@ -122,8 +134,8 @@ class _LevelRun:
         self._cost_ns = 0
         self._before: Snapshot | None = None
 
-    def start(self, plan: Closed) -> None:
-        bench = self._bench
+    def start(self) -> None:
+        bench, plan = self._bench, self._point.plan
         if self._recipe.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
             self._start_ns = bench.clock()
@@ -138,7 +150,7 @@ class _LevelRun:
         self._rest = split(self._harvest.records, self._start_ns)[1]
         self._is_finished = self._harvest.is_finished and self._recipe.is_whole
         self._last_good_ns = self._start_ns
-        self._open = OpenWindow(self._start_ns)
+        self._open = OpenWindow(self._start_ns, self._is_open)
 
     def _read_counters(self) -> Snapshot | None:
         try:
@@ -222,13 +234,14 @@ class _LevelRun:
                 chosen=self._recipe.percentile,
             )
         )
-        self._open = OpenWindow(end_ns)
+        self._open = OpenWindow(end_ns, self._is_open)
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost
         expense = Expense(
             cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
             elapsed_ns=self._harvest.seen_ns - self._cost_ns,
+            sent=new.sent - old.sent,
             reconnects=new.reconnects - old.reconnects,
             connects=new.connects - old.connects,
             connect_ns=new.connect_ns - old.connect_ns,
@@ -280,7 +293,7 @@ class _LevelRun:
 
     # --- the result
 
-    def level(self, plan: Closed, verdict: Verdict) -> Level:
+    def level(self, verdict: Verdict) -> Level:
         recipe = self._recipe
         subject = Subject(
             model=recipe.model,
@@ -298,15 +311,31 @@ class _LevelRun:
         elif found.request_count:
             chosen = recipe.percentile
             latency_ns = found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
+            remarks += self._rate_remarks(found)
             if found.client.cpu_share > BUSY:
                 text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
                 remarks.append(Remark(Note.CLIENT_LIMITED, text))
         return Level(
-            mode="concurrency",
-            value=float(plan.concurrency),
+            mode=self._point.mode,
+            value=float(self._point.value),
             measurement=found,
             windows=tuple(self.figures),
-            is_stable=verdict.is_stable,
+            is_stable=verdict.is_stable and not any(remark.note is Note.OVERLOADED for remark in remarks),
             is_over_limit=is_over(latency_ns, recipe.latency_limit_ms),
             remarks=tuple(remarks),
         )
+
+    def _rate_remarks(self, found: Measurement) -> list[Remark]:
+        """By rate: whether as many requests were sent as asked for, and answered as sent."""
+        if not self._is_open or self._recipe.is_whole:
+            return []
+        asked, offered = self._point.value, found.send_per_s
+        ended = (found.request_count + found.failed_count) * NS_PER_S / found.duration_ns
+        slack = SLACK * offered + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
+        if ended < offered - slack:
+            text = f"overloaded: {offered:.4g} requests/s were sent and {ended:.4g} answered"
+            return [Remark(Note.OVERLOADED, text)]
+        if offered < asked - slack:
+            text = f"asked for {asked:.4g} requests/s, sent {offered:.4g}"
+            return [Remark(Note.NOT_OFFERED, text)]
+        return []

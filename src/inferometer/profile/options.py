@@ -37,6 +37,10 @@ class Options:
     data: DataOptions = field(default_factory=DataOptions)
 
     concurrency: Range | None = None
+    request_rate: Range | None = None
+    request_distribution: str = "constant"
+    request_intervals: str | None = None
+    binary_search: bool = False
     request_count: int = 0
     warmup_request_count: int = 0
     asynchronous: bool = False

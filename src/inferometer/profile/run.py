@@ -16,7 +16,6 @@ from inferometer.dataset.batches import batch
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset
 from inferometer.load.load import Load
-from inferometer.load.plan import Closed
 from inferometer.load.workers import Workers
 from inferometer.measure.measurement import Level
 from inferometer.measure.result import SCHEMA, Result
@@ -27,6 +26,8 @@ from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.profile.checks import check, check_model
 from inferometer.profile.level import Bench, Recipe, Watcher, measure_level, warm_up
 from inferometer.profile.options import Options
+from inferometer.profile.points import is_rate, points
+from inferometer.profile.search import Verdicts
 from inferometer.target.discovery import describe_model
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.traffic import Traffic
@@ -53,7 +54,7 @@ class Setup:
     result: Result  # with no levels yet
     target: "Target"
     has_statistics: bool
-    last: int | None  # the highest concurrency of the sweep; None is open
+    last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
 
 
@@ -152,29 +153,26 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
 
 
 def _most_slots(setup: Setup) -> int:
+    """How many workers could be of use."""
+    if is_rate(setup.options):
+        return setup.options.workers
     start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
-    return max(start, setup.last or setup.options.workers)
+    return max(start, int(setup.last or setup.options.workers))
 
 
 def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
-    """Levels from start to end, as long as each one passes."""
+    """The levels of the search, each measured."""
     options = setup.options
     bench = Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
-    start, step = (
-        (1, 1)
-        if options.concurrency is None
-        else (int(options.concurrency.start), int(options.concurrency.step))
-    )
-    value = start
-    while True:
+    verdicts = Verdicts()
+    for point in points(options, setup.last, verdicts):
         if options.warmup_request_count:
-            watcher.level_started("concurrency", value)
-            warm_up(bench, Closed(value, options.warmup_request_count))
-        level = measure_level(bench, setup.recipe, Closed(value, options.request_count or None))
+            watcher.level_started(point.mode, point.value)
+            warm_up(bench, replace(point.plan, count=options.warmup_request_count))
+        level = measure_level(bench, setup.recipe, point)
         yield level
-        value += step
-        is_past = setup.last is not None and value > setup.last
-        if is_past or not level.is_stable or level.is_over_limit or watcher.is_interrupted():
+        verdicts.passed = level.is_stable and not level.is_over_limit
+        if level.is_cut_short or watcher.is_interrupted():
             return
 
 
@@ -182,13 +180,15 @@ def _read_counters(setup: Setup) -> Snapshot | None:
     return snapshot(setup.target.statistics(setup.model)) if setup.has_statistics else None
 
 
-def _last_level(options: Options) -> tuple[int | None, tuple[str, ...]]:
+def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     """The end of the sweep and what must be said about it."""
-    span = options.concurrency
-    if span is None or span.end is None:
-        return 1 if span is None else int(span.start), ()
-    if options.asynchronous:
-        return (int(span.end) or None), ()
+    span = options.request_rate if is_rate(options) else options.concurrency
+    if span is None:
+        return 1, ()
+    if span.end is None:
+        return span.start, ()
+    if options.asynchronous or is_rate(options):
+        return span.end or None, ()
     if span.end:
         highest = int(max(span.start, span.end))
         given = options.max_threads
@@ -196,7 +196,7 @@ def _last_level(options: Options) -> tuple[int | None, tuple[str, ...]]:
         words = (
             f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
         )
-        return int(span.end), ((words,) if is_overridden else ())
+        return span.end, ((words,) if is_overridden else ())
     limit = options.max_threads or SYNC_LIMIT
     return limit, (
         f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",
@@ -228,16 +228,23 @@ def _recipe(options: Options, model: ModelSpec, size: int) -> Recipe:
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
 
 
-def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: int | None) -> dict[str, Any]:
-    span = options.concurrency
+def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float | None) -> dict[str, Any]:
+    span, rate = options.concurrency, options.request_rate
     return {
-        "mode": "concurrency",
+        "mode": "request_rate"
+        if rate
+        else "request_intervals"
+        if options.request_intervals
+        else "concurrency",
+        "request_rate_start": None if rate is None else rate.start,
+        "request_rate_end": None if rate is None or rate.end is None else (last or 0),
+        "distribution": options.request_distribution,
         "service_kind": options.service_kind,
         "protocol": options.protocol,
         "batch": recipe.batch,
         "batch_given": options.batch is not None,
         "concurrency_start": 1 if span is None else int(span.start),
-        "concurrency_end": None if span is None or span.end is None else (last or 0),
+        "concurrency_end": None if span is None or span.end is None else int(last or 0),
         "concurrency_step": 1 if span is None else int(span.step),
         "request_count": options.request_count,
         "warmup_request_count": options.warmup_request_count,
@@ -257,7 +264,7 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: int | N
         "workers": options.workers,
         "verbose": options.verbose,
         "verbose_csv": options.verbose_csv,
-        "binary_search": False,
+        "binary_search": options.binary_search,
         "data_given": dataset.is_given,
         "data_streams": len(dataset.streams),
         "data_steps": len(dataset.streams[0]),

@@ -34,6 +34,8 @@ WIDTH = 100
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",
+    Note.OVERLOADED: "overloaded",
+    Note.NOT_OFFERED: "rate not reached",
     Note.NOT_STABLE: "not stable",
     Note.NOT_PRECISE: "not precise",
     Note.INTERRUPTED: "interrupted",

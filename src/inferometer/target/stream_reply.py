@@ -44,4 +44,5 @@ def _final(entry: memoryview, known: bool) -> bool:
     key, value = parts.get(KEY), parts.get(VALUE)
     if not isinstance(key, memoryview) or bytes(key) != FINAL:
         return known
-    return isinstance(value, memoryview) and dict(fields(value)).get(BOOL) == 1
+    flag = dict(fields(value)).get(BOOL) if isinstance(value, memoryview) else None
+    return isinstance(flag, int) and flag != 0

@@ -1,5 +1,6 @@
 """Triton over gRPC, with the official messages; control calls need no HTTP port."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from inferometer.target.grpc_control import GrpcControl
 from inferometer.target.traffic import Traffic, Wiring
 
 SERVICE = "inference.GRPCInferenceService"
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,10 @@ def _set_parameter(parameter: "service_pb2.InferParameter", name: str, value: st
         parameter.string_param = value
     elif kind == "bool" and value.lower() in ("true", "false"):
         parameter.bool_param = value.lower() == "true"
-    elif kind == "int" and value.lstrip("-").isdigit():
+    elif kind == "int" and _INTEGER.fullmatch(value) and -(2**63) <= int(value) < 2**63:
         parameter.int64_param = int(value)
     else:
         raise UsageError(
             f"the request parameter '{name}' has the value '{value}', which is no {kind}",
-            remedy="write true or false for bool, digits for int",
+            remedy="write true or false for bool, an integer of up to 64 bits for int",
         )

@@ -249,11 +249,11 @@ class Wire:
 def _http2() -> "H2Connection":
     from h2.config import H2Configuration
     from h2.connection import H2Connection
-    from h2.settings import Settings
+    from h2.settings import SettingCodes, Settings
 
     http2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
     # Before it knows our settings a client may open as many streams as it likes.
-    http2.local_settings = Settings(client=False, initial_values={MAX_CONCURRENT_STREAMS: ROOM})
+    http2.local_settings = Settings(client=False, initial_values={SettingCodes.MAX_CONCURRENT_STREAMS: ROOM})
     return http2
 
 
@@ -530,12 +530,17 @@ class FakeGrpcTriton:
         return ParseDict({"model_stats": [row]}, service_pb2.ModelStatisticsResponse())
 
 
+def asked(call: Call) -> Any:
+    """The official message of an inference."""
+    return service_pb2.ModelInferRequest.FromString(call.message)
+
+
 def usual(call: Call) -> Act:
     """What Triton says to an inference: on a stream the response is the final one."""
-    request = service_pb2.ModelInferRequest.FromString(call.message)
+    request_id = asked(call).id
     if call.method == STREAM_INFER:
-        return say(response(request.id))
-    return answer(_response(request.id, has_data=True).SerializeToString())
+        return say(response(request_id))
+    return answer(_response(request_id, has_data=True).SerializeToString())
 
 
 def response(request_id: str, *, has_data: bool = True, is_final: bool | None = True) -> bytes:

@@ -273,8 +273,6 @@ def test_export_file_must_be_new(tmp_path):
 
 UNBUILT = [
     ("--service-kind tfserving -i grpc", "--service-kind tfserving is not supported yet"),
-    ("--request-rate-range 10", "--request-rate-range is not supported yet; load by concurrency"),
-    ("--binary-search --concurrency-range 1:4 -l 10", "--binary-search is not supported yet"),
     (
         "--profile-export-file new.json",
         "--profile-export-file is not supported yet; write the result with --json",

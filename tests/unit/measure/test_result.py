@@ -50,7 +50,7 @@ RESULT = Result(
     server={},
     model={"name": "m"},
     levels=(
-        Level("concurrency", 4.0, FOUND, (WindowFigures(0.0, 10, 2, 1, 3.5, 5, 1),), True, False,
+        Level("concurrency", 4.0, FOUND, (WindowFigures(0.0, 10, 2, 1, 3.5, 5, 5, 1),), True, False,
               (Remark(Note.FAILURES, "one failed"),)),
         Level("concurrency", 8.0, None, (), False, False),
     ),

@@ -10,7 +10,7 @@ RULE = Stability(percentage=10, max_trials=10, latency_limit_ms=0, is_lenient=Fa
 
 def windows(*pairs):
     return [
-        WindowFigures(float(k), 10**9, int(rate), 0, rate, latency, 0)
+        WindowFigures(float(k), 10**9, int(rate), 0, rate, latency, latency, 0)
         for k, (rate, latency) in enumerate(pairs)
     ]
 

@@ -78,7 +78,8 @@ class Pair:
         self.received: dict[int, bytearray] = {}
         self.ended: set[int] = set()
         self.log: list[tuple[int, int]] = []  # stream and size of each DATA frame, as the server saw them
-        self.give_back = True
+        self.greeting = self.server.data_to_send()
+        self.deliver(self.greeting)  # h2 insists on its windows before they can be known
 
     def travel(self) -> None:
         """Until nothing moves any more."""
@@ -101,7 +102,7 @@ class Pair:
         if isinstance(event, h2.events.DataReceived):
             self.received.setdefault(event.stream_id, bytearray()).extend(event.data)
             self.log.append((event.stream_id, len(event.data)))
-            if self.give_back and event.flow_controlled_length:
+            if event.flow_controlled_length:
                 self.server.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         elif isinstance(event, h2.events.StreamEnded):
             self.ended.add(event.stream_id)
@@ -182,30 +183,6 @@ def test_small_call_passes_large_ones() -> None:
             pair._note(event)
         pair.deliver(pair.server.data_to_send())
     assert pair.ended == {5}
-
-
-def test_windows_that_change_in_the_middle() -> None:
-    names = h2.settings.SettingCodes
-    body = random.Random(2).randbytes(400_000)
-    for seed in range(20):
-        pair = Pair(seed=seed)
-        for token in "abc":
-            pair.client.open(token, render(BLOCK, body))
-        for _ in range(12):
-            value = pair.random.choice([0, 1, 100, 16_384, 65_535, 200_000])
-            frame_size = pair.random.choice([16_384, 20_000, MiB])
-            pair.server.update_settings({names.INITIAL_WINDOW_SIZE: value, names.MAX_FRAME_SIZE: frame_size})
-            for event in pair.server.receive_data(
-                b"".join(pair.client.take(pair.random.choice([1, 50_000])))
-            ):
-                pair._note(event)
-            pair.deliver(pair.server.data_to_send())
-        pair.server.update_settings({names.INITIAL_WINDOW_SIZE: 2 * MiB})
-        pair.travel()
-        assert {stream_id: bytes(data) for stream_id, data in pair.received.items()} == dict.fromkeys(
-            (1, 3, 5), body
-        )
-        assert pair.ended == {1, 3, 5}
 
 
 def test_concurrent_streams_stay_within_the_limit() -> None:
@@ -370,7 +347,7 @@ def test_connection_that_ends_at_every_byte() -> None:
     pair.server.receive_data(up)
     for stream_id, step in SCRIPT:
         perform(pair, stream_id, step)
-    raw = pair.server.data_to_send()
+    raw = pair.greeting + pair.server.data_to_send()
     for cut in range(len(raw) + 1):
         replies = Replies()
         client = Http2Connection(replies)
