@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.bar import Setting
-from benchmarks.machine import this_machine
+from benchmarks.machine import busy_cores, this_machine
 from benchmarks.report import console, show, write
 from benchmarks.rounds import measure_bar
 from benchmarks.table import BARS
@@ -16,9 +16,13 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     options = _options()
     setting = Setting(rounds=options.rounds, seconds=options.seconds, is_full=options.full)
-    machine = this_machine()
     chosen = [bar for bar in BARS if not options.only or bar.name in options.only]
-    outcomes = [measure_bar(bar, setting, _say) for bar in chosen]
+    busy = [busy_cores()]
+    outcomes = []
+    for bar in chosen:
+        outcomes.append(measure_bar(bar, setting, _say))
+        busy.append(busy_cores())
+    machine = this_machine(busy)
     show(outcomes, machine, console())
     if options.only:
         print("Only some bars were measured, so benchmarks/last.json and last.md stay as they are.")

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,6 +14,7 @@ from benchmarks.bar import BenchError
 from benchmarks.parts import PERF_ANALYZER_VERSION, program, version_line
 
 QUIET_CORES = 0.1
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Machine:
     cores: int
     memory_gib: float
     system: str
-    others_cores: float  # that other processes kept busy just before
+    others_cores: float  # that other processes kept busy, at worst, between the bars
     versions: dict[str, str]
 
     @property
@@ -41,7 +42,7 @@ class Machine:
         return self.others_cores < QUIET_CORES
 
 
-def this_machine() -> Machine:
+def this_machine(others_cores: Sequence[float]) -> Machine:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return Machine(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -49,7 +50,7 @@ def this_machine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         memory_gib=pages / 2**30,
         system=f"{platform.system()} {platform.release()}",
-        others_cores=psutil.cpu_percent(interval=1.0) / 100 * (os.cpu_count() or 1),
+        others_cores=max(others_cores),
         versions={
             "inferometer": _known(lambda: metadata.version("inferometer")),
             "Python": platform.python_version(),
@@ -59,6 +60,11 @@ def this_machine() -> Machine:
             "nginx": _known(lambda: version_line([program("nginx", "nginx"), "-v"]).rpartition("/")[2]),
         },
     )
+
+
+def busy_cores() -> float:
+    """How many cores are busy now; while nothing of ours runs, that is other work."""
+    return psutil.cpu_percent(interval=_LOOK_S) / 100 * (os.cpu_count() or 1)
 
 
 def _cpu(cpuinfo: str) -> str:

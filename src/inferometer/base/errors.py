@@ -27,6 +27,10 @@ class PeerError(InferometerError):
     exit_code = 3
 
 
+class MissingError(PeerError):
+    """The server does not know this call."""
+
+
 class LocalError(InferometerError):
     """Ours or this machine's: a bug, a full disk, a killed worker."""
 

@@ -1,15 +1,17 @@
 """From what was asked to the tensors that will be sent."""
 
-from pathlib import Path
+import os.path
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.batches import batch
 from inferometer.dataset.dataset import Dataset
+from inferometer.dataset.datatypes import require_known_datatypes
+from inferometer.dataset.directory import read_directory
+from inferometer.dataset.files import read_files
 from inferometer.dataset.generate import generate
 from inferometer.dataset.json_file import read_json
 from inferometer.dataset.options import GENERATED, DataOptions
 from inferometer.dataset.shapes import check_given_shapes
-from inferometer.model.datatypes import DATATYPES
 from inferometer.model.spec import ModelSpec
 
 __all__ = ["DataOptions", "batch", "build"]
@@ -17,35 +19,36 @@ __all__ = ["DataOptions", "batch", "build"]
 
 def build(model: ModelSpec, options: DataOptions) -> Dataset:
     """The dataset for the model; every mistake in options or files is a UsageError."""
-    _require_known_datatypes(model)
+    require_known_datatypes(model.name, "input", model.inputs)
     check_given_shapes(model, options.shapes)
     generated = [source for source in options.sources if source in GENERATED]
     if not generated:
-        _require_files(options.sources)
-        return read_json(model, options.sources, options.shapes)
+        return _given(model, options)
     if set(options.sources) != {generated[0]}:
         raise UsageError(
             f"--input-data {generated[0]} cannot be combined with other data, "
             f"but got {' and '.join(options.sources)}",
             remedy="give random, zero, or data files",
         )
+    if options.files:
+        return read_files(model, options, generated[0])
     return generate(model, options, generated[0])
 
 
-def _require_known_datatypes(model: ModelSpec) -> None:
-    for spec in model.inputs:
-        if spec.datatype not in DATATYPES:
-            raise UsageError(
-                f"input '{spec.name}' of model '{model.name}' has datatype '{spec.datatype}', "
-                "which is not supported",
-                remedy=f"supported are {', '.join(DATATYPES)}",
-            )
-
-
-def _require_files(sources: tuple[str, ...]) -> None:
-    for source in sources:
-        if Path(source).is_dir():
-            raise UsageError(
-                f"--input-data {source} is a directory, which is not supported yet",
-                remedy="give random, zero, or a JSON file",
-            )
+def _given(model: ModelSpec, options: DataOptions) -> Dataset:
+    if options.files:
+        raise UsageError(
+            f"--input {options.files[0][0]}={options.files[0][1]} cannot be combined with "
+            f"--input-data {options.sources[0]}",
+            remedy="give all data with --input, or all with --input-data",
+        )
+    directories = [source for source in options.sources if os.path.isdir(source)]
+    if not directories:
+        return read_json(model, options.sources, options.shapes)
+    if len(options.sources) > 1:
+        raise UsageError(
+            f"--input-data {directories[0]} is a directory and cannot be combined with other data, "
+            f"but got {' and '.join(options.sources)}",
+            remedy="give one directory, or JSON files",
+        )
+    return read_directory(model, directories[0], options.shapes)

@@ -29,21 +29,27 @@ _LENGTH_BYTES = 4
 
 def generate(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
     """One stream of different steps; a single one where there is nothing to vary."""
+    return Dataset(origin, (generate_steps(model.inputs, options, origin),))
+
+
+def generate_steps(
+    specs: tuple[TensorSpec, ...], options: DataOptions, origin: str, *, given: tuple[Step, ...] = ((),)
+) -> tuple[Step, ...]:
+    """Tensors of these inputs, to stand beside the given ones: a step for each, or a pool beside a single one."""
     if options.seed < 0:
         raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
-    wanted = [(spec, _shape(spec, options)) for spec in model.inputs]
-    size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
-    varies = any(_varies(spec, options, origin) for spec, _ in wanted)
-    count = pool_size(options.pool, size) if varies else 1
-    steps: list[Step] = []
-    for number in range(count):
-        steps.append(
-            tuple(
-                Tensor(spec.name, spec.datatype, shape, _data(spec, shape, options, origin, number))
-                for spec, shape in wanted
-            )
+    wanted = [(spec, _shape(spec, options)) for spec in specs]
+    count = len(given)
+    if count == 1 and any(_varies(spec, options, origin) for spec in specs):
+        size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
+        count = pool_size(options.pool, size + sum(len(tensor.data) for tensor in given[0]))
+    return tuple(
+        tuple(
+            Tensor(spec.name, spec.datatype, shape, _data(spec, shape, options, origin, number))
+            for spec, shape in wanted
         )
-    return Dataset(origin, (tuple(steps),))
+        for number in range(count)
+    )
 
 
 def pool_size(wanted: int, request_bytes: int) -> int:
@@ -55,7 +61,7 @@ def _shape(spec: TensorSpec, options: DataOptions) -> Shape:
     if spec.is_shape_tensor:
         raise UsageError(
             f"input '{spec.name}' is a shape tensor, whose values cannot be generated",
-            remedy="give them in a JSON file with --input-data",
+            remedy=f"give them with --input {spec.name}=VALUE,VALUE or in a JSON file with --input-data",
         )
     shape = maybe_shape(spec, options.shapes)
     if shape is None:

@@ -16,13 +16,15 @@ phrase of contract 5.11, then says where: file, stream, step, tensor, expected, 
 import binascii
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import zip_longest
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.datatypes import require_known_datatypes
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import (
     Shape,
@@ -146,10 +148,11 @@ def _document(
     if reader.peek() != "{":
         reader.value()
     else:
-        for key in reader.keys():
+        for key in reader.names():
             if key == "data":
                 data = _content(_Part(path, key, "input", model.name, model.inputs, shapes), reader)
             elif key == "validation_data":
+                require_known_datatypes(model.name, "output", model.outputs)
                 outputs = _content(_Part(path, key, "output", model.name, model.outputs, {}), reader)
             else:
                 reader.value()
@@ -164,24 +167,19 @@ def _document(
 
 
 def _require_aligned(path: str, data: _Content, outputs: _Content) -> None:
-    for place, expected, found in _lengths(data, outputs):
-        if expected != found:
-            raise UsageError(
-                "The 'validation_data' field doesn't align with 'data' field in the json file: "
-                f"{path}, where 'data' {place[0]} {expected} {place[1]}, but 'validation_data' {found}",
-                remedy="give an entry of expected outputs for each step",
-            )
-
-
-def _lengths(data: _Content, outputs: _Content) -> Iterator[tuple[tuple[str, str], object, object]]:
-    """What must be the same in both halves, outside before inside."""
-    forms = {True: "lists of steps", False: "steps"}
-    if outputs.streams and outputs.streams != [[]]:
-        yield ("is a list of", ""), forms[data.is_nested], forms[outputs.is_nested]
-    if data.is_nested:
-        yield ("has", "streams"), len(data.streams), len(outputs.streams)
-    for number, (steps, checks) in enumerate(zip(data.streams, outputs.streams or [[]], strict=False)):
-        yield ("has", f"steps in stream {number}"), len(steps), len(checks)
+    pairs = zip_longest(map(len, data.streams), map(len, outputs.streams), fillvalue=0)
+    unequal = next(((number, *pair) for number, pair in enumerate(pairs) if pair[0] != pair[1]), None)
+    if unequal is not None:
+        stream, steps, checks = unequal
+        reason = f"stream {stream} has {steps} steps in 'data', but {checks} in 'validation_data'"
+    elif data.is_nested != outputs.is_nested:
+        reason = "one is a list of steps, the other a list of streams"
+    else:
+        return
+    raise UsageError(
+        f"The 'validation_data' field doesn't align with 'data' field in the json file {path}: {reason}",
+        remedy="give the expected outputs of every step, in lists of the same form",
+    )
 
 
 def _content(part: _Part, reader: JsonReader) -> _Content:
@@ -227,7 +225,7 @@ def _step(place: _Place, reader: JsonReader) -> Step:
         raise place.error(_MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
     specs = {spec.name: spec for spec in place.part.specs}
     found: dict[str, Tensor] = {}
-    for name in reader.keys():
+    for name in reader.names():
         if name in specs:
             found[name] = _tensor(specs[name], replace(place, tensor=name), reader)
         elif name == _IGNORED_KEY:
@@ -252,7 +250,7 @@ def _tensor(spec: TensorSpec, place: _Place, reader: JsonReader) -> Tensor:
         raise place.error(_MALFORMED, f"expected a list or an object, found {_describe(reader.glance())}")
     data: bytes | None = None
     shape: Shape | None = None
-    for key in reader.keys():
+    for key in reader.names():
         if key == "shape":
             shape = _checked(spec, place, reader.value())
         elif key not in ("content", "b64"):
@@ -274,7 +272,7 @@ def _from_content(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
         found = _describe(reader.glance())
         raise place.error(_MALFORMED, f"expected 'content' to be a list or an object, found {found}")
     data: bytes | None = None
-    for key in reader.keys():
+    for key in reader.names():
         if key != "b64":
             data = None
             break

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-_BLOCK = 1 << 20  # bytes read at a time
-_AHEAD = 1 << 16  # characters in sight before a run or piece is cut
+_BLOCK = 1 << 20  # bytes
+_BLOCKS_AHEAD = 1 / 16  # in sight before a run or piece is cut
 _LONGEST_TOKEN = 16  # of a number's end, a constant or an escape: what a cut may have fallen into
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _TEXTS = re.compile(r'(?:"(?:[^"\\]++|\\.)*+"[ \t\n\r]*+,[ \t\n\r]*+)++')  # whole strings before a comma
@@ -30,8 +30,10 @@ class Constant(float):
 class JsonReader:
     """Each method begins at the next value and ends behind it; iterators must be read to their end."""
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: BinaryIO, *, block: int = _BLOCK) -> None:
         self._source = source
+        self._block = block  # bytes read at a time
+        self._ahead = max(round(block * _BLOCKS_AHEAD), _LONGEST_TOKEN)
         self._decoder = json.JSONDecoder(parse_constant=Constant, object_pairs_hook=_object)
         self._bytes_before = 0  # of what is being decoded
         self._text = ""
@@ -39,7 +41,7 @@ class JsonReader:
         self._lines_before = 0  # of the text
         self._columns_before = 0
         self._is_whole = False  # nothing comes after the text
-        first = source.read(_BLOCK)
+        first = source.read(block)
         self._codec = codecs.getincrementaldecoder(json.detect_encoding(first))("surrogatepass")
         self._text = self._decode(first)
 
@@ -52,7 +54,7 @@ class JsonReader:
                 return self._text[self._at : self._at + 1]
             self._fill(1)
 
-    def keys(self) -> Iterator[str]:
+    def names(self) -> Iterator[str]:
         """The keys of an object; the caller takes the value after each."""
         self._take("{")
         if self._ends("}"):
@@ -98,11 +100,11 @@ class JsonReader:
                 return
 
     def pieces(self) -> Iterator[str]:
-        """A string, in parts."""
+        """A string, in parts; a surrogate pair written as two escapes may be cut."""
         begin = self._position(self._at)
         self._take('"')
         while True:
-            self._fill(_AHEAD)
+            self._fill(self._ahead)
             end = self._text.find('"', self._at)
             if self._text.find("\\", self._at, end if end >= 0 else None) >= 0:
                 inside = _INSIDE.match(self._text, self._at)
@@ -154,7 +156,7 @@ class JsonReader:
 
     def _run(self) -> list[Any]:
         """As many members as are in sight, at least one, up to the comma or bracket after them."""
-        self._fill(_AHEAD)
+        self._fill(self._ahead)
         end = self._text.find("]", self._at)
         end = end if end >= 0 else self._text.rfind(",", self._at)
         if end < 0 or any(self._text.find(mark, self._at, end) >= 0 for mark in '"[{'):
@@ -203,7 +205,7 @@ class JsonReader:
             return
         parts = [self._text[self._at :]]
         while in_sight < least and not self._is_whole:
-            parts.append(self._decode(self._source.read(_BLOCK)))
+            parts.append(self._decode(self._source.read(self._block)))
             in_sight += len(parts[-1])
         self._lines_before += self._text.count("\n", 0, self._at)
         last = self._text.rfind("\n", 0, self._at)

@@ -3,16 +3,29 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from inferometer.base.errors import UsageError
 from inferometer.base.options import Dialect, Option, as_given, choice, data_source, shape, whole
 
 GENERATED = ("random", "zero")
 
 
+def named_source(name: str, text: str) -> tuple[str, str]:
+    """`NAME=@FILE` or `NAME=value,value`."""
+    tensor, equals, source = text.partition("=")
+    if not tensor or not equals or source == "@":
+        raise UsageError(
+            f"Failed to parse {name}. There must be an input name, '=' and a value, but got '{text}'",
+            remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
+        )
+    return tensor, source
+
+
 @dataclass(frozen=True, slots=True)
 class DataOptions:
-    """`sources` holds one of random and zero, or the paths of data files."""
+    """`sources` holds one of random and zero, the paths of JSON files, or that of a directory."""
 
     sources: tuple[str, ...] = ("random",)
+    files: tuple[tuple[str, str], ...] = ()  # (input, `@` and a path or pattern, or the values themselves)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of inputs with variable dimensions
     string_length: int = 128
     string_data: str | None = None  # every element of BYTES inputs, instead of random strings
@@ -32,11 +45,22 @@ OPTIONS = (
     Option(
         ("--input-data",),
         "data.sources",
-        "What to send: random, zero, or a JSON file of requests. Files may be given several times.",
+        "What to send: random, zero, a JSON file of requests, or a directory with a file for each input. "
+        "JSON files may be given several times.",
         data_source,
         "SOURCE",
         "random",
         repeatable=True,
+    ),
+    Option(
+        ("--input",),
+        "data.files",
+        "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
+        ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
+        named_source,
+        "NAME=@FILE",
+        repeatable=True,
+        dialect=Dialect.OURS,
     ),
     Option(
         ("--shape",),
@@ -77,7 +101,6 @@ OPTIONS = (
         choice("none", "system", "cuda"),
         "KIND",
         "none",
-        unbuilt=("system", "cuda"),
     ),
     Option(
         ("--output-shared-memory-size",),
@@ -86,7 +109,6 @@ OPTIONS = (
         whole(least=0),
         "BYTES",
         "102400",
-        built=False,
     ),
     Option(
         ("--input-tensor-format",),
@@ -95,7 +117,6 @@ OPTIONS = (
         choice("binary", "json", any_case=True),
         "FORMAT",
         "binary",
-        unbuilt=("json",),
     ),
     Option(
         ("--output-tensor-format",),
@@ -104,7 +125,6 @@ OPTIONS = (
         choice("binary", "json", any_case=True),
         "FORMAT",
         "binary",
-        unbuilt=("json",),
     ),
     Option(
         ("--data-directory",),

@@ -3,7 +3,7 @@
 The rules:
 
 * A **slot** is one unit of concurrency: a number from 0 up. It has at most one request outstanding.
-* The **link** owns sockets and codecs. `link.send(slot, step, now)` starts a request; some time later the
+* The **link** owns sockets and codecs. `link.send(slot, step, now, mark)` starts a request; some time later the
   link calls `engine.finish(slot, ...)` exactly once for it, good or bad. The engine never sees a byte.
 * The **reactor** waits for whatever the link registered, and calls it. On a simulated clock it jumps there.
 * The engine decides what comes next. In a closed plan: another request on the same slot, a pause after a
@@ -27,6 +27,7 @@ from typing import Protocol
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import NEVER, Closed, Open, Plan
+from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
 from inferometer.records.ring import HEADER, ROW, RingWriter
 
@@ -64,8 +65,8 @@ class Link(Protocol):
     def opening(self) -> int:
         """Connections that are being set up."""
 
-    def send(self, slot: int, step: int, now_ns: int) -> None:
-        """Start the request of this step of the dataset."""
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        """Start the request of this step of the dataset, marked as part of its sequence."""
 
     def prepare(self, slots: int) -> None:
         """Open the connections of the first so many slots."""
@@ -108,6 +109,7 @@ class Engine:
         first_step: int = 0,
         stride: int = 1,
         timeout_ns: int = 0,
+        sequences: Sequences | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
@@ -126,6 +128,9 @@ class Engine:
         self._steps: list[int] = []
         self._busy: list[bool] = []
         self._failures: list[int] = []  # of each slot, in a row, without an answer
+        self._sequences = sequences
+        self._marks: list[Mark | None] = []
+        self._lanes: list[int] = []  # of each slot in an open plan
         self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
         self._remaining = -1  # requests still to issue; below 0 there is no end
         # --- closed plans
@@ -168,6 +173,8 @@ class Engine:
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
         self._start_ns, self._number = start_ns, plan.first
         self._next_due = start_ns + plan.schedule.due_ns(plan.first)
+        if self._sequences is not None:
+            self._sequences.open_lanes()
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
 
     def _grow(self, slots: int) -> None:
@@ -177,6 +184,8 @@ class Engine:
             self._steps.append(0)
             self._busy.append(False)
             self._failures.append(0)
+            self._marks.append(None)
+            self._lanes.append(0)
 
     @property
     def is_applied(self) -> bool:
@@ -254,7 +263,12 @@ class Engine:
         cells[i + 6] = self._steps[slot]
         cells[i + 7] = received
         cells[i + 8] = responses
-        cells[i + 9] = ring.stamp(times) if times else 0
+        mark = self._marks[slot]
+        if mark is None:
+            cells[i + 9] = cells[i + 10] = 0
+        else:
+            self._end_mark(slot, mark, i)
+        cells[i + 11] = ring.stamp(times) if times else 0
         i += ROW
         ring.position = i if i != ring.end else HEADER
         ring.written += 1
@@ -268,24 +282,50 @@ class Engine:
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
-        if slot >= self._concurrency or self._remaining == 0:
-            self.active -= 1
-            self.link.close(slot)
-            return
         now = self._clock()
+        if slot >= self._concurrency or self._remaining == 0:
+            if self._sequences is None or not self._sequences.is_unfinished(slot):
+                self.active -= 1
+                self.link.close(slot)
+                return
+            self._close_sequence(slot, slot, now)
+            return
         self._due[slot] = now
         self._start(slot, now)
 
     def _start(self, slot: int, now_ns: int) -> None:
         if self._remaining > 0:
             self._remaining -= 1
-        step = self._step
-        self._step = (step + self._stride) % self._step_count
+        if self._sequences is None:
+            step = self._step
+            self._step = (step + self._stride) % self._step_count
+        else:
+            lane = slot if self._open is None else self._lanes[slot]
+            step, self._marks[slot] = self._sequences.next(lane, self._due[slot])
         self._steps[slot] = step
         self._busy[slot] = True
         self._started[slot] = now_ns
         self.sent += 1
-        self._send(slot, step, now_ns)
+        self._send(slot, step, now_ns, self._marks[slot])
+
+    # --- sequences
+
+    def _close_sequence(self, slot: int, lane: int, now_ns: int) -> None:
+        """One more request, that only ends the sequence."""
+        assert self._sequences is not None
+        step, self._marks[slot] = self._sequences.close(lane)
+        self._lanes[slot] = lane
+        self._due[slot] = self._started[slot] = now_ns
+        self._steps[slot] = step
+        self._busy[slot] = True
+        self.sent += 1
+        self._send(slot, step, now_ns, self._marks[slot])
+
+    def _end_mark(self, slot: int, mark: Mark, row: int) -> None:
+        assert self._sequences is not None
+        lane = slot if self._open is None else self._lanes[slot]
+        self._cells[row + 9] = mark.sequence_id
+        self._cells[row + 10] = self._sequences.ended(lane, mark)
 
     # --- open plans
 
@@ -298,6 +338,8 @@ class Engine:
             self._issue_due(now)
 
     def _has_room(self) -> bool:
+        if self._sequences is not None and not self._sequences.has_free_lane:
+            return False
         return self._open is None or self._open.cap is None or self.active < self._open.cap
 
     def _issue_due(self, now_ns: int) -> None:
@@ -312,6 +354,10 @@ class Engine:
             else:
                 slot = len(self._due)
                 self._grow(slot + 1)
+            if self._sequences is not None:
+                lane = self._sequences.maybe_pick()
+                assert lane is not None
+                self._lanes[slot] = lane
             self.active += 1
             self._due[slot] = self._next_due
             self._number += plan.stride

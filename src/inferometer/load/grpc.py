@@ -18,7 +18,9 @@ from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
+from inferometer.target.sequence_marks import grpc_mark
 from inferometer.target.stream_reply import REQUEST_ID, read_stream_reply
 from inferometer.target.traffic import Wiring
 from inferometer.wire import grpc
@@ -92,6 +94,7 @@ class GrpcLink:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
+        self._messages = requests
         self._requests = _render(wiring, requests)
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
@@ -105,17 +108,28 @@ class GrpcLink:
         while len(self._calls) < slots:
             self._calls.append(_Call(len(self._calls), self.channel(len(self._calls))))
 
-    def send(self, slot: int, step: int, now_ns: int) -> None:
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         if slot >= len(self._calls):
             self._grow(slot + 1)
         call = self._calls[slot]
-        call.request = self._requests[step]
+        call.request = self._requests[step] if mark is None else self._marked(step, mark)
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
         if call.channel.is_leaving:
             call.channel.release(call)
             call.channel = self.channel(slot)
         call.channel.send(call)
+
+    def _marked(self, step: int, mark: Mark) -> Request:
+        """The request as part of a sequence; on a stream the mark is appended when it is sent."""
+        message, tail = self._messages[step], grpc_mark(mark)
+        if self.wiring.is_streaming or self.wiring.compression is not None:
+            whole = bytes(message) + tail
+            if self.wiring.is_streaming:
+                return whole
+            return render_call(self.wiring.block, whole, compression=self.wiring.compression)
+        prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
+        return render(self.wiring.block, (prefix, message, tail))
 
     def channel(self, slot: int, *, own: bool = False) -> "_Channel":
         """The connection that the slot shares with others, or one of its own."""

@@ -9,7 +9,9 @@ from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish
 from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
+from inferometer.target.sequence_marks import PLACE, http_mark
 from inferometer.target.traffic import Wiring
 from inferometer.wire.http1 import ReplyDecoder
 
@@ -47,10 +49,11 @@ class Http1Link:
         self._requests = requests
         self._connections: list[_Connection] = []
 
-    def send(self, slot: int, step: int, now_ns: int) -> None:
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         if slot >= len(self._connections):
             self._grow(slot + 1)
-        self._connections[slot].send(self._requests[step], now_ns)
+        request = self._requests[step]
+        self._connections[slot].send(request if mark is None else _marked(request, mark), now_ns)
 
     def _grow(self, slots: int) -> None:
         while len(self._connections) < slots:
@@ -71,6 +74,14 @@ class Http1Link:
     @property
     def opening(self) -> int:
         return sum(connection.is_opening for connection in self._connections)
+
+
+def _marked(request: Request, mark: Mark) -> bytes:
+    """A copy with the sequence's id and flags in their place, which lies in the JSON part near the beginning."""
+    copy = bytearray(request)
+    start = copy.index(PLACE)
+    copy[start : start + len(PLACE)] = http_mark(mark)
+    return bytes(copy)
 
 
 class _Connection:

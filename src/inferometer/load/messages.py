@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
+from inferometer.load.sequences import SequencePlan
 from inferometer.target.traffic import Wiring
 
 
@@ -18,6 +19,7 @@ class Job:
     first_step: int
     stride: int
     timeout_ns: int
+    sequences: SequencePlan | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from inferometer.load.http1 import Http1Link
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
@@ -58,6 +59,10 @@ def _open_link(job: Job, reactor: EpollReactor) -> OpenLink:
     return partial(link, wiring=job.wiring, requests=_requests(job), reactor=reactor, clock=monotonic_ns)
 
 
+def _sequences(job: Job) -> Sequences | None:
+    return None if job.sequences is None else Sequences(job.sequences, job.first_step, job.stride)
+
+
 def _requests(job: Job) -> list[bytes | memoryview]:
     import mmap
 
@@ -86,6 +91,7 @@ class _Worker:
             first_step=job.first_step,
             stride=job.stride,
             timeout_ns=job.timeout_ns,
+            sequences=_sequences(job),
         )
         self._pending_apply = False
         self._stop: Stop | None = None

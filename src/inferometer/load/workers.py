@@ -16,6 +16,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
+from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import Records, RingReader, join
 from inferometer.records.ring import create_ring, map_ring
 from inferometer.target.traffic import Traffic
@@ -38,10 +39,13 @@ class _Process:
 class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it."""
 
-    def __init__(self, traffic: Traffic, *, count: int = 1, timeout_ns: int = 0) -> None:
+    def __init__(
+        self, traffic: Traffic, *, count: int = 1, timeout_ns: int = 0, sequences: SequencePlan | None = None
+    ) -> None:
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns
+        self._sequences = sequences
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
@@ -72,7 +76,16 @@ class Workers:
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
-        job = Job(self._traffic.wiring, ring_fd, requests_fd, spans, index, self._count, self._timeout_ns)
+        job = Job(
+            wiring=self._traffic.wiring,
+            ring_fd=ring_fd,
+            requests_fd=requests_fd,
+            spans=spans,
+            first_step=index,
+            stride=self._count,
+            timeout_ns=self._timeout_ns,
+            sequences=self._sequences,
+        )
         control.send(job)
         return _Process(child, control, ring)
 

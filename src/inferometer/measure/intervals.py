@@ -23,15 +23,30 @@ ALIKE = 0.3  # correlation of neighbouring sections above which they count as to
 _T = {3: 3.182, 7: 2.365, 15: 2.131, 31: 2.040}
 
 
-def mean_interval(value: float, durations: Durations) -> Estimate:
-    """Of the mean of durations that are in the order of their ends."""
-    return _sectioned(value, durations, need=2, figure=lambda part: float(part.mean()))
+Sections = NDArray[np.float64]
+"""A figure in each section of the measured time; empty when there are too few values for any."""
 
 
-def percentile_interval(value: float, durations: Durations, p: float) -> Estimate:
-    """Of a percentile. Each section must hold enough values for that percentile to exist in it."""
+def mean_sections(durations: Durations) -> Sections:
+    """Means of durations that are in the order of their ends."""
+    return _sections(durations, need=2, figure=lambda part: float(part.mean()))
+
+
+def percentile_sections(durations: Durations, p: float) -> Sections:
+    """Percentiles. Each section must hold enough values for that percentile to exist in it."""
     need = math.ceil(2 * 100 / min(p, 100 - p))
-    return _sectioned(value, durations, need=need, figure=lambda part: float(percentile(part, p)))
+    return _sections(durations, need=need, figure=lambda part: float(percentile(part, p)))
+
+
+def estimate(value: float, sections: Sections) -> Estimate:
+    """The value of the whole with the interval that its sections give."""
+    count = len(sections)
+    if count == 0:
+        return Estimate(value)
+    deviations = sections - value  # around the figure of the whole, so that bias of the sections counts too
+    error = math.sqrt(float(deviations @ deviations) / (count - 1) / count)
+    margin = _T[count - 1] * error
+    return Estimate(value, max(0.0, value - margin), value + margin)
 
 
 def rate_interval(value: float, ended_us: NDArray[np.uint32], span_us: int) -> Estimate:
@@ -41,19 +56,16 @@ def rate_interval(value: float, ended_us: NDArray[np.uint32], span_us: int) -> E
         edges = np.linspace(0, span_us, sections + 1)
         values = np.diff(np.searchsorted(ended_us, edges[1:-1]), prepend=0, append=count).astype(np.float64)
         if sections == FEWEST_SECTIONS or not _alike(values):
-            scale = value / (count / sections)
-            return _estimate(value, values * scale)
+            return estimate(value, values * (value / (count / sections)))
     return Estimate(value)
 
 
-def _sectioned(
-    value: float, durations: Durations, need: int, figure: Callable[[Durations], float]
-) -> Estimate:
+def _sections(durations: Durations, need: int, figure: Callable[[Durations], float]) -> Sections:
     for sections in _section_counts(len(durations), need):
         values = np.array([figure(part) for part in np.array_split(durations, sections)])
         if sections == FEWEST_SECTIONS or not _alike(values):
-            return _estimate(value, values)
-    return Estimate(value)
+            return values
+    return np.empty(0)
 
 
 def _section_counts(count: int, need: int) -> list[int]:
@@ -66,11 +78,3 @@ def _alike(values: NDArray[np.float64]) -> bool:
     deviations = values - values.mean()
     spread = float(deviations @ deviations)
     return spread > 0 and float(deviations[:-1] @ deviations[1:]) / spread > ALIKE
-
-
-def _estimate(value: float, values: NDArray[np.float64]) -> Estimate:
-    sections = len(values)
-    deviations = values - value  # around the figure of the whole, so that bias of the sections counts too
-    error = math.sqrt(float(deviations @ deviations) / (sections - 1) / sections)
-    margin = _T[sections - 1] * error
-    return Estimate(value, max(0.0, value - margin), value + margin)

@@ -71,6 +71,15 @@ class Streaming:
 
 
 @dataclass(frozen=True, slots=True)
+class SequenceFigures:
+    """Sequences whose last request ended well in the measured time."""
+
+    count: int
+    per_s: float
+    latency: Distribution  # of whole sequences, from when their first request was due
+
+
+@dataclass(frozen=True, slots=True)
 class WindowFigures:
     """One window in a line."""
 
@@ -105,6 +114,7 @@ class Measurement:
     server: ModelStatistics | None
     failures: tuple[FailureGroup, ...]
     streaming: Streaming | None = None  # only for streams
+    sequences: SequenceFigures | None = None  # only for sequence models
 
     @property
     def failed_share(self) -> float:

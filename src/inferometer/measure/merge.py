@@ -7,8 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.measure.intervals import mean_interval, percentile_interval, rate_interval
-from inferometer.measure.measurement import ClientCost, Estimate, FailureGroup, Measurement, Streaming
+from inferometer.measure.intervals import (
+    Sections,
+    estimate,
+    mean_sections,
+    percentile_sections,
+    rate_interval,
+)
+from inferometer.measure.measurement import (
+    ClientCost,
+    Distribution,
+    Estimate,
+    FailureGroup,
+    Measurement,
+    SequenceFigures,
+    Streaming,
+)
 from inferometer.measure.quantiles import Durations, distribution, mean, percentile
 from inferometer.measure.windows import Window, add_failures, join_streams
 from inferometer.model.spec import ModelSpec
@@ -41,7 +55,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     elapsed_ns = sum(window.expense.elapsed_ns for window in windows)
     is_same = windows[0].service_ns is windows[0].latency_ns
     service = None if is_same else distribution(np.concatenate([window.service_ns for window in windows]))
-    intervals = latency_estimates(latency, subject.percentile)
+    sections = _latency_sections(latency, subject.percentile)
     whole = distribution(latency, _wanted(subject.percentile))
     failed = sum(window.failed_count for window in windows)
     return Measurement(
@@ -53,7 +67,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         infer_per_s=rate_estimate(windows, subject.batch),
         send_per_s=sum(window.expense.sent for window in windows) * NS_PER_S / max(elapsed_ns, 1),
         latency=whole,
-        latency_intervals=intervals,
+        latency_intervals=_latency_estimates(whole, sections),
         service=whole if service is None else service,
         send_ns=sum(window.send_ns for window in windows) // max(count, 1),
         receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
@@ -62,18 +76,37 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         server=_server(windows, subject.model),
         failures=_failures(windows, subject),
         streaming=_streaming(windows, duration_ns),
+        sequences=_sequences(windows, duration_ns),
     )
 
 
-def latency_estimates(latency: Durations, chosen: int | None) -> tuple[tuple[str, Estimate], ...]:
-    """Mean and shown percentiles with their intervals, in nanoseconds; `latency` in the order of ends."""
-    if not len(latency):
+def _latency_sections(latency: Durations, chosen: int | None) -> dict[str, Sections]:
+    """Of the mean and the shown percentiles; `latency` in the order of ends."""
+    rows = {f"p{p}": percentile_sections(latency, p) for p in _wanted(chosen)}
+    return {"mean": mean_sections(latency), **rows}
+
+
+def _latency_estimates(
+    whole: Distribution, sections: Mapping[str, Sections]
+) -> tuple[tuple[str, Estimate], ...]:
+    """In nanoseconds."""
+    if not whole.count:
         return ()
-    rows = [("mean", mean_interval(float(mean(latency)), latency))]
-    rows += [
-        (f"p{p}", percentile_interval(float(percentile(latency, p)), latency, p)) for p in _wanted(chosen)
-    ]
-    return tuple(rows)
+    rows = [("mean", estimate(float(whole.mean_ns), sections["mean"]))]
+    names = [name for name in sections if name != "mean"]
+    return tuple(
+        rows + [(name, estimate(float(whole.percentile_ns(int(name[1:]))), sections[name])) for name in names]
+    )
+
+
+def latency_estimate(windows: Sequence[Window], chosen: int | None) -> Estimate:
+    """Of the mean, or of the chosen percentile."""
+    latency = np.concatenate([window.latency_ns for window in windows])
+    if not len(latency):
+        return Estimate(0.0)
+    if chosen is None:
+        return estimate(float(mean(latency)), mean_sections(latency))
+    return estimate(float(percentile(latency, chosen)), percentile_sections(latency, chosen))
 
 
 def rate_estimate(windows: Sequence[Window], batch: int) -> Estimate:
@@ -120,6 +153,13 @@ def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:
         first=distribution(whole.first_ns),
         gaps=distribution(whole.gap_ns),
     )
+
+
+def _sequences(windows: Sequence[Window], duration_ns: int) -> SequenceFigures | None:
+    whole = np.concatenate([window.sequence_ns for window in windows])
+    if not len(whole):
+        return None
+    return SequenceFigures(len(whole), len(whole) * NS_PER_S / duration_ns, distribution(whole))
 
 
 def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup, ...]:

@@ -6,18 +6,16 @@ other without a gap, so every request that ends while a level is measured is in 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.measure.growing import Growing
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
-
-Kind = TypeVar("Kind", bound=np.generic)
 
 DELAY_NS = NS_PER_MS
 
@@ -87,6 +85,7 @@ class Window:
     end_ns: int
     latency_ns: Durations  # of good requests, in the order of their ends
     service_ns: Durations  # the same array unless latency counts from due times
+    sequence_ns: Durations  # whole sequences, from when their first request was due
     ended_us: NDArray[np.uint32]  # their ends, microseconds after the start
     send_ns: int  # sums over good requests
     receive_ns: int
@@ -122,10 +121,12 @@ class OpenWindow:
     start_ns: int
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
     count: int = 0
-    _latency: list[Durations] = field(default_factory=list)
-    _service: list[Durations] = field(default_factory=list)
+    _latency: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
+    _service: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
+    _sequence: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
+    _ended: Growing[np.uint32] = field(default_factory=lambda: Growing(np.uint32))
+    _shift_us: int = 0  # from the times in `_ended` to those after the start
     _delayed: int = 0
-    _ended: list[NDArray[np.uint32]] = field(default_factory=list)
     _send_ns: int = 0
     _receive_ns: int = 0
     _received: int = 0
@@ -163,6 +164,8 @@ class OpenWindow:
         streamed = streams(good)
         if streamed is not None:
             self._streams.append(streamed)
+        last = good.sequence_started_ns > 0
+        self._sequence.append((good.end_ns - good.sequence_started_ns)[last])
 
     def _add_failures(self, records: Records) -> None:
         failed = records.failed
@@ -175,20 +178,22 @@ class OpenWindow:
     def begin_at_first_send(self) -> None:
         """Count time from the first request on instead of from when the window was opened."""
         if self._first_sent_ns:
-            shift = np.uint32((self._first_sent_ns - self.start_ns) // NS_PER_US)
-            self._ended = [part - shift for part in self._ended]
+            self._shift_us = (self._first_sent_ns - self.start_ns) // NS_PER_US
             self.start_ns = self._first_sent_ns
 
     def close(
         self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None
     ) -> Window:
-        latency = _gather(self._latency, np.dtype(np.int64), self.count)
+        latency = self._latency.gather()
+        ended = self._ended.gather()
+        ended -= np.uint32(self._shift_us)
         return Window(
             start_ns=self.start_ns,
             end_ns=end_ns,
             latency_ns=latency,
-            service_ns=_gather(self._service, np.dtype(np.int64), self.count) if self.is_open else latency,
-            ended_us=_gather(self._ended, np.dtype(np.uint32), self.count),
+            service_ns=self._service.gather() if self.is_open else latency,
+            sequence_ns=self._sequence.gather(),
+            ended_us=ended,
             send_ns=self._send_ns,
             receive_ns=self._receive_ns,
             received_bytes=self._received,
@@ -200,17 +205,6 @@ class OpenWindow:
             before=before,
             after=after,
         )
-
-
-def _gather(parts: list[NDArray[Kind]], kind: np.dtype[Kind], count: int) -> NDArray[Kind]:
-    """One array out of many; each part is let go as it is copied."""
-    whole = np.empty(count, dtype=kind)
-    position = count
-    while parts:
-        part = parts.pop()
-        position -= len(part)
-        whole[position : position + len(part)] = part
-    return whole
 
 
 def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:

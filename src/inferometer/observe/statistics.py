@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from inferometer.base.errors import PeerError
 from inferometer.model.spec import ModelSpec
 
 
@@ -58,7 +59,10 @@ class ModelStatistics:
 
 def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:
     """Counters out of the server's statistics document (`model_stats`)."""
-    return {(row["name"], str(row["version"])): _counters(row) for row in rows}
+    try:
+        return {(row["name"], str(row["version"])): _counters(row) for row in rows}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PeerError(f"the server's statistics cannot be read: {error!r}") from error
 
 
 _DURATIONS = (

@@ -11,7 +11,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Harvest, Load
 from inferometer.load.plan import Open, Plan
 from inferometer.measure.measurement import Level, Measurement, WindowFigures
-from inferometer.measure.merge import Subject, latency_estimates, measurement, rate_estimate
+from inferometer.measure.merge import Subject, latency_estimate, measurement, rate_estimate
 from inferometer.measure.stopping import (
     GO_ON,
     MERGED,
@@ -281,15 +281,13 @@ class _LevelRun:
         elapsed_ns = self._windows[-1].end_ns - self._start_ns
         if len(self._windows) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
-        import numpy as np
-
-        latency = np.concatenate([window.latency_ns for window in self._windows])
-        name = "mean" if self._recipe.percentile is None else f"p{self._recipe.percentile}"
-        estimates = dict(latency_estimates(latency, self._recipe.percentile))
-        shown = [("throughput", rate_estimate(self._windows, self._recipe.batch))]
-        if name in estimates:
-            shown.append((f"{name} latency", estimates[name]))
-        return judge_precision(rule, elapsed_ns, shown)
+        chosen = self._recipe.percentile
+        name = "mean latency" if chosen is None else f"p{chosen} latency"
+        estimates = [
+            ("throughput", rate_estimate(self._windows, self._recipe.batch)),
+            (name, latency_estimate(self._windows, chosen)),
+        ]
+        return judge_precision(rule, elapsed_ns, estimates)
 
     # --- the result
 

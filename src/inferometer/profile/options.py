@@ -35,6 +35,10 @@ class Options:
 
     batch: int | None = None
     data: DataOptions = field(default_factory=DataOptions)
+    shared_memory: str = "none"
+    output_shared_memory_size: int = 102400  # bytes of a sample of an output whose size is not known
+    input_format: str = "binary"
+    output_format: str = "binary"
 
     concurrency: Range | None = None
     request_rate: Range | None = None

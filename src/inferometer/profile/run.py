@@ -1,20 +1,20 @@
 """A whole run: options -> target -> dataset -> load -> measurement -> result."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import LocalError, MissingError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.batches import batch
 from inferometer.dataset.build import build
-from inferometer.dataset.dataset import Dataset
+from inferometer.dataset.dataset import Dataset, Step
 from inferometer.load.load import Load
 from inferometer.load.workers import Workers
 from inferometer.measure.measurement import Level
@@ -30,8 +30,9 @@ from inferometer.profile.points import is_rate, points
 from inferometer.profile.search import Verdicts
 from inferometer.target.discovery import describe_model
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name, shared_region
 from inferometer.target.traffic import Traffic
-from inferometer.target.triton_http import TritonHttp
+from inferometer.target.triton_http import HttpOptions, TritonHttp
 
 if TYPE_CHECKING:
     from inferometer.target.triton_grpc import TritonGrpc
@@ -50,6 +51,7 @@ class Setup:
     options: Options
     model: ModelSpec
     traffic: Traffic
+    shared: Shared | None  # tensors for shared memory
     recipe: Recipe
     result: Result  # with no levels yet
     target: "Target"
@@ -70,13 +72,15 @@ def prepare(options: Options, *, command: str) -> Setup:
         dataset = build(model, options.data)
     with _contract_words("Unable to init infer data manager: ", command):
         steps = batch(dataset, model, size)
-    server = target.server()
+        shared = _maybe_shared(options, model, steps, dataset)
+    server = _server(target)
     last, warnings = _last_level(options)
     recipe = _recipe(options, model, size)
     return Setup(
         options=options,
         model=model,
-        traffic=target.traffic(model, steps),
+        traffic=target.traffic(model, steps, None if shared is None else shared.placement),
+        shared=shared,
         recipe=recipe,
         result=Result(
             schema=SCHEMA,
@@ -90,10 +94,20 @@ def prepare(options: Options, *, command: str) -> Setup:
             model=_described(model),
         ),
         target=target,
-        has_statistics="statistics" in server.get("extensions", ()),
+        has_statistics="statistics" in server["extensions"],
         last=last,
-        warnings=warnings,
+        warnings=(*warnings, *_ignored(options)),
     )
+
+
+def _server(target: "Target") -> dict[str, Any]:
+    """What the server says of itself; a plain KServe v2 server may say nothing."""
+    try:
+        found = dict(target.server())
+    except MissingError:
+        found = {}
+    extensions = found.get("extensions")
+    return {**found, "extensions": extensions if isinstance(extensions, list) else []}
 
 
 def _endpoint(options: Options) -> Endpoint:
@@ -105,7 +119,7 @@ def _endpoint(options: Options) -> Endpoint:
 
 def _target(options: Options, connection: Connection) -> "Target":
     if options.protocol == "http":
-        return TritonHttp(connection)
+        return TritonHttp(connection, HttpOptions(options.input_format, options.output_format))
     from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
 
     return TritonGrpc(
@@ -117,6 +131,32 @@ def _target(options: Options, connection: Connection) -> "Target":
             connections=options.connections or 0,
         ),
     )
+
+
+def _maybe_shared(
+    options: Options, model: ModelSpec, steps: Sequence[Step], dataset: Dataset
+) -> Shared | None:
+    """What goes into shared memory; outputs that are compared come back with the reply."""
+    if options.shared_memory == "none":
+        return None
+    outputs = OutputPlaces(
+        batch=options.batch or 1,
+        unknown_size=options.output_shared_memory_size,
+        are_inline=dataset.expected is not None,
+    )
+    placement = layout(model, steps, outputs, region=region_name())
+    return Shared(options.shared_memory, placement, steps)
+
+
+def _ignored(options: Options) -> tuple[str, ...]:
+    """What was asked and has no effect."""
+    if "json" not in (options.input_format, options.output_format):
+        return ()
+    if options.protocol != "http":
+        return ("WARNING: The tensor formats are only for HTTP; gRPC carries tensors in its own form.",)
+    if options.shared_memory != "none":
+        return ("WARNING: Tensors in shared memory are binary; the tensor formats do not apply to them.",)
+    return ()
 
 
 @contextmanager
@@ -136,7 +176,7 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     workers = min(options.workers, _most_slots(setup))
     result = setup.result
-    with Workers(setup.traffic, count=workers, timeout_ns=timeout_ns) as load:
+    with _region(setup), Workers(setup.traffic, count=workers, timeout_ns=timeout_ns) as load:
         try:
             for level in sweep(setup, load, watcher):
                 result = replace(result, levels=(*result.levels, level))
@@ -150,6 +190,10 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     if cut and options.request_count:
         remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
         yield replace(result, remarks=(remark,))
+
+
+def _region(setup: Setup) -> AbstractContextManager[None]:
+    return nullcontext() if setup.shared is None else shared_region(setup.shared, setup.target)
 
 
 def _most_slots(setup: Setup) -> int:
@@ -241,6 +285,9 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "distribution": options.request_distribution,
         "service_kind": options.service_kind,
         "protocol": options.protocol,
+        "shared_memory": options.shared_memory,
+        "input_format": options.input_format,
+        "output_format": options.output_format,
         "batch": recipe.batch,
         "batch_given": options.batch is not None,
         "concurrency_start": 1 if span is None else int(span.start),

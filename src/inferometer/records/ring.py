@@ -1,6 +1,6 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is ten 64-bit integers (`COLUMNS`). The header holds how many rows were
+One writer, one reader. A row is twelve 64-bit integers (`COLUMNS`). The header holds how many rows were
 written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills
 rows first and moves WRITTEN afterwards. What is in the ring survives the death of the worker.
 
@@ -23,6 +23,8 @@ COLUMNS: Final = (
     "step",
     "received",
     "responses",
+    "sequence",
+    "sequence_started_ns",
     "stamps",
 )
 ROW: Final = len(COLUMNS)
@@ -30,7 +32,7 @@ WRITTEN: Final = 0
 READ: Final = 1
 STAMPS_READ: Final = 2
 HEADER: Final = ROW  # cells before the first row
-CAPACITY: Final = 1 << 16  # rows: 5 MiB, more than half a second at 100 000 requests per second
+CAPACITY: Final = 1 << 16  # rows: 6 MiB, more than half a second at 100 000 requests per second
 STAMPS: Final = HEADER + CAPACITY * ROW  # the first stamp's cell
 STAMP_CAPACITY: Final = 1 << 19
 MOST_STAMPS: Final = (

@@ -5,7 +5,7 @@ import json
 import ssl
 from typing import Any
 
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import MissingError, PeerError
 from inferometer.target.endpoint import Connection, tls_context
 
 TIMEOUT_S = 20.0
@@ -28,7 +28,8 @@ class HttpControl:
     def _call(self, method: str, path: str, body: bytes | None) -> Any:
         status, text = self._exchange(method, path, body)
         if status != 200:
-            raise PeerError(_reason(text) or f"the server answered {method} {path} with status {status}")
+            kind = MissingError if status in (404, 405, 501) else PeerError
+            raise kind(_reason(text) or f"the server answered {method} {path} with status {status}")
         if not text:
             return {}
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import MissingError, PeerError
 from inferometer.model.spec import ModelSpec, TensorSpec
 
 Document = Mapping[str, Any]
@@ -43,14 +43,17 @@ def _known_models(control: Control, name: str) -> str:
     """A hint for a name that is not found; none if the server does not tell."""
     try:
         known = sorted(control.models())
-    except PeerError:
+    except (PeerError, AttributeError, KeyError, TypeError):  # only a hint: no answer is no harm
         return ""
     return "" if name in known or not known else f"the server has {', '.join(known)}"
 
 
 def _config(control: Control, name: str, version: str) -> Document:
+    """Plain KServe v2 servers have none; then what the metadata says is all there is."""
     try:
         return control.config(name, version)
+    except MissingError:
+        return {}
     except PeerError as error:
         raise PeerError(f"failed to get model config: {error.message}", remedy=error.remedy) from error
 

@@ -6,10 +6,20 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import MissingError, PeerError
 from inferometer.target.control import TIMEOUT_S, why_unreachable
 from inferometer.target.endpoint import Connection, tls_context
-from inferometer.wire.grpc import GrpcConnection, encode_headers, name_of_code, render_call
+from inferometer.wire.grpc import (
+    REFUSED,
+    RESET,
+    STATUS,
+    UNIMPLEMENTED,
+    GrpcConnection,
+    encode_headers,
+    name_of_code,
+    render_call,
+)
+from inferometer.wire.sender import Request
 
 BUFFER = 1024 * 1024
 
@@ -40,7 +50,9 @@ class GrpcControl:
         endpoint = self._connection.endpoint
         try:
             with self._connect() as sock:
-                message = _exchange(sock, rendered, method)
+                message = _exchange(sock, rendered, method, self._not_grpc())
+        except (ConnectionResetError, BrokenPipeError) as error:
+            raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
         except OSError as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
@@ -48,6 +60,11 @@ class GrpcControl:
             return reply.FromString(message)
         except DecodeError as error:
             raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+
+    def _not_grpc(self) -> str:
+        """The remedy for an address where something else answers."""
+        tls = "" if self._connection.endpoint.tls else ", and whether it needs TLS (--ssl-grpc-use-ssl)"
+        return f"check that the address given with -u is the server's gRPC port{tls}, or measure with -i http"
 
     def _connect(self) -> socket.socket:
         endpoint = self._connection.endpoint
@@ -63,9 +80,9 @@ class GrpcControl:
             raise
 
 
-def _exchange(sock: socket.socket, request: object, method: str) -> bytes:
+def _exchange(sock: socket.socket, request: Request, method: str, not_grpc: str) -> bytes:
     connection = GrpcConnection()
-    connection.open(None, request, keep=True)  # type: ignore[arg-type]
+    connection.open(None, request, keep=True)
     buffer = bytearray(BUFFER)
     message = b""
     while True:
@@ -77,11 +94,7 @@ def _exchange(sock: socket.socket, request: object, method: str) -> bytes:
                 message = bytes(part or b"")
             elif ending.code:
                 text = ending.text or f"{method} ended with {name_of_code(ending.code)}"
-                raise PeerError(text)
+                kind = MissingError if ending.code == UNIMPLEMENTED else PeerError
+                raise kind(text, remedy="" if ending.cause in (STATUS, RESET, REFUSED) else not_grpc)
             else:
                 return message
-        if connection.http2.broken is not None:
-            raise PeerError(
-                f"the server does not speak gRPC: {connection.http2.broken}",
-                remedy="check that the address given with -u is its gRPC port, or measure with -i http",
-            )

@@ -1,7 +1,7 @@
 """Triton over gRPC, with the official messages; control calls need no HTTP port."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.json_format import MessageToDict
@@ -13,6 +13,7 @@ from inferometer.model.tensor import Tensor
 from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
 from inferometer.target.grpc_control import GrpcControl
+from inferometer.target.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.target.traffic import Traffic, Wiring
 
 SERVICE = "inference.GRPCInferenceService"
@@ -67,10 +68,29 @@ class TritonGrpc:
         reply = self._control.call("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
         return list(_document(reply).get("model_stats", ()))
 
+    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
+        asked = service_pb2.SystemSharedMemoryRegisterRequest(name=region, key=key, byte_size=size)
+        reply = service_pb2.SystemSharedMemoryRegisterResponse
+        self._control.call("SystemSharedMemoryRegister", asked, reply)
+
+    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
+        asked = service_pb2.CudaSharedMemoryRegisterRequest(
+            name=region, raw_handle=handle, device_id=device, byte_size=size
+        )
+        self._control.call("CudaSharedMemoryRegister", asked, service_pb2.CudaSharedMemoryRegisterResponse)
+
+    def unregister_memory(self, kind: str, region: str) -> None:
+        """Forget a region; one that is not known is no error."""
+        name = "CudaSharedMemoryUnregister" if kind == CUDA else "SystemSharedMemoryUnregister"
+        asked = getattr(service_pb2, f"{name}Request")(name=region)
+        self._control.call(name, asked, getattr(service_pb2, f"{name}Response"))
+
     # --- inference
 
-    def traffic(self, model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> Traffic:
-        """Every request of the dataset, rendered once."""
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
         options = self._options
         method = "ModelStreamInfer" if options.is_streaming else "ModelInfer"
         wiring = Wiring(
@@ -81,24 +101,39 @@ class TritonGrpc:
             is_streaming=options.is_streaming,
             compression=options.compression,
         )
-        return Traffic(wiring, tuple(self._render(model, step) for step in steps))
+        requests = tuple(self._render(model, step, placement) for step in placed(steps, placement))
+        return Traffic(wiring, requests)
 
-    def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
+    def _render(self, model: ModelSpec, step: Sequence[Placed], placement: Placement | None) -> bytes:
         request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)
         request.parameters["triton_enable_empty_final_response"].bool_param = True
         for name, value, kind in self._options.parameters:
             _set_parameter(request.parameters[name], name, value, kind)
-        for tensor in step:
-            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-            request.raw_input_contents.append(tensor.data)
+        for tensor, part in step:
+            described = request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            if part is None:
+                request.raw_input_contents.append(tensor.data)
+            else:
+                _point(described.parameters, part)
         for output in model.outputs:
-            request.outputs.add(name=output.name)
+            wanted = request.outputs.add(name=output.name)
+            part = maybe_part(placement, output.name)
+            if part is not None:
+                _point(wanted.parameters, part)
         return bytes(request.SerializeToString())
 
 
 def _document(message: object) -> Document:
     document: Document = MessageToDict(message, preserving_proto_field_name=True)  # type: ignore[arg-type]
     return document
+
+
+def _point(parameters: "MutableMapping[str, service_pb2.InferParameter]", part: Part) -> None:
+    for name, value in part.parameters().items():
+        if isinstance(value, str):
+            parameters[name].string_param = value
+        else:
+            parameters[name].int64_param = value
 
 
 def _set_parameter(parameter: "service_pb2.InferParameter", name: str, value: str, kind: str) -> None:

@@ -1,26 +1,45 @@
 """Triton over HTTP: the KServe v2 protocol with its binary tensor, configuration and statistics extensions."""
 
+import base64
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from inferometer.base.errors import PeerError
-from inferometer.model.spec import ModelSpec
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.model.numbers import decode
+from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.control import HttpControl
 from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
+from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
+
+BINARY, JSON = "binary", "json"
+_NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not supported"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How tensors travel that are not in shared memory: behind the JSON header, or in it."""
+
+    input_format: str = BINARY
+    output_format: str = BINARY
 
 
 class TritonHttp:
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, options: HttpOptions | None = None) -> None:
         self._connection = connection
+        self._options = HttpOptions() if options is None else options
         self._control = HttpControl(connection)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TritonHttp, (self._connection, self._options)  # the control's TLS context cannot be pickled
 
     # --- control calls
 
@@ -44,7 +63,8 @@ class TritonHttp:
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
         path = "/v2/models/stats" if model.composing else f"{_path(model.name, model.version)}/stats"
-        return list(self._object(path).get("model_stats", ()))
+        found: list[Document] = self._object(path).get("model_stats", [])
+        return found
 
     def _object(self, path: str) -> Document:
         document: Any = self._control.get(path)
@@ -52,43 +72,99 @@ class TritonHttp:
             raise PeerError(f"the server's answer to GET {path} is not an object")
         return document
 
+    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
+        self._control.post(
+            f"/v2/systemsharedmemory/region/{region}/register", {"key": key, "offset": 0, "byte_size": size}
+        )
+
+    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
+        self._control.post(
+            f"/v2/cudasharedmemory/region/{region}/register",
+            {
+                "raw_handle": {"b64": base64.b64encode(handle).decode()},
+                "device_id": device,
+                "byte_size": size,
+            },
+        )
+
+    def unregister_memory(self, kind: str, region: str) -> None:
+        """Forget a region; one that is not known is no error."""
+        self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
+
     # --- inference
 
-    def traffic(self, model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> Traffic:
-        """Every request of the dataset, rendered once."""
-        wiring = Wiring(self._connection.endpoint)
-        return Traffic(wiring, tuple(self._render(model, step) for step in steps))
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
+        outputs = [self._output(output, maybe_part(placement, output.name)) for output in model.outputs]
+        requests = tuple(self._render(model, step, outputs) for step in placed(steps, placement))
+        return Traffic(Wiring(self._connection.endpoint), requests)
 
-    def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
-        header = {
-            "id": "",
-            "inputs": [
-                {
-                    "name": tensor.name,
-                    "datatype": tensor.datatype,
-                    "shape": list(tensor.shape),
-                    "parameters": {"binary_data_size": len(tensor.data)},
-                }
-                for tensor in step
-            ],
-            "outputs": [
-                {"name": output.name, "parameters": {"binary_data": True}} for output in model.outputs
-            ],
-        }
+    def _render(self, model: ModelSpec, step: Sequence[Placed], outputs: Sequence[Document]) -> bytes:
+        inputs = [self._input(tensor, part) for tensor, part in step]
+        tensors = [data for _, data in inputs]
+        length = sum(map(len, tensors))
+        header = {"id": "", "inputs": [described for described, _ in inputs], "outputs": outputs}
         document = json.dumps(header, separators=(",", ":")).encode()
-        length = len(document) + sum(len(tensor.data) for tensor in step)
         head = encode_request(
             "POST",
             f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}/infer",
             (
                 ("Host", self._connection.endpoint.authority),
-                ("Content-Type", "application/octet-stream"),
+                ("Content-Type", "application/octet-stream" if length else "application/json"),
                 ("Inference-Header-Content-Length", str(len(document))),
                 *self._connection.headers,
             ),
-            length,
+            len(document) + length,
         )
-        return b"".join((head, document, *(tensor.data for tensor in step)))
+        return b"".join((head, document, *tensors))
+
+    def _input(self, tensor: Tensor, part: Part | None) -> tuple[Document, bytes]:
+        """What the header says of a tensor, and the bytes that follow the header for it."""
+        described: Document = {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(tensor.shape),
+        }
+        if part is not None:
+            return {**described, "parameters": part.parameters()}, b""
+        if self._options.input_format == JSON:
+            return {**described, "data": _elements(tensor)}, b""
+        return {**described, "parameters": {"binary_data_size": len(tensor.data)}}, tensor.data
+
+    def _output(self, output: TensorSpec, part: Part | None) -> Document:
+        if part is not None:
+            return {"name": output.name, "parameters": part.parameters()}
+        is_binary = self._options.output_format == BINARY
+        if not is_binary and output.datatype in _NOT_IN_JSON:
+            raise _no_json("output", output.name, output.datatype)
+        return {"name": output.name, "parameters": {"binary_data": is_binary}}
+
+
+def _elements(tensor: Tensor) -> list[Any]:
+    """The values of a tensor as JSON has them: row-major, BYTES as strings."""
+    if tensor.datatype in _NOT_IN_JSON:
+        raise _no_json("input", tensor.name, tensor.datatype)
+    values = decode(tensor.datatype, tensor.data)
+    if tensor.datatype != "BYTES":
+        return values
+    for number, value in enumerate(values):
+        try:
+            values[number] = value.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"element {number} of input '{tensor.name}' is not UTF-8 text and cannot be sent as JSON",
+                remedy="leave out --input-tensor-format json",
+            ) from error
+    return values
+
+
+def _no_json(noun: str, name: str, datatype: str) -> UsageError:
+    return UsageError(
+        f"{noun} '{name}' is of datatype {datatype}, which Triton does not take or give as JSON",
+        remedy=f"leave out --{noun}-tensor-format json",
+    )
 
 
 def _path(name: str, version: str) -> str:

@@ -65,13 +65,15 @@ class Wire:
         self.number = number
         self.resets: list[tuple[int, int]] = []  # (stream, code) of the calls that the client gave up
         self.pongs = 0
+        self.is_closed = False
         self.faults: list[str] = []
         self._socket = connection
         self._lock = threading.RLock()
         self._last = ROOM  # streams above it are not served
         self._heads: dict[int, Headers] = {}  # of requests
         self._bodies: dict[int, bytearray] = {}
-        self._begun: set[int] = set()  # streams whose reply has a head
+        self._begun: set[int] = set()  # streams whose reply has a head,
+        self._over: set[int] = set()  # and those whose reply has an end
         self._unsent: dict[int, bytearray] = {}
         self._trailers: dict[int, Headers] = {}
         self._http2 = _http2()
@@ -84,6 +86,8 @@ class Wire:
     def answer(self, call: Call, *messages: bytes, trailers: Headers | None = None) -> None:
         """A part of a reply, or the last when there are trailers."""
         with self._lock:
+            if call.stream in self._over:
+                return
             if call.stream not in self._begun:
                 self._begin(call.stream, HEAD)
             self._unsent[call.stream] += b"".join(map(framed, messages))
@@ -101,6 +105,7 @@ class Wire:
 
     def reset_stream(self, call: Call, code: int = INTERNAL_ERROR) -> None:
         with self._lock, self._while_open():
+            self._over.add(call.stream)
             self._http2.reset_stream(call.stream, code)
             self._transmit()
 
@@ -174,8 +179,7 @@ class Wire:
         elif isinstance(event, events.StreamEnded):
             if not self._is_stream(stream):
                 return self._calls(stream)
-            if stream not in self._trailers:  # the client has no more requests
-                self._end_stream(stream)
+            self._end_stream(stream)  # the client has no more requests
         elif isinstance(event, events.StreamReset):
             self.resets.append((stream, int(event.error_code)))
         elif isinstance(event, events.PingAckReceived):
@@ -186,9 +190,10 @@ class Wire:
         return (":path", SERVICE + STREAM_INFER) in self._heads[stream]
 
     def _end_stream(self, stream: int) -> None:
-        self._trailers[stream] = _status(0)
-        if stream not in self._begun:
-            self._begin(stream, HEAD)
+        if stream not in self._over:
+            self._trailers.setdefault(stream, _status(0))
+            if stream not in self._begun:
+                self._begin(stream, HEAD)
 
     def _calls(self, stream: int) -> list[Call]:
         """Messages that are complete."""
@@ -202,7 +207,7 @@ class Wire:
             if flag:
                 message = zlib.decompress(message, 47)  # zlib's or gzip's
             calls.append(Call(self.number, stream, headers, message, is_compressed=bool(flag)))
-        return calls if stream <= self._last else []
+        return calls if stream <= self._last and stream not in self._over else []
 
     # --- sending
 
@@ -228,8 +233,9 @@ class Wire:
             self._http2.send_data(stream, bytes(unsent[:size]))
             del unsent[:size]
         if stream in self._trailers:
-            self._http2.send_headers(stream, self._trailers.pop(stream), end_stream=True)
             del self._unsent[stream]
+            self._over.add(stream)
+            self._http2.send_headers(stream, self._trailers.pop(stream), end_stream=True)
 
     def _transmit(self) -> None:
         with contextlib.suppress(OSError):
@@ -243,6 +249,7 @@ class Wire:
         try:
             yield
         except ProtocolError:
+            self._over.add(stream)
             self._unsent.pop(stream, None)
 
 
@@ -433,6 +440,7 @@ class GrpcServer:
                 act(wire, call)
         wire.close()
         with self._news:
+            wire.is_closed = True
             self._news.notify_all()
 
 

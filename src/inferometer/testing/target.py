@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from inferometer.load.engine import Engine, Explain, Finish, Link
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.plan import Plan
+from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
 from inferometer.records.records import Records, RingReader, join
@@ -65,8 +66,11 @@ class _FakeNetwork:
         self._ends: list[tuple[int, int, int]] = []  # (end, order, slot)
         self._order = itertools.count()
         self._live: dict[int, tuple[int, int, Reply]] = {}  # slot -> (order, sent, reply)
+        self.marks: list[tuple[int, Mark]] = []  # (step, mark) of every request of a sequence
 
-    def send(self, slot: int, step: int, now_ns: int) -> None:
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        if mark is not None:
+            self.marks.append((step, mark))
         end_ns, reply = self._server.reply_to(now_ns)
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
@@ -110,7 +114,13 @@ class SimulatedLoad:
     """The engine in this process, on a simulated clock and server."""
 
     def __init__(
-        self, server: FakeServer, clock: FakeClock, *, requests: int = 1, timeout_ns: int = 0
+        self,
+        server: FakeServer,
+        clock: FakeClock,
+        *,
+        requests: int = 1,
+        timeout_ns: int = 0,
+        sequences: Sequences | None = None,
     ) -> None:
         self._clock = clock
         cells = memoryview(bytearray(CELLS * 8)).cast("q")
@@ -135,7 +145,9 @@ class SimulatedLoad:
             clock=clock,
             on_crowded=self._drain,
             timeout_ns=timeout_ns,
+            sequences=sequences,
         )
+        self.marks = networks[0].marks
 
     def apply(self, plan: Plan) -> None:
         engine = self._engine

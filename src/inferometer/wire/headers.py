@@ -6,8 +6,8 @@ HPACK lets a block depend on all blocks before it, through a table that both end
   our table to size 0, so nothing we send ever depends on it and a block can be rendered once and sent for ever.
 * To the server we announce SETTINGS_HEADER_TABLE_SIZE 0. Once it has acknowledged that and has said in a
   block that its table shrank to 0, as it must (RFC 7541 4.2), it may never grow again: from there on a block
-  means the same wherever it stands. `BlockReader.frozen` is True then, and `decode_frozen` is a pure function
-  with a cache. Blocks before that point, a handful per connection, go through one HPACK decoder in order.
+  means the same wherever it stands. `BlockReader.frozen` is True then, and decoding is a pure function with a
+  cache. Blocks before that point, a handful per connection, go through one HPACK decoder in order.
 
 A literal "with indexing" is legal for a table of size 0 and changes nothing (4.4); grpc servers send many.
 """
@@ -107,7 +107,7 @@ class BlockReader:
 
     def decode(self, block: bytes) -> Headers:
         if self.frozen:
-            return decode_frozen(block)
+            return _decode_known(block) if len(block) <= _KNOWN_LIMIT else _decode_anew(block)
         headers = _decode(self._decoder, block)
         self._check_frozen()
         return headers
@@ -117,12 +117,8 @@ class BlockReader:
         self.frozen = decoder.max_allowed_table_size == 0 and decoder.header_table_size == 0
 
 
-def decode_frozen(block: bytes) -> Headers:
-    """What a block means to a table that can hold nothing."""
-    return _decode_known(block) if len(block) <= _KNOWN_LIMIT else _decode_anew(block)
-
-
 def _decode_anew(block: bytes) -> Headers:
+    """What a block means to a table that can hold nothing."""
     decoder = _new_decoder()
     decoder.max_allowed_table_size = decoder.header_table_size = 0
     try:

@@ -449,7 +449,7 @@ class Http2Connection:
         if not headers.status:
             self._fail(stream, frames.PROTOCOL_ERROR, "the head of the reply has no status")
         elif headers.status >= 200:
-            if self._usual_head.headers is not headers and self._blocks.frozen:
+            if self._usual_head.headers is not headers and self._blocks.frozen and not ends:
                 self._usual_head = _usual(block, END_HEADERS, headers)
             stream.head = headers
             self._reader.head(stream, headers)

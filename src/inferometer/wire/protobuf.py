@@ -47,6 +47,16 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
             raise PeerError("a message has a number of more than ten bytes")
 
 
+def varint(value: int) -> bytes:
+    """An integer from 0 to 2**64 - 1."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
 def string_field(number: int, text: str) -> bytes:
     """A string, ready to be appended to a message: fields may come in any order."""
     raw = text.encode()

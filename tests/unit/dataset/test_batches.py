@@ -3,7 +3,7 @@
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.build import batch
+from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
@@ -14,7 +14,7 @@ SHAPE = TensorSpec("S", "INT32", (1,), is_shape_tensor=True)
 
 
 def model(*inputs: TensorSpec, max_batch_size: int = 8) -> ModelSpec:
-    return ModelSpec("m", "", inputs, (), max_batch_size=max_batch_size)
+    return ModelSpec("m", "", inputs, (TensorSpec("O", "INT32", (1,)),), max_batch_size=max_batch_size)
 
 
 def tensor(name: str, *values: int, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -113,3 +113,58 @@ def test_steps_that_do_not_go_together(first, second, text):
     with pytest.raises(UsageError) as caught:
         batch(dataset(first, second), model(SHAPE, X, Y), 2)
     assert str(caught.value) == text
+
+
+def checked(*outputs: Step, inputs: int | None = None) -> Dataset:
+    steps = tuple((tensor("X", number),) for number in range(inputs or len(outputs)))
+    return Dataset("json", (steps,), expected=(outputs,))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_expected_outputs_are_batched_as_the_inputs_are(size):
+    given = checked(*[(tensor("O", number),) for number in range(4)])
+    expected = batch_expected(given, model(X), size)
+    assert contents(expected) == contents(batch(given, model(X), size))
+    assert {request[0].shape for request in expected} == {(size, 1)}
+
+
+def test_a_batch_with_a_step_that_is_not_checked_is_not_checked():
+    given = checked((tensor("O", 0),), (tensor("O", 1),), (), (tensor("O", 3),))
+    assert [len(step) for step in batch_expected(given, model(X), 2)] == [1, 0]
+
+
+def test_nothing_is_expected_where_nothing_was_given():
+    given = dataset((tensor("X", 1),))
+    assert batch_expected(given, model(X), 2) is None
+    assert stream_expected(given, model(X)) is None
+
+
+def test_expected_outputs_of_models_without_batching_stay_as_they_are():
+    given = checked((tensor("O", 0),))
+    assert batch_expected(given, model(X, max_batch_size=0), 1) == given.expected[0]
+
+
+def test_expected_outputs_that_no_batch_can_have():
+    given = checked((tensor("O", 0),), (tensor("O", 0, 1),))
+    with pytest.raises(UsageError, match=r"\(output 'O' expected shape \[1\] and received \[2\]"):
+        batch_expected(given, model(X), 2)
+
+
+def test_sequences_get_all_streams_one_sample_each():
+    given = Dataset(
+        "json",
+        (((tensor("X", 1),), (tensor("X", 2),)), ((tensor("X", 3),),)),
+        expected=(((tensor("O", 4),), ()), ((tensor("O", 5),),)),
+    )
+    steps, expected = stream_steps(given, model(X)), stream_expected(given, model(X))
+    assert [contents(stream) for stream in steps] == [[[1], [2]], [[3]]]
+    assert steps[0][0][0].shape == (1, 1)
+    assert expected == (
+        ((tensor("O", 4, shape=(1, 1)),), ()),
+        ((tensor("O", 5, shape=(1, 1)),),),
+    )
+    unbatched = model(X, max_batch_size=0)
+    assert (stream_steps(given, unbatched), stream_expected(given, unbatched)) == (
+        given.streams,
+        given.expected,
+    )

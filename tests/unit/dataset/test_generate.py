@@ -148,13 +148,14 @@ DYNAMIC = (
         pytest.param(
             TensorSpec("X", "INT32", (-1, 3, -1)),
             {},
-            f"{DYNAMIC}[-1,3,-1]; for example with --shape X:1,3,1, or as 'shape' in a JSON file",
-            id="a variable shape needs --shape",
+            f"{DYNAMIC}[-1,3,-1]; "
+            "send a file of yours with --input X=@FILE, or generated data with --shape X:1,3,1",
+            id="a variable shape needs a file or --shape",
         ),
         pytest.param(
             TensorSpec("X", "UINT8", (-1,), optional=True),
             {"sources": ("zero",)},
-            f"{DYNAMIC}[-1]; for example with --shape X:1, or as 'shape' in a JSON file",
+            f"{DYNAMIC}[-1]; send a file of yours with --input X=@FILE, or generated data with --shape X:1",
             id="zeros and optional inputs need it too",
         ),
         pytest.param(
@@ -167,7 +168,7 @@ DYNAMIC = (
             TensorSpec("X", "INT32", (2,), is_shape_tensor=True),
             {},
             "input 'X' is a shape tensor, whose values cannot be generated; "
-            "give them in a JSON file with --input-data",
+            "give them with --input X=VALUE,VALUE or in a JSON file with --input-data",
             id="shape tensors need data",
         ),
         pytest.param(

@@ -4,8 +4,11 @@ import base64
 import json
 import math
 import struct
+import tracemalloc
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.build import DataOptions, build
@@ -14,8 +17,11 @@ from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 
 
-def model(*inputs: TensorSpec) -> ModelSpec:
-    return ModelSpec("m", "", inputs, (TensorSpec("OUT", "INT32", (4,)),), max_batch_size=8)
+OUT = TensorSpec("OUT", "INT32", (4,))
+
+
+def model(*inputs: TensorSpec, outputs: tuple[TensorSpec, ...] = (OUT,)) -> ModelSpec:
+    return ModelSpec("m", "", inputs, outputs, max_batch_size=8)
 
 
 def b64(data: bytes) -> str:
@@ -31,13 +37,14 @@ def read(tmp_path, monkeypatch):
     """Writes documents (text, or anything json can write) to a.json, b.json, ... and builds the dataset."""
     monkeypatch.chdir(tmp_path)
 
-    def read(specs, *documents, shapes=None):
+    def read(specs, *documents, shapes=None, outputs=(OUT,)):
         names = [f"{letter}.json" for letter, _ in zip("abc", documents, strict=False)]
         for name, document in zip(names, documents, strict=True):
             text = document if isinstance(document, str) else json.dumps(document)
             (tmp_path / name).write_text(text)
         specs = specs if isinstance(specs, tuple) else (specs,)
-        return build(model(*specs), DataOptions(sources=tuple(names), shapes=shapes or {}))
+        options = DataOptions(sources=tuple(names), shapes=shapes or {})
+        return build(model(*specs, outputs=outputs), options)
 
     return read
 
@@ -422,23 +429,20 @@ LISTS = "write a list of objects (the steps of one stream) or a list of lists of
             id="no object at all",
         ),
         pytest.param(
-            {"data": [{"X": [1]}], "validation_data": []},
-            "a.json has the field 'validation_data', which is not supported yet; take the field out",
-            id="validation comes later",
-        ),
-        pytest.param(
             '{"data": [\n  {"X": [1 2]}\n]}',
             f"{PARSE}: a.json, line 2, column 12: Expecting ',' delimiter",
             id="a comma too many",
         ),
         pytest.param("", f"{PARSE}: a.json, line 1, column 1: Expecting value", id="an empty file"),
-        pytest.param("[" * 200_000, f"{PARSE}: a.json: nested too deeply", id="nesting without end"),
+        pytest.param(
+            "[" * 200_000, f"{PARSE}: a.json, line 1, column 1: nested too deeply", id="nesting without end"
+        ),
         pytest.param(
             '{"data": [{"X": [1], "X": [2]}]}',
-            f"{PARSE}: a.json: the key 'X' appears twice in one object",
+            f"{PARSE}: a.json, line 1, column 22: the key 'X' appears twice in one object",
             id="a key that comes twice",
         ),
-        pytest.param("9" * 5000, f"{PARSE}: a.json: ", id="a number without end"),
+        pytest.param("9" * 5000, f"{PARSE}: a.json, line 1, column 1: ", id="a number without end"),
     ],
 )
 def test_files_that_are_wrong(error, document, text):
@@ -464,6 +468,205 @@ def test_a_file_that_is_not_there(tmp_path):
         build(model(one("INT32")), DataOptions(sources=(str(tmp_path / "nope.json"),)))
 
 
-def test_directories_come_later(tmp_path):
-    with pytest.raises(UsageError, match="is a directory, which is not supported yet"):
-        build(model(one("INT32")), DataOptions(sources=(str(tmp_path),)))
+def test_memory_holds_little_more_than_the_tensors(read):
+    spec = one("FP64", (-1,))
+    steps = [{"X": {"content": [n / 7] * 250_000, "shape": [250_000]}} for n in (1, 2)]
+    text = json.dumps({"data": [*steps, {"X": {"b64": b64(bytes(4 << 20)), "shape": [1 << 19]}}]})
+    tracemalloc.start()
+    dataset = read(spec, text)
+    tensors = sum(len(step[0].data) for step in dataset.streams[0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert tensors == (4 << 20) + 4_000_000
+    assert peak < len(text) + 2 * tensors  # the text is the test's own, to write the file
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_tensors_written_come_back(read, datatype):
+    elements = {
+        "BOOL": st.booleans(),
+        "BYTES": st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+        "FP16": st.floats(-65504, 65504, width=16),
+        "BF16": st.integers(-256, 256).map(float),
+        "FP32": st.floats(width=32, allow_nan=False, allow_infinity=False),
+        "FP64": st.floats(allow_nan=False, allow_infinity=False),
+    }.get(datatype)
+    if elements is None:
+        bits = 8 * DATATYPES[datatype].size
+        low = 0 if datatype.startswith("U") else -(2 ** (bits - 1))
+        elements = st.integers(low, low + 2**bits - 1)
+
+    @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        st.lists(st.lists(st.tuples(st.lists(elements, max_size=9), st.booleans()), min_size=1), min_size=1)
+    )
+    def check(streams):
+        def value(values, is_coded):
+            written = {"b64": b64(encode(datatype, values))} if is_coded else values
+            return {"content": written, "shape": [len(values)]}
+
+        data = [[{"X": value(*step)} for step in stream] for stream in streams]
+        outputs = (TensorSpec("OUT", datatype, (-1,)),)
+        checks = [[{"OUT": step["X"]} for step in stream] for stream in data]
+        dataset = read(one(datatype, (-1,)), {"data": data, "validation_data": checks}, outputs=outputs)
+        written = [[encode(datatype, values) for values, _ in stream] for stream in streams]
+        assert [[step[0].data for step in stream] for stream in dataset.streams] == written
+        assert [[step[0].data for step in stream] for stream in dataset.expected] == written
+        assert dataset.streams[0][0][0].shape == (len(streams[0][0][0]),)
+
+    check()
+
+
+# --- validation_data
+
+FOUR = [1, 2, 3, 4]
+
+
+def test_without_validation_nothing_is_expected(read):
+    assert read(one("INT32"), {"data": [{"X": FOUR}]}).expected is None
+
+
+@pytest.mark.parametrize("first", ["data", "validation_data"])
+def test_expected_outputs_stand_beside_the_steps(read, first):
+    document = {
+        "data": [[{"X": FOUR}, {"X": FOUR}], [{"X": FOUR}]],
+        "validation_data": [[{"OUT": FOUR}, {"OUT": [5, 6, 7, 8]}], [{"OUT": {"b64": b64(INTS)}}]],
+    }
+    dataset = read(one("INT32"), {first: document[first], **document})
+    found = [[[(t.name, decode("INT32", t.data)) for t in step] for step in s] for s in dataset.expected]
+    assert found == [[[("OUT", FOUR)], [("OUT", [5, 6, 7, 8])]], [[("OUT", FOUR)]]]
+
+
+def test_steps_of_a_file_without_validation_are_not_checked(read):
+    checked = {"data": [{"X": FOUR}], "validation_data": [{"OUT": FOUR}]}
+    dataset = read(one("INT32"), {"data": [{"X": FOUR}]}, checked, {"data": [[{"X": FOUR}]]})
+    assert [[len(step) for step in stream] for stream in dataset.expected] == [[0, 1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "found"),
+    [
+        ((-1,), FOUR, (4,)),
+        ((2, -1), FOUR, (2, 2)),
+        ((-1, -1), {"content": FOUR, "shape": [2, 2]}, (2, 2)),
+        pytest.param((-1, -1), FOUR, (4,), id="no way to know: only the values count"),
+    ],
+)
+def test_variable_outputs_need_no_shape(read, shape, value, found):
+    outputs = (TensorSpec("OUT", "INT32", shape),)
+    document = {"data": [{"X": FOUR}], "validation_data": [{"OUT": value}]}
+    assert read(one("INT32"), document, outputs=outputs).expected[0][0][0].shape == found
+
+
+UNALIGNED = "The 'validation_data' field doesn't align with 'data' field in the json file a.json: "
+IN_CHECKS = " ( Location stream id: 0, step id: 0) for tensor 'OUT' in 'validation_data' of a.json"
+SAME_FORM = "; give the expected outputs of every step, in lists of the same form"
+
+
+@pytest.mark.parametrize(
+    ("data", "checks", "text"),
+    [
+        pytest.param(
+            [{"X": FOUR}, {"X": FOUR}],
+            [{"OUT": FOUR}],
+            f"{UNALIGNED}stream 0 has 2 steps in 'data', but 1 in 'validation_data'{SAME_FORM}",
+            id="too short",
+        ),
+        pytest.param(
+            [{"X": FOUR}],
+            [],
+            f"{UNALIGNED}stream 0 has 1 steps in 'data', but 0 in 'validation_data'{SAME_FORM}",
+            id="empty",
+        ),
+        pytest.param(
+            [[{"X": FOUR}], [{"X": FOUR}]],
+            [[{"OUT": FOUR}]],
+            f"{UNALIGNED}stream 1 has 1 steps in 'data', but 0 in 'validation_data'{SAME_FORM}",
+            id="a stream missing",
+        ),
+        pytest.param(
+            [[{"X": FOUR}], [{"X": FOUR}]],
+            [[{"OUT": FOUR}], []],
+            f"{UNALIGNED}stream 1 has 1 steps in 'data', but 0 in 'validation_data'{SAME_FORM}",
+            id="an empty stream",
+        ),
+        pytest.param(
+            [[{"X": FOUR}]],
+            [{"OUT": FOUR}],
+            f"{UNALIGNED}one is a list of steps, the other a list of streams{SAME_FORM}",
+            id="another form",
+        ),
+        pytest.param(
+            [{"X": FOUR}],
+            [{"OUT": [1]}],
+            "mismatch in the data provided for OUT. Expected: 16 bytes, Got: 4 bytes"
+            f"{IN_CHECKS}: shape [4] of INT32 has 4 elements",
+            id="an output too short",
+        ),
+        pytest.param(
+            [{"X": FOUR}],
+            [{}],
+            "missing tensor OUT ( Location stream id: 0, step id: 0) in 'validation_data' of a.json: "
+            "expected all of OUT, found none",
+            id="an output missing",
+        ),
+        pytest.param(
+            [{"X": FOUR}],
+            [{"X": FOUR}],
+            "The input or output 'X' is not found in the model configuration "
+            "( Location stream id: 0, step id: 0) in 'validation_data' of a.json: "
+            "expected outputs of model 'm': OUT",
+            id="an input among the outputs",
+        ),
+        pytest.param(
+            [{"X": FOUR}],
+            [{"OUT": {"content": FOUR, "shape": [2, 2]}}],
+            'The supplied shape of [2,2] for output "OUT" is incompatible with '
+            f"the model's output shape of [4]{IN_CHECKS}",
+            id="an output of another shape",
+        ),
+        pytest.param(
+            [{"X": FOUR}],
+            {"OUT": FOUR},
+            "Input data file is malformed. a.json: 'validation_data' must be a list, but is an object",
+            id="no list",
+        ),
+    ],
+)
+def test_validation_that_does_not_fit(error, data, checks, text):
+    assert error(one("INT32"), {"data": data, "validation_data": checks}) == text
+
+
+def test_an_expected_output_of_an_unknown_datatype(error):
+    outputs = (TensorSpec("OUT", "FP8", (4,)),)
+    document = {"data": [{"X": FOUR}], "validation_data": [{"OUT": FOUR}]}
+    assert error(one("INT32"), document, outputs=outputs).startswith(
+        "output 'OUT' of model 'm' has datatype 'FP8', which is not supported; supported are "
+    )
+
+
+@pytest.mark.parametrize(
+    ("coded", "reason"),
+    [
+        ("QQ==QUJD", "Excess data after padding"),
+        ("AAAA" * 100_000 + "QQ==" + "AAAA" * 300_000, "Excess data after padding"),
+        ("AAAA" * 600_000 + "A", "Invalid base64-encoded string"),
+    ],
+)
+def test_base64_is_as_strict_in_parts(error, coded, reason):
+    text = error(one("UINT8"), {"data": [{"X": {"b64": coded}}]})
+    assert text.startswith(f"invalid base64 data in json{AT}: {reason}")
+
+
+def test_long_base64_with_escapes_and_line_breaks(read):
+    data = bytes(range(256)) * 10_000
+    lines = b64(data)
+    text = "\\r\\n".join(lines[at : at + 76] for at in range(0, len(lines), 76)).replace("/", "\\/")
+    tensor = read(one("UINT8", (-1,)), f'{{"data": [{{"X": {{"b64": "{text}", "shape": [{len(data)}]}}}}]}}')
+    assert tensor.streams[0][0][0].data == data
+
+
+def test_the_element_is_counted_from_the_front_of_a_long_list(error):
+    values = [1] * 1_000_000
+    values[654_321] = 1.5
+    assert "element 654321 must be an integer" in error(one("INT32"), {"data": [{"X": values}]})

@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 
-from inferometer.measure.intervals import mean_interval, percentile_interval, rate_interval
+from inferometer.measure.intervals import estimate, mean_sections, percentile_sections, rate_interval
 
 RUNS = 200
+
+
+def mean_interval(value, durations):
+    return estimate(value, mean_sections(durations))
+
+
+def percentile_interval(value, durations, p):
+    return estimate(value, percentile_sections(durations, p))
 
 
 def correlated(rng, count, memory):

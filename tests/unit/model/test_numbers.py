@@ -3,12 +3,13 @@
 import math
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import ElementError, decode, encode
+from inferometer.model.numbers import ElementError, count, decode, encode, encode_fractions
 
 INTEGER_BITS = {name: row.size * 8 for name, row in DATATYPES.items() if "INT" in name}
 
@@ -48,6 +49,7 @@ def test_elements_come_back_as_they_went(datatype):
     def check(values):
         data = encode(datatype, values)
         assert repr(decode(datatype, data)) == repr(values)  # repr: NaN equals itself, -0.0 is not 0.0
+        assert count(datatype, data) == len(values)
         if datatype != "BYTES":
             assert len(data) == len(values) * DATATYPES[datatype].size
 
@@ -141,3 +143,23 @@ def test_what_does_not_fit_is_named(datatype, values, index, expected):
 def test_half_strings_are_refused(data, message):
     with pytest.raises(ValueError, match=message):
         decode("BYTES", data)
+
+
+def test_half_numbers_are_refused():
+    with pytest.raises(ValueError, match="5 bytes are no whole number of INT32 elements"):
+        count("INT32", b"12345")
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "BF16", "FP32", "FP64"])
+def test_an_array_has_the_bytes_of_its_numbers(datatype):
+    array = np.linspace(-3, 3, 2_100_000, dtype=np.float32).reshape(3, -1)
+    assert encode_fractions(datatype, array) == encode(datatype, array.reshape(-1).tolist())
+    assert encode_fractions(datatype, array[:, :0]) == b""
+
+
+def test_the_element_of_an_array_that_does_not_fit_is_named():
+    array = np.zeros(2_000_000, dtype=np.float64)
+    array[1_500_000] = 1e39
+    with pytest.raises(ElementError) as caught:
+        encode_fractions("FP32", array)
+    assert (caught.value.index, caught.value.found) == (1_500_000, 1e39)

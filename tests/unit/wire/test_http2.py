@@ -235,6 +235,36 @@ def test_usual_replies_are_read_like_all_others() -> None:
     ]
 
 
+OTHER_HEAD = encode_block([(":status", "200"), ("content-type", "text/html!")])
+OTHER_TRAILERS = encode_block([("result", "1")])
+
+
+@pytest.mark.parametrize(
+    ("head", "middle", "trailers"),
+    [
+        (OTHER_HEAD, frames.frame(0, 0, 3, b"x"), TRAILERS),
+        (HEAD, frames.frame(0, 0, 3, b"x"), OTHER_TRAILERS),
+        (HEAD, frames.frame(0, 0, 3, b""), TRAILERS),
+        (HEAD, frames.frame(0, 8, 3, b"\x01x\x00"), TRAILERS),
+        (HEAD, frames.frame(0, 0, 3, b"x") * 2, TRAILERS),
+        (HEAD, frames.frame(0, 0, 5, b"x"), TRAILERS),
+        (HEAD, frames.frame(6, 0, 0, bytes(8)), TRAILERS),
+        (HEAD, b"", TRAILERS),
+        (b"\x88", frames.frame(0, 0, 3, b"x"), TRAILERS),
+    ],
+)
+def test_reply_that_is_nearly_usual_is_read_all_the_same(head: bytes, middle: bytes, trailers: bytes) -> None:
+    raw = frames.frame(1, 4, 3, head) + middle + frames.frame(1, 5, 3, trailers)
+    seen = []
+    for learns in (True, False):
+        client = Client(3)
+        client.receive(headers(HEAD), data(b"x"), *([headers(TRAILERS, "END_STREAM")] if learns else []))
+        seen.append(client.receive(raw))
+        assert 3 not in client.connection.streams
+    assert seen[0] == seen[1]
+    assert seen[0][-1][:2] == ("ended", "b")
+
+
 def test_usual_reply_is_refused_when_its_stream_has_ended() -> None:
     reply = b"".join(
         (

@@ -1,0 +1,146 @@
+"""Which request of which sequence comes next: pure, told only which lane asks.
+
+A **lane** carries one live sequence at a time, request after request; when it has ended the next one begins, with a
+new id, on the next stream of the data. By concurrency each slot is a lane. By rate a fixed number of lanes takes turns.
+"""
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """What a request of a sequence carries beyond its data."""
+
+    sequence_id: int
+    is_start: bool
+    is_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SequencePlan:
+    """How sequences are made. `streams` are the steps of each data stream."""
+
+    streams: tuple[tuple[int, ...], ...]
+    is_given: bool  # the data is the user's: a sequence is as long as its stream unless a length is given
+    length: int | None = None
+    variation: float = 20.0  # percent
+    first_id: int = 1
+    last_id: int = 2**32 - 1  # included
+    lanes: int = 4  # by rate
+    is_serial: bool = False
+    seed: int = 0
+
+
+BASE_LENGTH = 20
+
+
+@dataclass(slots=True)
+class _Lane:
+    sequence_id: int = 0
+    stream: tuple[int, ...] = ()
+    length: int = 0
+    position: int = 0  # of the next request; 0 when none is live
+    outstanding: int = 0
+    started_ns: int = 0  # when the live sequence's first request was due
+
+
+@dataclass(slots=True)
+class Sequences:
+    """The lanes of one worker: `index` of `parts`, so that ids and streams are shared out."""
+
+    plan: SequencePlan
+    index: int = 0
+    parts: int = 1
+    _lanes: list[_Lane] = field(default_factory=list)
+    _begun: int = 0
+    _waiting: deque[int] = field(default_factory=deque)  # lanes in the order of their turns, by rate
+    _random: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.plan.seed * self.parts + self.index)
+        self._begun = self.index
+
+    # --- lanes by rate
+
+    def open_lanes(self) -> None:
+        """Make the lanes that take turns."""
+        count = max(1, self.plan.lanes // self.parts + (self.index < self.plan.lanes % self.parts))
+        self._lane(count - 1)
+        self._waiting = deque(range(count))
+
+    def maybe_pick(self) -> int | None:
+        """The lane whose turn it is: the next one with nothing outstanding; None when it must be waited for."""
+        for _ in range(len(self._waiting)):
+            lane = self._waiting[0]
+            self._waiting.rotate(-1)
+            if not self._lanes[lane].outstanding:
+                return lane
+        if self.plan.is_serial:
+            return None
+        lane = self._waiting[0]
+        self._waiting.rotate(-1)
+        return lane
+
+    @property
+    def has_free_lane(self) -> bool:
+        return not self.plan.is_serial or any(not self._lanes[lane].outstanding for lane in self._waiting)
+
+    # --- requests
+
+    def next(self, lane_number: int, due_ns: int) -> tuple[int, Mark]:
+        """The step and the mark of the lane's next request."""
+        lane = self._lane(lane_number)
+        if lane.position == 0:
+            self._begin(lane, due_ns)
+        step = lane.stream[lane.position % len(lane.stream)]
+        mark = Mark(lane.sequence_id, lane.position == 0, lane.position == lane.length - 1)
+        lane.position = 0 if mark.is_end else lane.position + 1
+        lane.outstanding += 1
+        return step, mark
+
+    def is_unfinished(self, lane_number: int) -> bool:
+        return lane_number < len(self._lanes) and self._lanes[lane_number].position > 0
+
+    def close(self, lane_number: int) -> tuple[int, Mark]:
+        """The request that ends an unfinished sequence before its time: the last step of its stream."""
+        lane = self._lanes[lane_number]
+        lane.position = 0
+        lane.outstanding += 1
+        return lane.stream[-1], Mark(lane.sequence_id, False, True)
+
+    def unfinished(self) -> list[int]:
+        return [number for number, lane in enumerate(self._lanes) if lane.position > 0]
+
+    def ended(self, lane_number: int, mark: Mark) -> int:
+        """A request has ended; if it was its sequence's last, when that had started, else 0."""
+        lane = self._lanes[lane_number]
+        lane.outstanding -= 1
+        return lane.started_ns if mark.is_end else 0
+
+    def _lane(self, number: int) -> _Lane:
+        while number >= len(self._lanes):
+            self._lanes.append(_Lane())
+        return self._lanes[number]
+
+    def _begin(self, lane: _Lane, due_ns: int) -> None:
+        lane.stream = self.plan.streams[self._begun % len(self.plan.streams)]
+        lane.length = self._length(lane.stream)
+        lane.sequence_id = self._next_id(lane.sequence_id)
+        lane.started_ns = due_ns
+        self._begun += self.parts
+
+    def _length(self, stream: tuple[int, ...]) -> int:
+        if self.plan.is_given and self.plan.length is None:
+            return len(stream)
+        base = self.plan.length or BASE_LENGTH
+        return max(1, base + int(self._random.uniform(-1, 1) * self.plan.variation / 100 * base))
+
+    def _next_id(self, previous: int) -> int:
+        """Ids go up and around within the range; one that is in use is left to its sequence."""
+        plan = self.plan
+        candidate = plan.first_id + self._begun % (plan.last_id - plan.first_id + 1)
+        if any(lane.sequence_id == candidate and lane.position for lane in self._lanes):
+            return previous or candidate
+        return candidate
