@@ -1,6 +1,8 @@
 """What a gRPC server may do with its connections without anything being wrong: go away, come back, be narrow."""
 
+import socket
 import ssl
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +37,7 @@ from inferometer.testing.grpc_servers import (
     say,
     usual,
 )
-from inferometer.testing.servers import FakeModel, FakeTriton, answer_and_close
+from inferometer.testing.servers import FakeModel
 
 BOTH = pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["unary", "streaming"])
 Certificate = Callable[[str], tuple[str, ssl.SSLContext]]
@@ -328,13 +330,28 @@ def test_metadata_that_cannot_be_sent_is_refused_with_one_sentence(
 # --- addresses that do not speak gRPC
 
 
-def test_a_server_of_the_other_protocol_is_explained(run: Callable) -> None:
-    with FakeTriton(control=lambda request: answer_and_close(b"", announced=True)) as fake:
-        ended = run("perf_analyzer", "-m", "fake", "-i", "grpc", "-u", fake.server.address)
+@pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["words", "no words"])
+def test_an_http_server_is_explained(words: bytes, run: Callable) -> None:
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(24)  # the preface; the rest is thrown away
+            connection.sendall(words)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ended = run(
+            "perf_analyzer", "-m", "fake", "-i", "grpc", "-u", f"127.0.0.1:{listener.getsockname()[1]}"
+        )
+        thread.join()
     assert ended.code == 99
     assert len(ended.stderr.splitlines()) == 1
     assert ended.stderr.startswith("error: failed to get model metadata: ")
     assert "-i http" in ended.stderr
+
+
+def test_a_grpc_server_asked_over_http_is_explained(run: Callable) -> None:
     with pytest.raises(AssertionError, match="preamble"), FakeGrpcTriton() as grpc:
         ended = run("perf_analyzer", "-m", "fake", "-u", grpc.server.address)
     assert ended.code == 99

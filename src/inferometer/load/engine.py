@@ -29,7 +29,7 @@ from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import NEVER, Closed, Open, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
-from inferometer.records.ring import HEADER, ROW, RingWriter
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
@@ -135,6 +135,7 @@ class Engine:
         self._remaining = -1  # requests still to issue; below 0 there is no end
         # --- closed plans
         self._concurrency = 0
+        self._is_endless = False  # closed, without a count, without sequences
         # --- open plans
         self._open: Open | None = None
         self._start_ns = 0
@@ -158,6 +159,7 @@ class Engine:
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due, self._again = None, NEVER, self._issue
         self._concurrency = plan.concurrency
+        self._is_endless = plan.count is None and self._sequences is None
         self._grow(plan.concurrency)
         paused = {slot for _, slot in self._pauses}
         for slot in range(plan.concurrency):
@@ -167,7 +169,7 @@ class Engine:
 
     def _apply_open(self, plan: Open, start_ns: int) -> None:
         self._open, self._again = plan, self._release
-        self._concurrency = 0
+        self._concurrency, self._is_endless = 0, False
         self.active -= len(self._pauses)
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
@@ -252,26 +254,43 @@ class Engine:
         times: Sequence[int] = (),
     ) -> None:
         """Called by the link, once per request; `times` are those of a stream's responses."""
-        cells, ring = self._cells, self._ring
-        i = ring.position
-        cells[i] = self._due[slot]
-        cells[i + 1] = sent_ns
-        cells[i + 2] = wrote_ns
-        cells[i + 3] = first_ns
-        cells[i + 4] = end_ns
-        cells[i + 5] = status
-        cells[i + 6] = self._steps[slot]
-        cells[i + 7] = received
-        cells[i + 8] = responses
+        ring = self._ring
+        position = ring.position
+        sequence = started = 0
         mark = self._marks[slot]
-        if mark is None:
-            cells[i + 9] = cells[i + 10] = 0
-        else:
-            self._end_mark(slot, mark, i)
-        cells[i + 11] = ring.stamp(times) if times else 0
-        i += ROW
-        ring.position = i if i != ring.end else HEADER
+        if mark is not None:
+            sequence, started = self._end_mark(slot, mark)
+        pack_row(
+            self._cells,
+            position,
+            self._due[slot],
+            sent_ns,
+            wrote_ns,
+            first_ns,
+            end_ns,
+            status,
+            self._steps[slot],
+            received,
+            responses,
+            sequence,
+            started,
+            ring.stamp(times) if times else 0,
+        )
+        position += ROW_BYTES
+        ring.position = position if position != ring.end else FIRST_BYTE
         ring.written += 1
+        if status == 0 and self._is_endless and slot < self._concurrency:
+            # The usual case, in one piece: the same slot sends the next step.
+            if self._failures[slot]:
+                self._failures[slot] = 0
+            step = self._step
+            self._step = (step + self._stride) % self._step_count
+            self._steps[slot] = step
+            self.sent += 1
+            now = self._clock()
+            self._due[slot] = self._started[slot] = now
+            self._send(slot, step, now, None)
+            return
         self._busy[slot] = False
         if status:
             if self._failed(slot, end_ns, received):
@@ -321,11 +340,11 @@ class Engine:
         self.sent += 1
         self._send(slot, step, now_ns, self._marks[slot])
 
-    def _end_mark(self, slot: int, mark: Mark, row: int) -> None:
+    def _end_mark(self, slot: int, mark: Mark) -> tuple[int, int]:
+        """What the row says of the sequence: its id and, with its last request, when it had started."""
         assert self._sequences is not None
         lane = slot if self._open is None else self._lanes[slot]
-        self._cells[row + 9] = mark.sequence_id
-        self._cells[row + 10] = self._sequences.ended(lane, mark)
+        return mark.sequence_id, self._sequences.ended(lane, mark)
 
     # --- open plans
 

@@ -88,6 +88,7 @@ class _Connection:
     """One socket and the request on it."""
 
     __slots__ = (
+        "_clock",
         "_decoder",
         "_dial",
         "_fd",
@@ -97,6 +98,7 @@ class _Connection:
         "_recv_into",
         "_replies",
         "_request",
+        "_send",
         "_sent_ns",
         "_slot",
         "_socket",
@@ -106,10 +108,12 @@ class _Connection:
 
     _decoder: ReplyDecoder
     _recv_into: Callable[[bytearray], int]
+    _send: Callable[[Request], int]
     _socket: socket.socket
 
     def __init__(self, link: Http1Link, slot: int) -> None:
         self._link = link
+        self._clock = link.clock
         self._slot = slot
         self._is_open = False
         self._dial: Dial | None = None
@@ -130,24 +134,28 @@ class _Connection:
         self._wrote_ns = self._first_ns = 0
         if self._is_open:
             self._sent_ns = now_ns
-            self._transmit(request)
+            try:
+                sent = self._send(request)
+            except OSError as error:
+                self._not_sent(request, error)
+                return
+            if sent == len(request):
+                self._wrote_ns = self._clock()
+            else:
+                self._send_later(request, sent)
         else:
             self._sent_ns = 0  # connection set-up is no part of the service time
             self.prepare()
 
-    def _transmit(self, request: Request) -> None:
-        try:
-            sent = self._socket.send(request)
-        except LATER:
-            sent = 0
-        except OSError as error:
-            self._lost(error)
-            return
-        if sent == len(request):
-            self._wrote_ns = self._link.clock()
+    def _not_sent(self, request: Request, error: OSError) -> None:
+        if isinstance(error, LATER):
+            self._send_later(request, 0)
         else:
-            self._unsent = memoryview(request)[sent:]
-            self._link.reactor.change(self._fd, READ | WRITE)
+            self._lost(error)
+
+    def _send_later(self, request: Request, sent: int) -> None:
+        self._unsent = memoryview(request)[sent:]
+        self._link.reactor.change(self._fd, READ | WRITE)
 
     def _transmit_rest(self, unsent: memoryview) -> None:
         try:
@@ -181,7 +189,16 @@ class _Connection:
         except OSError as error:
             self._lost(error)
             return
-        now = link.clock()
+        now = self._clock()
+        if (
+            self._request is not None
+            and self._decoder.take_usual(link.buffer, length)
+            and self._unsent is None
+        ):
+            self._request = None
+            self._replies += 1
+            link.finish(self._slot, outcome.OK, self._sent_ns, self._wrote_ns, now, now, length)
+            return
         if length == 0:
             self._ended(now)
             return
@@ -286,12 +303,11 @@ class _Connection:
         self._socket = sock
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
+        self._send = sock.send
         self._decoder = ReplyDecoder()
         self._replies = 0
         self._is_open = True
         link.reactor.add(self._fd, READ, self._ready)
         request = self._request
         if request is not None:
-            if not self._sent_ns:
-                self._sent_ns = link.clock()
-            self._transmit(request)
+            self.send(request, self._sent_ns or link.clock())

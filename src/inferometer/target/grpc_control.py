@@ -86,8 +86,9 @@ def _exchange(sock: socket.socket, request: Request, method: str, not_grpc: str)
     buffer = bytearray(BUFFER)
     message = b""
     while True:
-        for chunk in connection.take():
-            sock.sendall(chunk)
+        while connection.http2.wants_to_send:
+            for chunk in connection.take():
+                sock.sendall(chunk)
         length = sock.recv_into(buffer)
         for _, ending, part in connection.receive(buffer, length) if length else connection.eof():
             if ending is None:

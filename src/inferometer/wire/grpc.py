@@ -32,6 +32,7 @@ from functools import lru_cache
 from struct import Struct
 from urllib.parse import unquote_to_bytes
 
+from inferometer.base.codes import GRPC_CODES as CODES
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.wire import frames, http2
@@ -40,11 +41,6 @@ from inferometer.wire.headers import Headers, encode_block
 from inferometer.wire.http2 import Http2Connection, StreamFault
 from inferometer.wire.sender import Request, Stream, render
 
-CODES = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-)  # fmt: skip
 (
     OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS,
     PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE,

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.records.records import EMPTY, RingReader, join
-from inferometer.records.ring import CAPACITY, CELLS, HEADER, MOST_STAMPS, ROW, RingWriter
+from inferometer.records.ring import (
+    CAPACITY,
+    CELLS,
+    FIRST_BYTE,
+    MOST_STAMPS,
+    ROW,
+    ROW_BYTES,
+    RingWriter,
+    pack_row,
+)
 
 
 def make_ring():
@@ -13,12 +22,11 @@ def make_ring():
 
 
 def write(writer, value, times=()):
-    for column in range(ROW - 1):
-        writer.cells[writer.position + column] = value * 10 + column
-    writer.cells[writer.position + ROW - 1] = writer.stamp(times)
-    writer.position += ROW
+    columns = [value * 10 + column for column in range(ROW - 1)]
+    pack_row(writer.cells, writer.position, *columns, writer.stamp(times))
+    writer.position += ROW_BYTES
     if writer.position == writer.end:
-        writer.position = HEADER
+        writer.position = FIRST_BYTE
     writer.written += 1
 
 
@@ -27,7 +35,7 @@ def test_every_row_comes_out_once_also_around_the_end(bursts):
     writer, reader = make_ring()
     # Start close to the end, so that the first bursts go around it.
     writer.written = writer.cells[1] = CAPACITY - 5
-    writer.position = HEADER + (CAPACITY - 5) * ROW
+    writer.position = FIRST_BYTE + (CAPACITY - 5) * ROW_BYTES
     value = 0
     for burst in bursts:
         first = value
