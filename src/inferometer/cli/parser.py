@@ -6,6 +6,7 @@ our own options from making the classic tool's prefixes ambiguous; so words are 
 only prints the help.
 """
 
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
@@ -83,6 +84,7 @@ def parse_measure(argv: Sequence[str]) -> "Options | Ask":
     if isinstance(asked, Ask):
         return asked
     asked.setdefault("request_timeout_s", _REQUEST_TIMEOUT_S)
+    asked.setdefault("sequence_ids", (secrets.randbits(62) + 1, None))  # two runs at once never share an id
     if not any(field in asked for field in _CLASSIC_STOPPING):
         asked.setdefault("duration_s", _DURATION_S)
     return _options(asked)

@@ -73,6 +73,7 @@ def _profile(options: "Options") -> int:
         if name is not None:
             writable(Path(name))
     setup = prepare(options, command="perf_analyzer")
+    options = setup.options
     for warning in setup.warnings:
         _complain(warning)
     _say(classic.data_line(setup.result) + classic.settings_block(setup.result))

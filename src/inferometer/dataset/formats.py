@@ -4,10 +4,12 @@ import math
 import os.path
 import re
 import shlex
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -26,6 +28,10 @@ from inferometer.model.tensor import Tensor
 _FLOATS = ("FP16", "BF16", "FP32", "FP64")
 _ARRAY_TYPES = {"BF16": "float32"}  # what to save for a datatype numpy does not have
 _BF16_BITS = np.dtype("V2")  # what numpy makes of bfloat16 arrays of other packages
+_BROKEN = (  # what numpy lets through from its parsers when a file is damaged
+    ValueError, TypeError, KeyError, EOFError, SyntaxError, RuntimeError, MemoryError,
+    BadZipFile, TokenError, zlib.error,
+)  # fmt: skip
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _UNDECODED = "such files are sent as they are: decode and resize them first, for example to .npy"
 _ONE_ELEMENT = "each file or line is one element; requests of several go into a JSON file (--input-data)"
@@ -94,26 +100,24 @@ def read_text(wanted: Wanted) -> list[Tensor]:
 
 def read_npy(wanted: Wanted) -> list[Tensor]:
     """The array, or each of its rows where it has one dimension more than the input."""
-    array = _load(wanted, ".npy")
-    if not isinstance(array, np.ndarray):
-        raise wanted.misfit("it is no .npy file but an .npz file")
+    with _opened(wanted, ".npy") as array:
+        if not isinstance(array, np.ndarray):
+            raise wanted.misfit("it is no .npy file but an .npz file")
     return _from_array(wanted, array)
 
 
 def read_npz(wanted: Wanted) -> list[Tensor]:
     """The array that has the name of the input, or the only one."""
-    arrays = _load(wanted, ".npz")
-    if isinstance(arrays, np.ndarray):
-        raise wanted.misfit("it is no .npz file but an .npy file")
-    with arrays:
+    with _opened(wanted, ".npz") as arrays:
+        if isinstance(arrays, np.ndarray):
+            raise wanted.misfit("it is no .npz file but an .npy file")
         names = list(arrays.files)
         if wanted.spec.name not in names and len(names) != 1:
             raise wanted.misfit(
                 f"none of its arrays has that name: {', '.join(names) if names else 'it has none'}",
                 remedy=f"save it with np.savez(file, **{{'{wanted.spec.name}': array}})",
             )
-        with _readable(wanted, ".npz"):
-            array = arrays[wanted.spec.name if wanted.spec.name in names else names[0]]
+        array = arrays[wanted.spec.name if wanted.spec.name in names else names[0]]
     return _from_array(wanted, array)
 
 
@@ -160,18 +164,15 @@ def read_literal(wanted: Wanted) -> Tensor:
 READERS: dict[str, Reader] = {".npy": read_npy, ".npz": read_npz, ".txt": read_text, ".wav": read_wav}
 
 
-def _load(wanted: Wanted, ending: str) -> Any:
-    with _readable(wanted, ending):
-        return np.load(wanted.source, allow_pickle=False)
-
-
 @contextmanager
-def _readable(wanted: Wanted, ending: str) -> Iterator[None]:
+def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
+    """The array or archive in the file."""
     try:
-        yield
+        with open(wanted.source, "rb") as file:
+            yield np.load(file, allow_pickle=False)
     except OSError as error:
         raise UsageError(f"cannot read the data file {wanted.source}: {error.strerror or error}") from None
-    except (ValueError, EOFError, BadZipFile) as error:
+    except _BROKEN as error:
         raise wanted.misfit(f"it cannot be read as {ending}: {error}") from None
 
 

@@ -155,6 +155,7 @@ class Engine:
             self._apply_closed(plan)
         else:
             self._apply_open(plan, start_ns)
+        self._close_idle_lanes()
 
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due, self._again = None, NEVER, self._issue
@@ -301,15 +302,14 @@ class Engine:
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
-        now = self._clock()
         if slot >= self._concurrency or self._remaining == 0:
-            if self._sequences is None or not self._sequences.is_unfinished(slot):
-                self.active -= 1
+            self.active -= 1
+            if not self._close_sequence(slot, self._lanes[slot]):
                 self.link.close(slot)
-                return
-            self._close_sequence(slot, slot, now)
             return
+        now = self._clock()
         self._due[slot] = now
+        self._lanes[slot] = slot
         self._start(slot, now)
 
     def _start(self, slot: int, now_ns: int) -> None:
@@ -319,8 +319,7 @@ class Engine:
             step = self._step
             self._step = (step + self._stride) % self._step_count
         else:
-            lane = slot if self._open is None else self._lanes[slot]
-            step, self._marks[slot] = self._sequences.next(lane, self._due[slot])
+            step, self._marks[slot] = self._sequences.next(self._lanes[slot], self._due[slot])
         self._steps[slot] = step
         self._busy[slot] = True
         self._started[slot] = now_ns
@@ -329,28 +328,53 @@ class Engine:
 
     # --- sequences
 
-    def _close_sequence(self, slot: int, lane: int, now_ns: int) -> None:
-        """One more request, that only ends the sequence."""
-        assert self._sequences is not None
-        step, self._marks[slot] = self._sequences.close(lane)
+    def _close_sequence(self, slot: int, lane: int) -> bool:
+        """If the lane has no further turn but an unfinished sequence, end that with one more request."""
+        sequences = self._sequences
+        if sequences is None or not self._is_retired(lane) or not sequences.is_idle_and_unfinished(lane):
+            return False
+        now = self._clock()
+        self.active += 1
+        step, self._marks[slot] = sequences.close(lane)
         self._lanes[slot] = lane
-        self._due[slot] = self._started[slot] = now_ns
+        self._due[slot] = self._started[slot] = now
         self._steps[slot] = step
         self._busy[slot] = True
         self.sent += 1
-        self._send(slot, step, now_ns, self._marks[slot])
+        self._send(slot, step, now, self._marks[slot])
+        return True
+
+    def _is_retired(self, lane: int) -> bool:
+        if self._open is None:
+            return lane >= self._concurrency or self._remaining == 0
+        assert self._sequences is not None
+        return lane >= self._sequences.turns or self._next_due >= NEVER
+
+    def _close_idle_lanes(self) -> None:
+        """Those that no request of theirs will come back to."""
+        if self._sequences is None:
+            return
+        for lane in self._sequences.unfinished():
+            idle = (
+                number for number, busy in enumerate(self._busy) if not busy and number >= self._concurrency
+            )
+            slot = next(idle, len(self._due))
+            self._grow(slot + 1)
+            if self._close_sequence(slot, lane) and slot in self._free:
+                self._free.remove(slot)
 
     def _end_mark(self, slot: int, mark: Mark) -> tuple[int, int]:
         """What the row says of the sequence: its id and, with its last request, when it had started."""
         assert self._sequences is not None
-        lane = slot if self._open is None else self._lanes[slot]
-        return mark.sequence_id, self._sequences.ended(lane, mark)
+        return mark.sequence_id, self._sequences.ended(self._lanes[slot], mark)
 
     # --- open plans
 
     def _release(self, slot: int) -> None:
         """The slot is free; a request that has waited for one takes it."""
         self.active -= 1
+        if self._close_sequence(slot, self._lanes[slot]):
+            return
         self._free.append(slot)
         now = self._clock()
         if self._next_due <= now:
@@ -383,6 +407,8 @@ class Engine:
             is_last = self._remaining == 1
             self._next_due = NEVER if is_last else self._start_ns + plan.schedule.due_ns(self._number)
             self._start(slot, self._clock())
+            if self._next_due >= NEVER:
+                self._close_idle_lanes()
 
     # --- failures
 

@@ -167,7 +167,6 @@ OPTIONS = (
         whole(least=1),
         "COUNT",
         "4",
-        built=False,
     ),
     Option(
         ("--sequence-length",),
@@ -176,7 +175,6 @@ OPTIONS = (
         whole(),
         "COUNT",
         "20",
-        built=False,
     ),
     Option(
         ("--sequence-length-variation",),
@@ -185,7 +183,6 @@ OPTIONS = (
         decimal(least=0),
         "PERCENT",
         "20",
-        built=False,
     ),
     Option(
         ("--sequence-id-range",),
@@ -194,13 +191,11 @@ OPTIONS = (
         _identifiers,
         "RANGE",
         "1:",
-        built=False,
     ),
     Option(
         ("--serial-sequences",),
         "serial_sequences",
         "At most one live request per sequence when loading by rate.",
-        built=False,
     ),
     Option(
         ("--enable-mpi",),

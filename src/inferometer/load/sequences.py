@@ -84,6 +84,11 @@ class Sequences:
         return lane
 
     @property
+    def turns(self) -> int:
+        """How many lanes take turns."""
+        return len(self._waiting)
+
+    @property
     def has_free_lane(self) -> bool:
         return not self.plan.is_serial or any(not self._lanes[lane].outstanding for lane in self._waiting)
 
@@ -100,8 +105,11 @@ class Sequences:
         lane.outstanding += 1
         return step, mark
 
-    def is_unfinished(self, lane_number: int) -> bool:
-        return lane_number < len(self._lanes) and self._lanes[lane_number].position > 0
+    def is_idle_and_unfinished(self, lane_number: int) -> bool:
+        if lane_number >= len(self._lanes):
+            return False
+        lane = self._lanes[lane_number]
+        return lane.position > 0 and not lane.outstanding
 
     def close(self, lane_number: int) -> tuple[int, Mark]:
         """The request that ends an unfinished sequence before its time: the last step of its stream."""

@@ -284,7 +284,7 @@ def check(options: "Options") -> None:
 
 def check_model(options: "Options", model: ModelSpec) -> None:
     """Refuses what this model cannot do."""
-    is_sequence = model.is_sequence or (model.is_ensemble and model.any_sequence)
+    is_sequence = model.any_sequence
     if options.batch is not None and options.batch > 1:
         if model.max_batch_size == 0:
             raise UsageError(
@@ -302,9 +302,28 @@ def check_model(options: "Options", model: ModelSpec) -> None:
             "`--service-kind=triton_c_api`"
         )
     if is_sequence:
+        _check_sequences(options)
+
+
+def _check_sequences(options: "Options") -> None:
+    span = options.concurrency
+    if span is not None and span.end == 0 and not options.synchronous:
         raise UsageError(
-            f"'{model.name}' is a sequence model, which is not supported yet",
-            remedy="measure a model without sequence_batching",
+            "The 'end' concurrency can not be 0 for sequence models when using asynchronous API."
+        )
+    start, end = (1, None) if options.sequence_ids is None else options.sequence_ids
+    if end is None:
+        return
+    if options.request_rate is not None or options.request_intervals is not None:
+        needed, words = options.sequences, "number of sequences"
+    else:
+        needed = 1 if span is None else int(max(span.start, span.end or 0))
+        words = "concurrency"
+    if end - max(start, 1) < needed:
+        raise UsageError(
+            f"sequence id range specified is smaller than the maximum possible {words}, "
+            "sequence id collision may occur.",
+            remedy=f"give a range of at least {needed} ids with --sequence-id-range",
         )
 
 

@@ -47,6 +47,11 @@ class Options:
     binary_search: bool = False
     request_count: int = 0
     warmup_request_count: int = 0
+    sequences: int = 4  # live ones when loading by rate
+    sequence_length: int | None = None
+    sequence_length_variation: float = 20.0
+    sequence_ids: tuple[int, int | None] | None = None  # first and, not included, last
+    serial_sequences: bool = False
     asynchronous: bool = False
     synchronous: bool = False
     max_threads: int | None = None

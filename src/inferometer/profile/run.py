@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import inferometer
@@ -16,6 +17,7 @@ from inferometer.dataset.batches import batch
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.load.load import Load
+from inferometer.load.sequences import SequencePlan
 from inferometer.load.workers import Workers
 from inferometer.measure.measurement import Level
 from inferometer.measure.result import SCHEMA, Result
@@ -53,6 +55,7 @@ class Setup:
     traffic: Traffic
     shared: Shared | None  # tensors for shared memory
     recipe: Recipe
+    sequences: SequencePlan | None
     result: Result  # with no levels yet
     target: "Target"
     has_statistics: bool
@@ -66,12 +69,14 @@ def prepare(options: Options, *, command: str) -> Setup:
     endpoint = _endpoint(options)
     target = _target(options, Connection(endpoint, options.headers))
     model = describe_model(target, options.model, options.version, options.bls_composing_models)
+    if model.any_sequence and not options.synchronous:
+        options = replace(options, asynchronous=True)
     check_model(options, model)
     size = options.batch or 1
     with _contract_words("Failed to init manager inputs: ", command):
         dataset = build(model, options.data)
     with _contract_words("Unable to init infer data manager: ", command):
-        steps = batch(dataset, model, size)
+        steps, sequences = _steps(options, dataset, model, size)
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(target)
     last, warnings = _last_level(options)
@@ -82,6 +87,7 @@ def prepare(options: Options, *, command: str) -> Setup:
         traffic=target.traffic(model, steps, None if shared is None else shared.placement),
         shared=shared,
         recipe=recipe,
+        sequences=sequences,
         result=Result(
             schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
@@ -98,6 +104,31 @@ def prepare(options: Options, *, command: str) -> Setup:
         last=last,
         warnings=(*warnings, *_ignored(options)),
     )
+
+
+def _steps(
+    options: Options, dataset: Dataset, model: ModelSpec, size: int
+) -> tuple[tuple[Step, ...], SequencePlan | None]:
+    """The requests of the run and, for a sequence model, how sequences are made of them."""
+    if not model.any_sequence:
+        return batch(dataset, model, size), None
+    streams = [batch(replace(dataset, streams=(stream,)), model, 1) for stream in dataset.streams]
+    ends = list(accumulate(len(stream) for stream in streams))
+    first, end = options.sequence_ids or (1, None)
+    plan = SequencePlan(
+        streams=tuple(
+            tuple(range(stop - len(stream), stop)) for stream, stop in zip(streams, ends, strict=True)
+        ),
+        is_given=dataset.is_given,
+        length=options.sequence_length,
+        variation=options.sequence_length_variation,
+        first_id=max(first, 1),
+        last_id=max(first, 1) + 2**32 - 2 if end is None else end - 1,
+        lanes=options.sequences,
+        is_serial=options.serial_sequences,
+        seed=options.data.seed,
+    )
+    return tuple(step for stream in streams for step in stream), plan
 
 
 def _server(target: "Target") -> dict[str, Any]:
@@ -176,7 +207,10 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     workers = min(options.workers, _most_slots(setup))
     result = setup.result
-    with _region(setup), Workers(setup.traffic, count=workers, timeout_ns=timeout_ns) as load:
+    with (
+        _region(setup),
+        Workers(setup.traffic, count=workers, timeout_ns=timeout_ns, sequences=setup.sequences) as load,
+    ):
         try:
             for level in sweep(setup, load, watcher):
                 result = replace(result, levels=(*result.levels, level))

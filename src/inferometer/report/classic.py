@@ -163,6 +163,8 @@ def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[
     latency = measurement.latency
     yield f"    Request count: {measurement.request_count}"
     yield from _delayed(measurement)
+    if result.model.get("any_sequence"):
+        yield _sequence_count(measurement)
     yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield f"    Response Throughput: {decimal(measurement.streaming.per_s * measurement.batch)} infer/sec"
@@ -177,6 +179,13 @@ def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[
         yield f"    p{p} latency: {whole_us(latency.percentile_ns(p))} usec"
     yield f"    {_transport(result, measurement)}"
     yield from _added(result, level, measurement)
+
+
+def _sequence_count(measurement: Measurement) -> str:
+    sequences = measurement.sequences
+    if sequences is None:
+        return "    Sequence count: 0 (0 seq/sec)"
+    return f"    Sequence count: {sequences.count} ({decimal(sequences.per_s)} seq/sec)"
 
 
 def _delayed(measurement: Measurement) -> Iterator[str]:
@@ -214,6 +223,12 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield f"    Avg service time: {whole_us(service)} usec"
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield from _streaming(measurement.streaming)
+    if measurement.sequences is not None:
+        whole = measurement.sequences.latency
+        yield (
+            f"    Avg sequence latency: {whole_us(whole.mean_ns)} usec "
+            f"(p50 {whole_us(whole.percentile_ns(50))} usec, p99 {whole_us(whole.percentile_ns(99))} usec)"
+        )
     if measurement.failed_count:
         yield f"    Failed request count: {measurement.failed_count} ({measurement.failed_share * 100:.2f} %)"
     for group in measurement.failures:

@@ -12,7 +12,14 @@ from rich.text import Text
 from inferometer.base.clock import Clock
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.measurement import FailureGroup, Level, Measurement, Streaming, WindowFigures
+from inferometer.measure.measurement import (
+    FailureGroup,
+    Level,
+    Measurement,
+    SequenceFigures,
+    Streaming,
+    WindowFigures,
+)
 from inferometer.measure.result import Result
 from inferometer.report.format import (
     duration,
@@ -55,6 +62,8 @@ def render(result: Result, console: Console) -> None:
     for level in _last_measured(result):
         if level.measurement is not None and level.measurement.streaming is not None:
             console.print(Text(_streaming(level.measurement.streaming)), width=width)
+        if level.measurement is not None and level.measurement.sequences is not None:
+            console.print(Text(_sequences(level.measurement.sequences)), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 
@@ -214,6 +223,14 @@ def _streaming(streaming: Streaming) -> str:
             f"between them p50 {duration(gaps.percentile_ns(50))}, p99 {duration(gaps.percentile_ns(99))}"
         )
     return "; ".join(words)
+
+
+def _sequences(sequences: SequenceFigures) -> str:
+    whole = sequences.latency
+    return (
+        f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second, each p50 "
+        f"{duration(whole.percentile_ns(50))}, p99 {duration(whole.percentile_ns(99))}"
+    )
 
 
 def _troubles(result: Result) -> Iterator[Text]:

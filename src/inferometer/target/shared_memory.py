@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -24,7 +24,7 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.datatypes import DATATYPES
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.target.shared_memory_guard import guarded
+from inferometer.target.shared_memory_guard import Guard, Unregister
 
 SYSTEM, CUDA = "system", "cuda"
 FOLDER = Path("/dev/shm")
@@ -137,14 +137,12 @@ def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> 
 # --- the memory itself
 
 
-class Registry(Protocol):
+class Registry(Unregister, Protocol):
     """A server's calls to make a region known and to forget it."""
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None: ...
 
     def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None: ...
-
-    def unregister_memory(self, kind: str, region: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,26 +163,32 @@ class Shared:
 @contextmanager
 def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
     """The region, filled and known to the server; afterwards nothing of it is left here or there."""
-    kind, region = shared.kind, shared.placement.region
-    with guarded(registry, kind, region), _MEMORY[kind](shared, registry):
-        yield
+    with (
+        Guard(registry, shared.kind, shared.placement.region) as guard,
+        _MEMORY[shared.kind](shared) as register,
+    ):
+        try:
+            _register(register, registry, shared.kind)
+            remove_file(shared.placement.region)
+            yield
+        finally:
+            guard.forget()
+
+
+Register = Callable[[Registry], None]
 
 
 @contextmanager
-def _system_memory(shared: Shared, registry: Registry) -> Iterator[None]:
+def _system_memory(shared: Shared) -> Iterator[Register]:
     region, size = shared.placement.region, shared.placement.size
     with _file(region, size) as fd:
         for offset, data in shared.contents():
             _write(fd, data, offset)
-        with _registered(
-            shared, registry, lambda: registry.register_system_memory(region, key=f"/{region}", size=size)
-        ):
-            remove_file(region)
-            yield
+        yield lambda registry: registry.register_system_memory(region, key=f"/{region}", size=size)
 
 
 @contextmanager
-def _cuda_memory(shared: Shared, registry: Registry) -> Iterator[None]:
+def _cuda_memory(shared: Shared) -> Iterator[Register]:
     from inferometer.target.cuda import device_memory
 
     region, size = shared.placement.region, shared.placement.size
@@ -192,12 +196,7 @@ def _cuda_memory(shared: Shared, registry: Registry) -> Iterator[None]:
         for offset, data in shared.contents():
             memory.write(offset, data)
         handle = memory.handle()
-        with _registered(
-            shared,
-            registry,
-            lambda: registry.register_cuda_memory(region, handle=handle, device=DEVICE, size=size),
-        ):
-            yield
+        yield lambda registry: registry.register_cuda_memory(region, handle=handle, device=DEVICE, size=size)
 
 
 _MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}
@@ -209,22 +208,14 @@ _HOW_TO_SHARE = {
 }
 
 
-@contextmanager
-def _registered(shared: Shared, registry: Registry, register: Callable[[], None]) -> Iterator[None]:
-    region = shared.placement.region
+def _register(register: Register, registry: Registry, kind: str) -> None:
     try:
-        try:
-            register()
-        except PeerError as error:
-            raise PeerError(
-                f"the server cannot use our {shared.kind} shared memory: {error.message}",
-                remedy=error.remedy or _HOW_TO_SHARE[shared.kind],
-            ) from error
-        yield
-    finally:
-        # A server that is gone has forgotten the region by itself; the error that brought us here matters more.
-        with suppress(PeerError):
-            registry.unregister_memory(shared.kind, region)
+        register(registry)
+    except PeerError as error:
+        raise PeerError(
+            f"the server cannot use our {kind} shared memory: {error.message}",
+            remedy=error.remedy or _HOW_TO_SHARE[kind],
+        ) from error
 
 
 @contextmanager

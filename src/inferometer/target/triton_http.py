@@ -14,6 +14,7 @@ from inferometer.model.tensor import Tensor
 from inferometer.target.control import HttpControl
 from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
+from inferometer.target.sequence_marks import PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
@@ -107,6 +108,8 @@ class TritonHttp:
         length = sum(map(len, tensors))
         header = {"id": "", "inputs": [described for described, _ in inputs], "outputs": outputs}
         document = json.dumps(header, separators=(",", ":")).encode()
+        if model.any_sequence:
+            document = document.replace(b'{"id":"",', b'{"id":"","parameters":{' + PLACE + b"},", 1)
         head = encode_request(
             "POST",
             f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}/infer",

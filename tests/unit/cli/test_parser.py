@@ -278,8 +278,6 @@ UNBUILT = [
         "--profile-export-file is not supported yet; write the result with --json",
     ),
     ("--collect-metrics", "--collect-metrics is not supported yet"),
-    ("--sequence-length 0", "--sequence-length is not supported yet"),
-    ("--sequence-id-range 0:9", "--sequence-id-range is not supported yet"),
     ("--fixed-schedule", "--fixed-schedule is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
     ("--trace-level OFF", "--trace-level is not supported yet"),

@@ -16,7 +16,6 @@ from inferometer.model.datatypes import DATATYPES
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 
-
 OUT = TensorSpec("OUT", "INT32", (4,))
 
 
