@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
@@ -21,7 +22,7 @@ from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import grpc_mark
-from inferometer.target.stream_reply import REQUEST_ID, read_stream_reply
+from inferometer.target.stream_reply import REQUEST_ID, infer_response, read_stream_reply
 from inferometer.target.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
@@ -29,6 +30,9 @@ from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Request as Http2Request
 from inferometer.wire.sender import Stream, render
+
+if TYPE_CHECKING:
+    from inferometer.target.validation import Checker
 
 SHARE = 4  # slots to a connection
 MANY = 512  # buffers in one system call at the most
@@ -67,6 +71,8 @@ class _Call:
     refusals: int = 0  # of this request, by servers that had not begun it
     number: int = 0  # of the request on this slot
     request_id: bytes = b""
+    step: int = -1  # whose expected reply this one is compared with; below 0 it is only counted
+    difference: str = ""  # what the comparison found
     received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
     times: list[int] = field(default_factory=list)
 
@@ -79,6 +85,7 @@ class GrpcLink:
         *,
         wiring: Wiring,
         requests: Sequence[bytes | memoryview],
+        checker: "Checker | None" = None,
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
@@ -94,6 +101,7 @@ class GrpcLink:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
+        self.checker = checker
         self._messages = requests
         self._requests = _render(wiring, requests)
         self._channels: dict[int, _Channel] = {}
@@ -113,6 +121,8 @@ class GrpcLink:
             self._grow(slot + 1)
         call = self._calls[slot]
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
+        if self.checker is not None:
+            call.step = step if self.checker.wants_next() else -1
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
         if call.channel.is_leaving:
@@ -231,7 +241,7 @@ class _Channel:
     def _begin(self, call: _Call) -> None:
         request = call.request
         if isinstance(request, Http2Request):
-            call.stream = self._connection.open(call, request)
+            call.stream = self._connection.open(call, request, keep=call.step >= 0)
         else:
             assert request is not None
             self._begin_on_stream(call, request)
@@ -396,6 +406,8 @@ class _Channel:
                 call.responses += 1
                 if not call.first_ns:
                     call.first_ns = now_ns
+                if call.step >= 0:
+                    self._validate(call, message or b"")
         self._is_corked = False
 
     def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
@@ -409,10 +421,25 @@ class _Channel:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
         elif call.responses == 1 and not self._link.wiring.is_streaming:
-            self._link.end(call, outcome.OK, "", now_ns)
+            self._end_well(call, now_ns, keeps_stream=False)
         else:
             text = f"the call ended without an error after {call.responses} messages"
             self._link.end(call, outcome.MALFORMED, text, now_ns)
+
+    def _end_well(self, call: _Call, end_ns: int, *, keeps_stream: bool) -> None:
+        """Well, unless the reply was looked at and is not what it should be."""
+        difference, call.difference = call.difference, ""
+        status = outcome.MISMATCH if difference else outcome.OK
+        self._link.end(call, status, difference, end_ns, keeps_stream=keeps_stream)
+
+    def _validate(self, call: _Call, message: Buffer) -> None:
+        from inferometer.target.validation import grpc_outputs
+
+        assert self._link.checker is not None
+        try:
+            call.difference = self._link.checker.check(call.step, grpc_outputs(message))
+        except PeerError as error:
+            call.difference = f"the reply cannot be read: {error}"
 
     def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
         try:
@@ -428,12 +455,14 @@ class _Channel:
             self._link.end(call, outcome.GRPC + grpc.UNKNOWN, reply.error, now_ns, keeps_stream=True)
             return
         if reply.has_data:
+            if call.step >= 0:
+                self._validate(call, infer_response(message))
             call.responses += 1
             call.times.append(now_ns)
             if not call.first_ns or call.responses == 1:
                 call.first_ns = now_ns
         if reply.is_final:
-            self._link.end(call, outcome.OK, "", call.times[-1] if call.times else now_ns, keeps_stream=True)
+            self._end_well(call, call.times[-1] if call.times else now_ns, keeps_stream=True)
 
     def _after_events(self) -> None:
         http2 = self._connection.http2

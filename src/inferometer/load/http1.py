@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
@@ -13,7 +14,10 @@ from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import PLACE, http_mark
 from inferometer.target.traffic import Wiring
-from inferometer.wire.http1 import ReplyDecoder
+from inferometer.wire.http1 import Head, ReplyDecoder
+
+if TYPE_CHECKING:
+    from inferometer.target.validation import Checker
 
 BUFFER = 256 * 1024
 
@@ -32,6 +36,7 @@ class Http1Link:
         *,
         wiring: Wiring,
         requests: Sequence[Request],
+        checker: "Checker | None" = None,
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
@@ -46,6 +51,7 @@ class Http1Link:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock)
+        self.checker = checker
         self._requests = requests
         self._connections: list[_Connection] = []
 
@@ -53,7 +59,10 @@ class Http1Link:
         if slot >= len(self._connections):
             self._grow(slot + 1)
         request = self._requests[step]
-        self._connections[slot].send(request if mark is None else _marked(request, mark), now_ns)
+        connection = self._connections[slot]
+        if self.checker is not None:
+            connection.step = step if self.checker.wants_next() else -1
+        connection.send(request if mark is None else _marked(request, mark), now_ns)
 
     def _grow(self, slots: int) -> None:
         while len(self._connections) < slots:
@@ -104,6 +113,7 @@ class _Connection:
         "_socket",
         "_unsent",
         "_wrote_ns",
+        "step",
     )
 
     _decoder: ReplyDecoder
@@ -120,6 +130,7 @@ class _Connection:
         self._request: Request | None = None
         self._fd = -1
         self._replies = 0  # on this socket
+        self.step = -1  # whose expected reply this one is compared with; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
         self._unsent: memoryview | None = None
 
@@ -133,6 +144,8 @@ class _Connection:
         self._request = request
         self._wrote_ns = self._first_ns = 0
         if self._is_open:
+            if self._link.checker is not None:
+                self._decoder.keep = self.step >= 0
             self._sent_ns = now_ns
             try:
                 sent = self._send(request)
@@ -226,12 +239,28 @@ class _Connection:
         if not 200 <= head.status < 300:
             status = outcome.HTTP + head.status
             self._link.explain(status, bytes(decoder.body).decode("utf-8", "replace") or head.reason)
+        elif self.step >= 0:
+            status = self._validate(head, decoder.body)
         decoder.next()
         self._replies += 1
         self._request = None
         if not head.reusable or not decoder.idle or self._unsent is not None:
             self.close()
         self._link.finish(self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, now_ns, received)
+
+    def _validate(self, head: Head, body: bytearray) -> int:
+        from inferometer.target.validation import http_outputs
+
+        checker = self._link.checker
+        assert checker is not None
+        try:
+            text = checker.check(self.step, http_outputs(body, head.get("inference-header-content-length")))
+        except PeerError as error:
+            self._link.explain(outcome.MALFORMED, str(error))
+            return outcome.MALFORMED
+        if text:
+            self._link.explain(outcome.MISMATCH, text)
+        return outcome.MISMATCH if text else outcome.OK
 
     # --- endings
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.target.traffic import Wiring
+from inferometer.target.traffic import Validation, Wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Job:
     stride: int
     timeout_ns: int
     sequences: SequencePlan | None
+    validation: Validation | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import time
 import traceback
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
@@ -24,6 +24,9 @@ from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
+
+if TYPE_CHECKING:
+    from inferometer.target.validation import Checker
 
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
@@ -56,7 +59,22 @@ def _open_link(job: Job, reactor: EpollReactor) -> OpenLink:
         from inferometer.load.grpc import GrpcLink
 
         link = GrpcLink
-    return partial(link, wiring=job.wiring, requests=_requests(job), reactor=reactor, clock=monotonic_ns)
+    return partial(
+        link,
+        wiring=job.wiring,
+        requests=_requests(job),
+        checker=_checker(job),
+        reactor=reactor,
+        clock=monotonic_ns,
+    )
+
+
+def _checker(job: Job) -> "Checker | None":
+    if job.validation is None:
+        return None
+    from inferometer.target.validation import Checker
+
+    return Checker(job.validation)
 
 
 def _sequences(job: Job) -> Sequences | None:

@@ -85,6 +85,7 @@ class Workers:
             stride=self._count,
             timeout_ns=self._timeout_ns,
             sequences=self._sequences,
+            validation=self._traffic.validation,
         )
         control.send(job)
         return _Process(child, control, ring)

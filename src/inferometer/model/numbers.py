@@ -50,10 +50,15 @@ def decode(datatype: str, data: bytes) -> list[Any]:
     """The elements as Python values; BYTES elements as bytes. Raises ValueError on a half element."""
     if datatype == "BYTES":
         return _decode_strings(data)
+    return list(values(datatype, data).tolist())
+
+
+def values(datatype: str, data: bytes) -> NDArray[Any]:
+    """The numbers as an array; BF16 as the float32 they stand for."""
     raw: NDArray[Any] = np.frombuffer(data, dtype=little_endian(datatype))
     if datatype == "BF16":
-        raw = (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return list(raw.tolist())
+        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return raw
 
 
 def count(datatype: str, data: bytes) -> int:

@@ -63,15 +63,16 @@ class GrpcControl:
 
     def _not_grpc(self) -> str:
         """The remedy for an address where something else answers."""
-        tls = "" if self._connection.endpoint.tls else ", and whether it needs TLS (--ssl-grpc-use-ssl)"
-        return f"check that the address given with -u is the server's gRPC port{tls}, or measure with -i http"
+        is_secure = self._connection.endpoint.tls is not None
+        also = "our certificate if it wants one" if is_secure else "whether it needs TLS (--ssl-grpc-use-ssl)"
+        return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
 
     def _connect(self) -> socket.socket:
         endpoint = self._connection.endpoint
+        context = None if endpoint.tls is None else tls_context(endpoint.tls)
         sock = socket.create_connection((endpoint.host, endpoint.port), TIMEOUT_S)
-        if endpoint.tls is None:
+        if endpoint.tls is None or context is None:
             return sock
-        context = tls_context(endpoint.tls)
         context.set_alpn_protocols(["h2"])
         try:
             return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)

@@ -39,6 +39,12 @@ def read_stream_reply(message: bytes | bytearray | memoryview) -> StreamReply:
     return StreamReply(request_id, error, has_data, is_final)
 
 
+def infer_response(message: bytes | bytearray | memoryview) -> memoryview:
+    """The ModelInferResponse inside a stream's response; empty when there is none."""
+    found = dict(fields(memoryview(message))).get(INFER_RESPONSE)
+    return found if isinstance(found, memoryview) else memoryview(b"")
+
+
 def _final(entry: memoryview, known: bool) -> bool:
     parts = dict(fields(entry))
     key, value = parts.get(KEY), parts.get(VALUE)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from inferometer.model.tensor import Tensor
 from inferometer.target.endpoint import Endpoint
 
 
@@ -18,8 +19,19 @@ class Wiring:
 
 
 @dataclass(frozen=True, slots=True)
+class Validation:
+    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
+
+    expected: tuple[tuple[Tensor, ...], ...]
+    tolerance: float = 0.0  # absolute
+    relative: float = 0.0  # of the expected value
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """`requests[n]` of step n: over HTTP head and body, over gRPC the message."""
 
     wiring: Wiring
     requests: tuple[bytes, ...]
+    validation: Validation | None = None
