@@ -40,7 +40,7 @@ def _demo(folder: Path) -> int:
     from inferometer.report.files import write_csv
     from inferometer.server.embedded import EmbeddedTriton
 
-    data = _write_input(folder)
+    data = write_input(folder)
     print("Starting the embedded Triton server ...", file=sys.stderr)
     with EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0")) as server:
         options = Options(
@@ -62,7 +62,7 @@ def _demo(folder: Path) -> int:
     return 0
 
 
-def _write_input(folder: Path) -> Path:
+def write_input(folder: Path) -> Path:
     """A photo as input data, in the form that --input-data takes."""
     from inferometer.base.errors import UsageError
     from inferometer.server.repository import example_image

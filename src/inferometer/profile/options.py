@@ -68,6 +68,8 @@ class Options:
     duration_s: float | None = None  # given: stop by precision or time instead of the classic stability rule
     precision: float = 0.02
 
+    validate_tolerance: tuple[float, float] = (0.0, 0.0)  # absolute and relative
+    validate_sample: float = 1.0  # share of the replies that is compared with validation data
     max_error_rate: float = 0.0
     csv: str | None = None
     verbose_csv: bool = False

@@ -13,9 +13,9 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, MissingError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dataset.batches import batch
+from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.build import build
-from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.load.load import Load
 from inferometer.load.sequences import SequencePlan
 from inferometer.load.workers import Workers
@@ -33,7 +33,7 @@ from inferometer.profile.search import Verdicts
 from inferometer.target.discovery import describe_model
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name, shared_region
-from inferometer.target.traffic import Traffic
+from inferometer.target.traffic import Traffic, Validation
 from inferometer.target.triton_http import HttpOptions, TritonHttp
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def prepare(options: Options, *, command: str) -> Setup:
     with _contract_words("Failed to init manager inputs: ", command):
         dataset = build(model, options.data)
     with _contract_words("Unable to init infer data manager: ", command):
-        steps, sequences = _steps(options, dataset, model, size)
+        requests = _requests(options, dataset, model, size)
+        steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(target)
     last, warnings = _last_level(options)
@@ -84,10 +85,13 @@ def prepare(options: Options, *, command: str) -> Setup:
     return Setup(
         options=options,
         model=model,
-        traffic=target.traffic(model, steps, None if shared is None else shared.placement),
+        traffic=replace(
+            target.traffic(model, steps, None if shared is None else shared.placement),
+            validation=_validation(options, requests.expected),
+        ),
         shared=shared,
         recipe=recipe,
-        sequences=sequences,
+        sequences=requests.sequences,
         result=Result(
             schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
@@ -106,13 +110,19 @@ def prepare(options: Options, *, command: str) -> Setup:
     )
 
 
-def _steps(
-    options: Options, dataset: Dataset, model: ModelSpec, size: int
-) -> tuple[tuple[Step, ...], SequencePlan | None]:
-    """The requests of the run and, for a sequence model, how sequences are made of them."""
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    """What will be sent, what must come back, and how sequences are made of it."""
+
+    steps: tuple[Step, ...]
+    expected: tuple[Step, ...] | None = None
+    sequences: SequencePlan | None = None
+
+
+def _requests(options: Options, dataset: Dataset, model: ModelSpec, size: int) -> _Requests:
     if not model.any_sequence:
-        return batch(dataset, model, size), None
-    streams = [batch(replace(dataset, streams=(stream,)), model, 1) for stream in dataset.streams]
+        return _Requests(batch(dataset, model, size), batch_expected(dataset, model, size))
+    streams, expected = stream_steps(dataset, model), stream_expected(dataset, model)
     ends = list(accumulate(len(stream) for stream in streams))
     first, end = options.sequence_ids or (1, None)
     plan = SequencePlan(
@@ -128,7 +138,18 @@ def _steps(
         is_serial=options.serial_sequences,
         seed=options.data.seed,
     )
-    return tuple(step for stream in streams for step in stream), plan
+    return _Requests(_flat(streams), None if expected is None else _flat(expected), plan)
+
+
+def _flat(streams: Streams) -> tuple[Step, ...]:
+    return tuple(step for stream in streams for step in stream)
+
+
+def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validation | None:
+    if expected is None:
+        return None
+    tolerance, relative = options.validate_tolerance
+    return Validation(expected, tolerance, relative, options.validate_sample)
 
 
 def _server(target: "Target") -> dict[str, Any]:

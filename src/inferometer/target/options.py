@@ -8,7 +8,9 @@ from inferometer.base.options import (
     choice,
     existing_file,
     header,
+    invalid,
     members,
+    share,
     switch,
     whole,
 )
@@ -23,6 +25,17 @@ def _parameter(name: str, text: str) -> tuple[str, str, str]:
             remedy="the type is bool, int or string",
         )
     return fields[0], fields[1], fields[2].lower()
+
+
+def _tolerance(name: str, text: str) -> tuple[float, float]:
+    """`absolute[,relative]`."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or any(not 0 <= number < float("inf") for number in numbers):
+        raise invalid(name, text, "write it like 1e-5 or 1e-5,1e-3, absolute and relative")
+    return numbers[0], numbers[1] if len(numbers) == 2 else 0.0
 
 
 OPTIONS = (
@@ -205,6 +218,24 @@ OPTIONS = (
         "Name to expect in the server's certificate instead of the address's.",
         as_given,
         "NAME",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--validate-tolerance",),
+        "validate_tolerance",
+        "How far floats may be from the validation data: absolute[,relative].",
+        _tolerance,
+        "NUMBERS",
+        "0,0",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--validate-sample",),
+        "validate_sample",
+        "Share of the replies that is compared with the validation data, such as 10%.",
+        share(zero=False),
+        "SHARE",
+        "100%",
         dialect=Dialect.OURS,
     ),
     Option(

@@ -39,14 +39,15 @@ class Checker:
             if found[tensor.name] != tensor.data:
                 difference = self._difference(tensor, found[tensor.name])
                 if difference:
-                    return difference
+                    return f"Output doesn't match expected output: {difference}"
         return ""
 
     def _difference(self, tensor: Tensor, data: bytes) -> str:
         if tensor.datatype == "BYTES":
             return _string_difference(tensor, data)
         if len(data) != len(tensor.data):
-            return f"output '{tensor.name}' has {len(data)} bytes, expected {len(tensor.data)}"
+            sizes = f"'{tensor.name}' has {len(data)} bytes, expected {len(tensor.data)}"
+            return f"Output size doesn't match expected size: {sizes}"
         wanted, got = (values(tensor.datatype, raw) for raw in (tensor.data, data))
         wrong = wanted != got
         if tensor.datatype in FLOATS:

@@ -37,7 +37,7 @@ SECTION_1_AND_6_1 = """
 CONTRACT = SECTION_1_AND_6_1.split()
 OURS = (
     "--duration --precision --seed --json --request-timeout --max-error-rate --workers "
-    "-k --insecure --cacert --cert --key --server-name --connections"
+    "--validate-tolerance --validate-sample -k --insecure --cacert --cert --key --server-name --connections"
 ).split()
 ROWS = [option for _, options in GROUPS for option in options]
 
