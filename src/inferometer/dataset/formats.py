@@ -47,6 +47,11 @@ class Wanted:
     shape: Shape | None
 
     @property
+    def asked(self) -> Shape | None:
+        """What --shape says, which goes before the form of the data."""
+        return self.shape if self.spec.is_dynamic else None
+
+    @property
     def form(self) -> str:
         return f"{self.spec.datatype} of shape {format_shape(self.spec.shape if self.shape is None else self.shape)}"
 
@@ -206,17 +211,17 @@ def _flat(wanted: Wanted, data: bytes, elements: int, *, remedy: str = "") -> Te
 
 
 def _from_array(wanted: Wanted, array: NDArray[Any]) -> list[Tensor]:
-    spec, shape = wanted.spec, wanted.shape
+    asked = wanted.asked
 
     def suits(found: Shape) -> bool:
-        return found == shape if spec.is_dynamic and shape is not None else fits(found, spec)
+        return fits(found, wanted.spec) if asked is None else found == asked
 
     rows = array[np.newaxis]
     if not suits(array.shape):
         if array.ndim and len(array) and suits(array.shape[1:]):
             rows = array
-        elif shape is not None and spec.is_dynamic and math.prod(shape) == array.size:
-            rows = array.reshape(1, *shape)
+        elif asked is not None and math.prod(asked) == array.size:
+            rows = array.reshape(1, *asked)
         else:
             raise wanted.misfit(
                 f"it holds an array of shape {format_shape(array.shape)}",
@@ -249,10 +254,11 @@ def _rounded(wanted: Wanted, values: NDArray[Any]) -> bytes:
 
 def _arranged(wanted: Wanted, shape: Shape) -> Shape:
     """The shape of data that has one, as the input takes it."""
-    if wanted.shape is None and fits(shape, wanted.spec):
+    asked = wanted.asked
+    if asked is None and fits(shape, wanted.spec):
         return shape
-    if wanted.shape is not None and math.prod(wanted.shape) == math.prod(shape):
-        return wanted.shape
+    if asked is not None and math.prod(asked) == math.prod(shape):
+        return asked
     raise wanted.misfit(
         f"it holds samples of shape {format_shape(shape)}, which is frames by channels",
         remedy="mix it down to one channel, or give the shape with --shape",

@@ -321,7 +321,9 @@ def test_channels_are_the_second_dimension():
     write("a.wav", sound(encode("INT16", [1, -1, 2, -2, 3, -3]), bits=16, channels=2))
     ((tensor,),) = read(one("INT16", -1, 2), "X=@a.wav")
     assert (tensor.shape, decode("INT16", tensor.data)) == ((3, 2), [1, -1, 2, -2, 3, -3])
+    assert read(one("INT16", 3, 2), "X=@a.wav")[0][0].shape == (3, 2)
     assert read(one("INT16", -1, -1), "X=@a.wav", shapes={"X": (1, 6)})[0][0].shape == (1, 6)
+    assert "samples of shape [3,2]" in error(one("INT16", 6), "X=@a.wav")
 
 
 def test_sound_as_the_standard_library_writes_it():
