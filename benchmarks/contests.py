@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import sys
 import time
 import urllib.request
@@ -29,8 +30,8 @@ _SETTLED_S = 0.1
 # --- CPU per request, on a real Triton
 
 
-def cpu_per_request(concurrency: int, *more: str) -> Open:
-    """Marginal CPU per request on Triton's `simple`, ours against the real perf_analyzer; `more` goes to both."""
+def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
+    """Marginal CPU per request on Triton's `simple`, ours against the real perf_analyzer."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
@@ -42,7 +43,8 @@ def cpu_per_request(concurrency: int, *more: str) -> Open:
 
             def measure(executable: str, environment: Mapping[str, str] | None = None) -> Sample:
                 def spend(window_s: float) -> tuple[Usage, Ended]:
-                    command = [executable, "-m", MODEL, "-u", server.http_address, *more]
+                    command = [executable, "-m", MODEL, "-i", protocol]
+                    command += ["-u", server.grpc_address if protocol == "grpc" else server.http_address]
                     command += ["--concurrency-range", str(concurrency), "-p", str(round(window_s * 1000))]
                     command += ["-s", "999", "-r", str(WINDOWS)]
                     before = _served(server.http_address)
@@ -52,7 +54,8 @@ def cpu_per_request(concurrency: int, *more: str) -> Open:
                 short, short_ended = spend(setting.seconds * _SHORT)
                 long, long_ended = spend(setting.seconds)
                 rate = (long.requests - short.requests) / (long_ended.wall_s - short_ended.wall_s)
-                return Sample(marginal_us(short, long), {"requests/s": rate})
+                p50 = float(re.findall(r"p50 latency: (\d+) usec", long_ended.output)[-1])
+                return Sample(marginal_us(short, long), {"requests/s": rate, "p50 us": p50})
 
             yield Contest(
                 ours=lambda: measure(ours),

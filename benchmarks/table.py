@@ -23,6 +23,22 @@ BARS = (
         open=contests.cpu_per_request(1),
     ),
     Bar(
+        name="grpc-cpu-8",
+        title="CPU per request, gRPC, Triton simple, concurrency 8",
+        unit="us",
+        target=0.25,
+        rival=PERF_ANALYZER,
+        open=contests.cpu_per_request(8, "grpc"),
+    ),
+    Bar(
+        name="grpc-cpu-1",
+        title="CPU per request, gRPC, Triton simple, concurrency 1",
+        unit="us",
+        target=0.4,
+        rival=PERF_ANALYZER,
+        open=contests.cpu_per_request(1, "grpc"),
+    ),
+    Bar(
         name="nginx-rate-8",
         title="throughput to nginx, one core, 8 connections",
         unit="requests/s",

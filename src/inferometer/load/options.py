@@ -187,10 +187,9 @@ OPTIONS = (
     Option(
         ("--sequence-id-range",),
         "sequence_ids",
-        "Ids of sequences, as start[:end].",
+        "Ids of sequences, as start[:end]. The script perf_analyzer starts at 1, inferometer at a random one.",
         _identifiers,
         "RANGE",
-        "1:",
     ),
     Option(
         ("--serial-sequences",),

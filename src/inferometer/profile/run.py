@@ -129,7 +129,7 @@ def _requests(options: Options, dataset: Dataset, model: ModelSpec, size: int) -
         streams=tuple(
             tuple(range(stop - len(stream), stop)) for stream, stop in zip(streams, ends, strict=True)
         ),
-        is_given=dataset.is_given,
+        is_given=dataset.origin == "json",
         length=options.sequence_length,
         variation=options.sequence_length_variation,
         first_id=max(first, 1),
@@ -367,7 +367,7 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "verbose": options.verbose,
         "verbose_csv": options.verbose_csv,
         "binary_search": options.binary_search,
-        "data_given": dataset.is_given,
+        "data_given": dataset.origin == "json",
         "data_streams": len(dataset.streams),
         "data_steps": len(dataset.streams[0]),
     }

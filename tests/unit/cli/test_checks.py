@@ -126,8 +126,7 @@ SEQUENCE = replace(MODEL, is_sequence=True, max_batch_size=4)
     [
         (2, MODEL, "can not specify batch size > 1 as the model does not support batching"),
         (2, SEQUENCE, "can not specify batch size > 1 when using a sequence model"),
-        (1, SEQUENCE, "'m' is a sequence model, which is not supported yet"),
-        (None, replace(MODEL, is_ensemble=True, composing=(SEQUENCE,)), "sequence model"),
+        (2, replace(MODEL, is_ensemble=True, composing=(SEQUENCE,), max_batch_size=4), "sequence model"),
         (
             None,
             replace(MODEL, is_decoupled=True),
@@ -141,6 +140,31 @@ def test_what_a_model_cannot_do(batch: int | None, model: ModelSpec, sentence: s
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            replace(ASKED, concurrency=Range(1, 0), latency_limit_ms=10),
+            "The 'end' concurrency can not be 0 for sequence models when using asynchronous API.",
+        ),
+        (
+            replace(ASKED, concurrency=Range(1, 8), sequence_ids=(1, 5)),
+            "smaller than the maximum possible concurrency, sequence id collision may occur",
+        ),
+        (
+            replace(ASKED, request_rate=Range(10), sequence_ids=(1, 3)),
+            "smaller than the maximum possible number of sequences",
+        ),
+    ],
+)
+def test_what_sequences_cannot_do(options: Options, sentence: str):
+    with pytest.raises(UsageError) as caught:
+        check_model(options, SEQUENCE)
+    assert sentence in str(caught.value)
+    check_model(options, MODEL)
+
+
 def test_what_a_model_can_do():
+    check_model(ASKED, SEQUENCE)
     check_model(replace(ASKED, batch=1), MODEL)
     check_model(replace(ASKED, batch=8), replace(MODEL, max_batch_size=8))

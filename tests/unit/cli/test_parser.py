@@ -35,10 +35,21 @@ SECTION_1_AND_6_1 = """
 --grpc-method -h --help
 """
 CONTRACT = SECTION_1_AND_6_1.split()
-OURS = (
-    "--duration --precision --seed --json --request-timeout --max-error-rate --workers "
-    "--validate-tolerance --validate-sample -k --insecure --cacert --cert --key --server-name --connections"
-).split()
+OURS = [
+    *("--duration", "--precision", "--seed", "--json", "--request-timeout", "--max-error-rate", "--workers"),
+    *(
+        "--input",
+        "--validate-tolerance",
+        "--validate-sample",
+        "-k",
+        "--insecure",
+        "--cacert",
+        "--cert",
+        "--key",
+        "--server-name",
+        "--connections",
+    ),
+]
 ROWS = [option for _, options in GROUPS for option in options]
 
 
@@ -136,6 +147,14 @@ ACCEPTED = [
     ("--shape a:b:1,2 --shape c:3", {"data": DataOptions(shapes={"a:b": (1, 2), "c": (3,)})}),
     ("--string-length 5 --seed 7", {"data": DataOptions(string_length=5, seed=7)}),
     ("--shared-memory none --input-tensor-format BINARY", {}),
+    (
+        "--shared-memory system --output-shared-memory-size 0",
+        {"shared_memory": "system", "output_shared_memory_size": 0},
+    ),
+    (
+        "--input-tensor-format JSON --output-tensor-format json",
+        {"input_format": "json", "output_format": "json"},
+    ),
     # report
     ("-f r.csv --verbose-csv --json r.json", {"csv": "r.csv", "verbose_csv": True, "json": "r.json"}),
 ]
