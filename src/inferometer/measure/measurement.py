@@ -140,6 +140,12 @@ class Level:
         return any(remark.note in (Note.SERVER_GONE, Note.WORKER_LOST) for remark in self.remarks)
 
     @property
+    def is_as_asked(self) -> bool:
+        """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
+        spoilt = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
+        return not self.is_cut_short and not any(remark.note in spoilt for remark in self.remarks)
+
+    @property
     def is_reported(self) -> bool:
         """Belongs into summary and CSV."""
         if self.measurement is None or not self.measurement.request_count:

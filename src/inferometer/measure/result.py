@@ -16,6 +16,19 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """The most load that kept a promise."""
+
+    promise: str
+    mode: str  # request_rate or concurrency
+    value: float  # confirmed by the hold run; 0 when even the least load broke the promise
+    low: float  # the highest that passed a probe
+    high: float | None  # the lowest that did not; None when none was found
+    limited_by: str  # what broke first
+    knee: float  # the most load at which latency was still less than twice that of the lightest
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """`asked` is what the user typed, `effective` what ran; neither ever holds a header's value or a key."""
 
@@ -30,6 +43,7 @@ class Result:
     model: Mapping[str, Any]
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    finding: Finding | None = None
 
     @property
     def failed_share(self) -> float:

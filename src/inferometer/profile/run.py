@@ -17,6 +17,7 @@ from inferometer.dataset.batches import batch, batch_expected, stream_expected, 
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.load.load import Load
+from inferometer.load.plan import Closed, Open
 from inferometer.load.sequences import SequencePlan
 from inferometer.load.workers import Workers
 from inferometer.measure.measurement import Level
@@ -264,7 +265,11 @@ def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
     options = setup.options
     bench = Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
     verdicts = Verdicts()
+    before = 0.0
     for point in points(options, setup.last, verdicts):
+        if before and (isinstance(point.plan, Open) or point.value < before):
+            load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
+        before = point.value
         if options.warmup_request_count:
             watcher.level_started(point.mode, point.value)
             warm_up(bench, replace(point.plan, count=options.warmup_request_count))

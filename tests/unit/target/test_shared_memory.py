@@ -282,3 +282,33 @@ def test_what_the_driver_refuses_is_named_and_the_rest_given_back(
         stack.enter_context(shared_region(shared(region, kind="cuda"), Server()))
     after = driver.called[driver.called.index("cuGetErrorString") + 1 :]
     assert after == freed
+
+
+def test_the_server_forgets_device_memory_before_it_is_freed(region: str, monkeypatch: pytest.MonkeyPatch):
+    driver = Driver()
+
+    class Gpu(Server):
+        def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
+            driver.called.append(f"register {len(handle)} bytes of handle, GPU {device}")
+
+        def unregister_memory(self, kind: str, region: str) -> None:
+            driver.called.append(f"unregister {kind}")
+
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: driver)
+    with shared_region(shared(region, kind="cuda"), Gpu()):
+        driver.called.append("load")
+    assert driver.called == [
+        "cuInit",
+        "cuDeviceGet",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxSetCurrent",
+        "cuMemAlloc_v2",
+        *["cuMemcpyHtoD_v2"] * 3,  # the fourth tensor is empty
+        "cuCtxSynchronize",
+        "cuIpcGetMemHandle",
+        "register 64 bytes of handle, GPU 0",
+        "load",
+        "unregister cuda",
+        "cuMemFree_v2",
+        "cuDevicePrimaryCtxRelease_v2",
+    ]
