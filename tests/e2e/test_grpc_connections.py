@@ -25,10 +25,10 @@ from inferometer.testing.grpc_servers import (
     Wire,
     answer_http,
     asked,
-    close,
     each,
     error_response,
     goaway,
+    hang_up,
     never,
     ping,
     reset,
@@ -86,7 +86,7 @@ def test_a_server_that_goes_away_answers_what_it_has(
 
 @BOTH
 @pytest.mark.parametrize("code", [NO_ERROR, ENHANCE_YOUR_CALM])
-@pytest.mark.parametrize("then", [never, close], ids=["and stays", "and closes"])
+@pytest.mark.parametrize("then", [never, hang_up], ids=["and stays", "and hangs up"])
 def test_calls_that_a_server_did_not_begin_are_made_elsewhere(
     words: tuple[str, ...], code: int, then: Act, measure: Callable
 ) -> None:

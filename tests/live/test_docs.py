@@ -50,7 +50,9 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
     write_shims(shims)
     work = tmp_path / "work"
     write_input(work / "inferometer-demo")
-    (work / "src").symlink_to(ROOT / "src")  # documents name the example pictures by their place in the repository
+    (work / "src").symlink_to(
+        ROOT / "src"
+    )  # documents name the example pictures by their place in the repository
     environment = os.environ | {
         "PATH": f"{shims}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "DOC_HTTP": triton.http_address,

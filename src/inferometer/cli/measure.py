@@ -57,7 +57,7 @@ def watch(setup: "Setup", *, json: str | None) -> "Result":
 
     result = setup.result
     with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
-        progress = _progress()
+        progress = make_progress()
         try:
             for result in run(setup, Watching(progress, interrupts)):
                 if json is not None:
@@ -67,7 +67,7 @@ def watch(setup: "Setup", *, json: str | None) -> "Result":
     return result
 
 
-def _progress() -> "Progress":
+def make_progress() -> "Progress":
     from rich.console import Console
 
     from inferometer.base.clock import monotonic_ns

@@ -33,6 +33,7 @@ _LEAST = {
     "duration_s": 0,
     "latency_limit_ms": 0,
     "max_error_rate": 0,
+    "output_shared_memory_size": 0,
     "max_threads": 1,
     "max_trials": 1,
     "measurement_interval_ms": 1,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.measure.measurement import Level
@@ -10,7 +11,7 @@ from inferometer.measure.result import Finding
 from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
 from inferometer.profile.level import Bench, Point, Recipe, measure_level
-from inferometer.profile.search import Verdicts, bracket
+from inferometer.profile.search import Verdicts, bracket, tidy
 
 CLOSE = 0.04  # how near to each other the last that passed and the first that failed must be
 MARGIN = 0.98  # of the last that passed: where the hold run is made
@@ -49,7 +50,7 @@ def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
     if start is None:
         first = _measure(bench, recipe, Point("concurrency", 1, Closed(1)), FIRST_S * NS_PER_S)
         yield Step(first)
-        start = 1.0 if not quest.is_rate else _rate(first) / 2
+        start = 1.0 if not quest.is_rate else tidy(_rate(first) / 2)
     probe_ns = quest.duration_ns * (1 - HOLD_SHARE) / PROBES
     for value in bracket(start, CLOSE, verdicts, is_whole=not quest.is_rate):
         level = _measure(bench, recipe, _point(quest, value), probe_ns)
@@ -76,7 +77,7 @@ def _hold(
     if low is None or bench.watcher.is_interrupted():
         yield Step(visited[-1], _finding(quest, visited, verdicts, 0.0))
         return
-    value = low * MARGIN if quest.is_rate else low
+    value = tidy(low * MARGIN) if quest.is_rate else low
     while value > 0:
         level = _measure(bench, recipe, _point(quest, value), quest.duration_ns * HOLD_SHARE)
         visited.append(level)
@@ -85,7 +86,7 @@ def _hold(
             yield Step(level, _finding(quest, visited, verdicts, value if is_kept else 0.0))
             return
         yield Step(level)
-        value = value * STEP_DOWN if quest.is_rate else value - 1
+        value = tidy(value * STEP_DOWN) if quest.is_rate else value - 1
     yield Step(visited[-1], _finding(quest, visited, verdicts, 0.0))
 
 
@@ -103,7 +104,10 @@ def _measure(bench: Bench, recipe: Recipe, point: Point, duration_ns: float) -> 
     timed = replace(
         recipe, rule=rule, window_ns=max(round(duration_ns) // 10, 1), window_count=None, is_whole=False
     )
-    return measure_level(bench, timed, point)
+    level = measure_level(bench, timed, point)
+    return replace(
+        level, remarks=tuple(remark for remark in level.remarks if remark.note is not Note.NOT_PRECISE)
+    )
 
 
 def _rate(level: Level) -> float:
@@ -129,8 +133,8 @@ def _limit(promise: Slo, visited: list[Level], high: float | None) -> str:
     if level is None or level.measurement is None:
         return "nothing in the range tried" if high is None else "no answers"
     broken = [term.name for term in promise.broken(level.measurement)]
-    words = [remark.text for remark in level.remarks if not level.is_as_asked]
-    return ", ".join(broken + words) or "nothing in the range tried"
+    spoilt = [remark.text.partition(":")[0] for remark in level.remarks if not level.is_as_asked]
+    return " and ".join(broken + spoilt) or "nothing in the range tried"
 
 
 def _knee(visited: list[Level]) -> float:

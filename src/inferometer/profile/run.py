@@ -225,14 +225,8 @@ def _contract_words(prefix: str, command: str) -> Iterator[None]:
 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     """The result after each level, and once more at the end: whatever happens later, what was measured is out."""
-    options = setup.options
-    timeout_ns = round(options.request_timeout_s * NS_PER_S)
-    workers = min(options.workers, _most_slots(setup))
     result = setup.result
-    with (
-        _region(setup),
-        Workers(setup.traffic, count=workers, timeout_ns=timeout_ns, sequences=setup.sequences) as load,
-    ):
+    with crew(setup) as load:
         try:
             for level in sweep(setup, load, watcher):
                 result = replace(result, levels=(*result.levels, level))
@@ -243,13 +237,30 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
                 raise
             yield replace(result, remarks=(Remark(Note.WORKER_LOST, str(error)),))
             return
-    if cut and options.request_count:
+    if cut and setup.options.request_count:
         remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
         yield replace(result, remarks=(remark,))
 
 
 def _region(setup: Setup) -> AbstractContextManager[None]:
     return nullcontext() if setup.shared is None else shared_region(setup.shared, setup.target)
+
+
+@contextmanager
+def crew(setup: Setup) -> Iterator[Workers]:
+    """The workers of a run, with the shared memory they may need."""
+    options = setup.options
+    timeout_ns = round(options.request_timeout_s * NS_PER_S)
+    workers = min(options.workers, _most_slots(setup))
+    with (
+        _region(setup),
+        Workers(setup.traffic, count=workers, timeout_ns=timeout_ns, sequences=setup.sequences) as load,
+    ):
+        yield load
+
+
+def bench(setup: Setup, load: Load, watcher: Watcher) -> Bench:
+    return Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
 
 
 def _most_slots(setup: Setup) -> int:
@@ -263,7 +274,7 @@ def _most_slots(setup: Setup) -> int:
 def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
     """The levels of the search, each measured."""
     options = setup.options
-    bench = Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
+    instrument = bench(setup, load, watcher)
     verdicts = Verdicts()
     before = 0.0
     for point in points(options, setup.last, verdicts):
@@ -272,8 +283,8 @@ def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
         before = point.value
         if options.warmup_request_count:
             watcher.level_started(point.mode, point.value)
-            warm_up(bench, replace(point.plan, count=options.warmup_request_count))
-        level = measure_level(bench, setup.recipe, point)
+            warm_up(instrument, replace(point.plan, count=options.warmup_request_count))
+        level = measure_level(instrument, setup.recipe, point)
         yield level
         verdicts.passed = level.is_stable and not level.is_over_limit
         if level.is_cut_short or watcher.is_interrupted():

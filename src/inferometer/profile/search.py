@@ -68,5 +68,13 @@ def bracket(start: float, precision: float, verdicts: Verdicts, *, is_whole: boo
         else:
             if known.high / known.low <= 1 + precision or (is_whole and known.high - known.low <= 1):
                 return
-            middle = (known.low * known.high) ** 0.5
-            value = float(round((known.low + known.high) / 2)) if is_whole else middle
+            value = (
+                float(round((known.low + known.high) / 2))
+                if is_whole
+                else tidy((known.low * known.high) ** 0.5)
+            )
+
+
+def tidy(value: float) -> float:
+    """Four digits are as much as anyone wants to read."""
+    return float(f"{value:.4g}")

@@ -20,7 +20,7 @@ from inferometer.measure.measurement import (
     Streaming,
     WindowFigures,
 )
-from inferometer.measure.result import Result
+from inferometer.measure.result import Finding, Result
 from inferometer.report.format import (
     duration,
     first_line,
@@ -55,6 +55,8 @@ def render(result: Result, console: Console) -> None:
     """The whole report of a measurement."""
     width = min(WIDTH, console.width)
     console.print(Text(_title(result), style="bold"), width=width)
+    if result.finding is not None:
+        console.print(Text(finding_sentence(result.finding), style="bold"), width=width)
     console.print(_table(result, is_narrow=width < WIDTH), width=width)
     for level in _last_measured(result):
         for block in _time(level):
@@ -66,6 +68,20 @@ def render(result: Result, console: Console) -> None:
             console.print(Text(_sequences(level.measurement.sequences)), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
+
+
+def finding_sentence(finding: Finding) -> str:
+    """The answer of a search in words."""
+    unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
+    if not finding.value:
+        return (
+            f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}."
+        )
+    words = f"Keeps '{finding.promise}' up to {quantity(finding.value)} {unit} (held)"
+    if finding.high is None:
+        return f"{words}; more was not tried. Knee at {quantity(finding.knee)}."
+    between = f"the limit lies between {quantity(finding.low)} and {quantity(finding.high)}"
+    return f"{words}; {between}, where {finding.limited_by} breaks it. Knee at {quantity(finding.knee)}."
 
 
 def _title(result: Result) -> str:
@@ -84,6 +100,7 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     if is_narrow:  # a figure is left out rather than cut
         shown = tuple(p for p in shown if p not in (90, 95) or p == chosen)
     is_rate = any(level.mode != "concurrency" for level in result.levels)
+    rows = sorted(result.levels, key=lambda level: level.value) if result.finding else result.levels
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (
         "Rate" if is_rate else "Conc.",
@@ -96,7 +113,7 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     ):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("Verdict", ratio=1)
-    for level in result.levels:
+    for level in rows:
         table.add_row(*(Text(cell) for cell in _cells(level, shown)), _verdict(level))
     return table
 

@@ -136,6 +136,11 @@ class Wire:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads
         self._socket.close()
 
+    def hang_up(self) -> None:
+        """Send nothing more. A close while something is unread would be a reset, and take back what was sent."""
+        with self._lock, contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def reset(self) -> None:
         """Close without a farewell: the peer gets RST."""
         with contextlib.suppress(OSError):
@@ -314,8 +319,8 @@ def ping(wire: Wire, call: Call) -> None:
     wire.ping()
 
 
-def close(wire: Wire, call: Call) -> None:
-    wire.close()
+def hang_up(wire: Wire, call: Call) -> None:
+    wire.hang_up()
 
 
 def reset(wire: Wire, call: Call) -> None:

@@ -78,7 +78,9 @@ def level(
 
 
 def window(rate: float, latency: int, std: int = 0, count: int = 1000, failed: int = 0) -> WindowFigures:
-    return WindowFigures(0.0, 700_000_000, count, failed, rate, latency * 1000 + 999, latency * 1000 + 999, std * 1000 + 999)
+    return WindowFigures(
+        0.0, 700_000_000, count, failed, rate, latency * 1000 + 999, latency * 1000 + 999, std * 1000 + 999
+    )
 
 
 def distribution(mean: int, std: int, percentiles: dict[int, int], count: int = 1000) -> Distribution:

@@ -1,0 +1,101 @@
+"""`inferometer find`: the most load that keeps a promise."""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.cli.measure import Watching, make_progress
+from inferometer.cli.parser import Ask, parse_measure
+
+if TYPE_CHECKING:
+    from inferometer.measure.result import Result
+    from inferometer.profile.find import Quest
+    from inferometer.profile.options import Options
+    from inferometer.profile.run import Setup
+
+DURATION_S = 60.0
+NOT_FOUND = 1
+
+
+def main(argv: list[str]) -> int:
+    from rich_argparse import RichHelpFormatter
+
+    parser = argparse.ArgumentParser(
+        prog="inferometer find",
+        description="Find the highest request rate (or concurrency) at which the model still keeps a promise about "
+        "latency and errors: bracket it, close in, and confirm it with a longer run just below.",
+        epilog="All other options are those of `inferometer measure`; --duration is the time for the whole search.",
+        formatter_class=RichHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--slo", metavar="PROMISE", required=True, help="such as 'p99<50ms, errors<0.1%%'")
+    parser.add_argument(
+        "--by", choices=("rate", "concurrency"), default="rate", help="what to raise (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--start", metavar="VALUE", type=float, help="the first to try (default: from a short look)"
+    )
+    own, rest = parser.parse_known_args(argv)
+    options = parse_measure(rest)
+    if isinstance(options, Ask):
+        parser.print_help()
+        return 0
+    return _find(options, own)
+
+
+def _find(options: "Options", own: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from inferometer.measure.slo import parse_slo
+    from inferometer.profile.find import Quest
+    from inferometer.profile.run import prepare
+    from inferometer.report.console import WIDTH, render
+    from inferometer.report.files import writable
+
+    if own.start is not None and own.start <= 0:
+        raise UsageError(f"--start is {own.start:g}", remedy="give a rate or a concurrency above 0")
+    promise = parse_slo(own.slo)
+    if options.json is not None:
+        writable(Path(options.json))
+    duration_s = options.duration_s or DURATION_S
+    quest = Quest(
+        promise=promise,
+        duration_ns=round(duration_s * NS_PER_S),
+        is_rate=own.by == "rate",
+        distribution=options.request_distribution,
+        seed=options.data.seed,
+        start=own.start,
+    )
+    # Probes are judged by what was promised; senders must never be what limits them.
+    setup = prepare(replace(options, asynchronous=True, duration_s=duration_s), command="find")
+    result = _search(setup, quest, options.json)
+    render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
+    return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND
+
+
+def _search(setup: "Setup", quest: "Quest", json: str | None) -> "Result":
+    from inferometer.cli.signals import Interrupts
+    from inferometer.measure.result import write
+    from inferometer.profile.find import find
+    from inferometer.profile.run import bench, crew
+
+    result = setup.result
+    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts, crew(setup) as load:
+        progress = make_progress()
+        try:
+            for step in find(bench(setup, load, Watching(progress, interrupts)), setup.recipe, quest):
+                levels = (
+                    result.levels
+                    if step.finding and step.level in result.levels
+                    else (*result.levels, step.level)
+                )
+                result = replace(result, levels=levels, finding=step.finding)
+                if json is not None:
+                    write(result, Path(json))
+        finally:
+            progress.close()
+    return result
