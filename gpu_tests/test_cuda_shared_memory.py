@@ -28,7 +28,7 @@ DEADLINE_S = 120
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedTriton]:
-    with EmbeddedTriton((example_repository(),)) as triton:
+    with EmbeddedTriton((example_repository(),), load_models=("simple", "identity_fp32")) as triton:
         yield triton
 
 

@@ -286,23 +286,20 @@ TENSORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("one element", ("-m", "identity_fp32", "--shape", "INPUT0:1")),
     ("a MiB", ("-m", "identity_fp32", "--shape", f"INPUT0:{MIB // 4}", "--concurrency-range", "3")),
     ("8 MiB, batch 2", ("-m", "identity_fp32", "--shape", f"INPUT0:{2 * MIB}", "-b", "2")),
+    ("8 MiB, streaming", ("-m", "identity_fp32", "--shape", f"INPUT0:{2 * MIB}", "--streaming")),
     ("strings", ("-m", "identity_bytes", "--shape", "INPUT0:3", "--string-length", "7")),
-    ("many strings", ("-m", "identity_bytes", "--shape", "INPUT0:1000", "-b", "8")),
+    ("strings, streaming", ("-m", "identity_bytes", "--shape", "INPUT0:1000", "-b", "8", "--streaming")),
     ("gzip", ("-m", "simple", "--grpc-compression-algorithm", "gzip")),
-    ("deflate", ("-m", "simple", "--grpc-compression-algorithm", "deflate")),
-    ("a parameter", ("-m", "simple", "--request-parameter", "priority:1:int")),
-    ("metadata", ("-m", "simple", "-H", "x-trace:1")),
+    ("deflate, streaming", ("-m", "simple", "--grpc-compression-algorithm", "deflate", "--streaming")),
+    ("parameter, metadata", ("-m", "simple", "--request-parameter", "priority:1:int", "-H", "x-trace:1")),
     ("one connection", ("-m", "simple", "--concurrency-range", "8", "--connections", "1")),
     ("47: a shape", ("-m", "varint", "--shape", "INPUT0:2,3")),
 )
 
 
 @pytest.mark.parametrize("words", [row[1] for row in TENSORS], ids=[row[0] for row in TENSORS])
-@pytest.mark.parametrize("mode", [(), ("--streaming",)], ids=["unary", "streaming"])
-def test_every_request_is_answered(
-    mode: tuple[str, ...], words: tuple[str, ...], pa: Callable[..., Ended]
-) -> None:
-    ended = pa(*words, *mode, "--request-count", "8")
+def test_every_request_is_answered(words: tuple[str, ...], pa: Callable[..., Ended]) -> None:
+    ended = pa(*words, "--request-count", "8")
     assert ended.code == 0, ended.stderr
     assert ended.figure("Request count:") == ended.figure("Successful request count:") == 8
 

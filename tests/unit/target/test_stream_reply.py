@@ -13,7 +13,7 @@ from inferometer.target.stream_reply import StreamReply, read_stream_reply
 
 FINAL = "triton_final_response"
 
-texts = st.text(max_size=30)
+texts = st.text("ab é☃\n\0", max_size=30)
 parameters = st.one_of(
     st.builds(lambda value: service_pb2.InferParameter(bool_param=value), st.booleans()),
     st.builds(lambda value: service_pb2.InferParameter(int64_param=value), st.integers(-(2**63), 2**63 - 1)),
