@@ -1,5 +1,6 @@
-"""A model on the GPU, measured by us and by the real perf_analyzer in turns: `python gpu_tests/side_by_side.py PERF_ANALYZER`.
+"""A model on the GPU, measured by us and by the real perf_analyzer in turns.
 
+Run it as `python gpu_tests/side_by_side.py PERF_ANALYZER`.
 Needs torch, a GPU, and the embedded Triton. Prints one line per run.
 """
 

@@ -24,6 +24,8 @@ class Note(Enum):
     STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
     WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
+    METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
+    METRICS_SLOW = "please try a larger querying interval via --metrics-interval"
     FEW_FILES = "raise the limit of open files: ulimit -n"
 
     @property

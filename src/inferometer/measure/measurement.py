@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from inferometer.base.notes import Note, Remark
+from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import ModelStatistics
 
 
@@ -115,6 +116,7 @@ class Measurement:
     failures: tuple[FailureGroup, ...]
     streaming: Streaming | None = None  # only for streams
     sequences: SequenceFigures | None = None  # only for sequence models
+    metrics: ServerMetrics | None = None  # only when they were collected
 
     @property
     def failed_share(self) -> float:

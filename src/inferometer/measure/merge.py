@@ -24,8 +24,10 @@ from inferometer.measure.measurement import (
     Streaming,
 )
 from inferometer.measure.quantiles import Durations, distribution, mean, percentile
+from inferometer.measure.server_metrics import server_metrics
 from inferometer.measure.windows import Window, add_failures, join_streams
 from inferometer.model.spec import ModelSpec
+from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import ModelStatistics, difference
 from inferometer.records import status
 
@@ -41,6 +43,7 @@ class Subject:
     percentile: int | None
     level_start_ns: int
     examples: Mapping[int, str]
+    samples: Sequence[Sample] | None = None  # of the server's metrics; None when they are not collected
 
 
 def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
@@ -77,6 +80,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         failures=_failures(windows, subject),
         streaming=_streaming(windows, duration_ns),
         sequences=_sequences(windows, duration_ns),
+        metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
 
 

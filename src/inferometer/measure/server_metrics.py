@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from inferometer.observe.gpu import Gpu
 from inferometer.observe.metrics import Queue, Sample
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _most[Number: (int, float)](values: Iterable[Number | None]) -> Number | None:
+def _most(values: Iterable[Number | None]) -> Number | None:
     return max((value for value in values if value is not None), default=None)
 
 

@@ -14,6 +14,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.measure.growing import Growing
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
+from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
 
@@ -97,6 +98,7 @@ class Window:
     expense: Expense = Expense()
     before: Snapshot | None = None
     after: Snapshot | None = None
+    samples: tuple[Sample, ...] = ()  # of the server's metrics
 
     @property
     def count(self) -> int:

@@ -24,6 +24,8 @@ from inferometer.measure.stopping import (
 )
 from inferometer.measure.windows import Expense, OpenWindow, Window, add_failures, figures, split
 from inferometer.model.spec import ModelSpec
+from inferometer.observe.metrics import Sample
+from inferometer.observe.poller import Poller, polling
 from inferometer.observe.statistics import Snapshot
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
@@ -63,12 +65,13 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The instrument: load, clock and the server's counters (None where there are none)."""
+    """The instrument: load, clock, the server's counters and its metrics (None where there are none)."""
 
     load: Load
     clock: Clock
     read_counters: Callable[[], Snapshot | None]
     watcher: Watcher
+    metrics: Poller | None = None
 
 
 def warm_up(bench: Bench, plan: Plan) -> None:
@@ -97,19 +100,24 @@ def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
     bench.watcher.level_started(point.mode, point.value)
     run = _LevelRun(bench, recipe, point)
     run.start()
+    with polling(bench.metrics):
+        verdict = _measure_windows(bench, run)
+    level = run.level(verdict)
+    bench.watcher.level_finished(level)
+    return level
+
+
+def _measure_windows(bench: Bench, run: "_LevelRun") -> Verdict:
     verdict = GO_ON
     while not verdict.is_done:
         try:
             run.measure_window()
         except LocalError as error:
             run.abandon()
-            verdict = Verdict(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
-            break
+            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
         bench.watcher.window_finished(len(run.figures), run.figures[-1])
         verdict = run.judge()
-    level = run.level(verdict)
-    bench.watcher.level_finished(level)
-    return level
+    return verdict
 
 
 class _LevelRun:
@@ -221,6 +229,8 @@ class _LevelRun:
     def _close(self, end_ns: int) -> None:
         after = self._read_counters()
         window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
+        if self._bench.metrics is not None:
+            window = replace(window, samples=self._bench.metrics.take())
         self._before = after
         self._was_silent = self._has_silence()
         self._windows.append(window)
@@ -299,10 +309,13 @@ class _LevelRun:
             percentile=recipe.percentile,
             level_start_ns=self._start_ns,
             examples=self._bench.load.examples(),
+            samples=self._samples(),
         )
         ended = any(window.count or window.failures for window in self._windows)
         found = measurement(self._windows, subject) if ended else None
         remarks = [] if verdict.remark is None else [verdict.remark]
+        if self._bench.metrics is not None:
+            remarks += self._bench.metrics.remarks()
         latency_ns = 0
         if found is None:
             remarks.append(Remark(Note.NO_REPLY, "no request finished"))
@@ -322,6 +335,16 @@ class _LevelRun:
             is_over_limit=is_over(latency_ns, recipe.latency_limit_ms),
             remarks=tuple(remarks),
         )
+
+    def _samples(self) -> tuple[Sample, ...] | None:
+        """Of the merged windows; where none was taken in them, the last one before their end."""
+        poller = self._bench.metrics
+        if poller is None:
+            return None
+        within = tuple(sample for window in self._windows for sample in window.samples)
+        if within or poller.latest is None:
+            return within
+        return (poller.latest,)
 
     def _rate_remarks(self, found: Measurement) -> list[Remark]:
         """By rate: whether as many requests were sent as asked for, and answered as sent."""

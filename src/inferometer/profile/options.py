@@ -73,5 +73,12 @@ class Options:
     max_error_rate: float = 0.0
     csv: str | None = None
     verbose_csv: bool = False
+    collect_metrics: bool = False
+    metrics_url: str | None = None
+    metrics_interval_ms: int = 1000
+    trace_level: str | None = None
+    trace_rate: str | None = None
+    trace_count: int | None = None
+    log_frequency: int | None = None
     json: str | None = None
     verbose: int = 0

@@ -25,6 +25,8 @@ from inferometer.measure.result import SCHEMA, Result
 from inferometer.measure.stopping import Precision, Stability
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
+from inferometer.observe.host_load import HostMeter, is_this_host
+from inferometer.observe.poller import MetricsEndpoint, Poller, warnings_about
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.profile.checks import check, check_model
 from inferometer.profile.level import Bench, Recipe, Watcher, measure_level, warm_up
@@ -34,6 +36,7 @@ from inferometer.profile.search import Verdicts
 from inferometer.target.discovery import describe_model
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name, shared_region
+from inferometer.target.trace import settings, traced
 from inferometer.target.traffic import Traffic, Validation
 from inferometer.target.triton_http import HttpOptions, TritonHttp
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     Target = TritonHttp | TritonGrpc
 
 PORTS = {"http": 8000, "grpc": 8001}
+METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 SLICES = 20  # windows in the time a level may take by the precision rule
 
@@ -62,6 +66,7 @@ class Setup:
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
+    metrics: MetricsEndpoint | None = None  # only when they are collected
 
 
 def prepare(options: Options, *, command: str) -> Setup:
@@ -81,6 +86,7 @@ def prepare(options: Options, *, command: str) -> Setup:
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(target)
+    metrics, metrics_warnings = _metrics(options, endpoint, command)
     last, warnings = _last_level(options)
     recipe = _recipe(options, model, size)
     return Setup(
@@ -107,7 +113,8 @@ def prepare(options: Options, *, command: str) -> Setup:
         target=target,
         has_statistics="statistics" in server["extensions"],
         last=last,
-        warnings=(*warnings, *_ignored(options)),
+        warnings=(*warnings, *_ignored(options), *metrics_warnings),
+        metrics=metrics,
     )
 
 
@@ -201,6 +208,24 @@ def _maybe_shared(
     return Shared(options.shared_memory, placement, steps)
 
 
+def _metrics(
+    options: Options, server: Endpoint, command: str
+) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
+    """Where the metrics are, and what is to say after a first look at them."""
+    if not options.collect_metrics:
+        return None, ()
+    if options.metrics_url is None:
+        endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
+    else:
+        endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
+        endpoint = replace(endpoint, prefix=endpoint.prefix or "/metrics")
+    # Headers may be secrets of the server's; another host need not know them.
+    headers = options.headers if endpoint.host == server.host else ()
+    host = HostMeter() if is_this_host(server.host) else None
+    metrics = MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
+    return metrics, warnings_about(metrics.look(), is_classic=command == "perf_analyzer")
+
+
 def _ignored(options: Options) -> tuple[str, ...]:
     """What was asked and has no effect."""
     if "json" not in (options.input_format, options.output_format):
@@ -242,17 +267,29 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         yield replace(result, remarks=(remark,))
 
 
+def _traced(setup: Setup) -> AbstractContextManager[None]:
+    options = setup.options
+    wanted = settings(
+        level=options.trace_level,
+        rate=options.trace_rate,
+        count=options.trace_count,
+        log_frequency=options.log_frequency,
+    )
+    return traced(setup.target, wanted) if wanted else nullcontext()
+
+
 def _region(setup: Setup) -> AbstractContextManager[None]:
     return nullcontext() if setup.shared is None else shared_region(setup.shared, setup.target)
 
 
 @contextmanager
 def crew(setup: Setup) -> Iterator[Workers]:
-    """The workers of a run, with the shared memory they may need."""
+    """The workers of a run, with the shared memory and the server's trace settings they may need."""
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     workers = min(options.workers, _most_slots(setup))
     with (
+        _traced(setup),
         _region(setup),
         Workers(setup.traffic, count=workers, timeout_ns=timeout_ns, sequences=setup.sequences) as load,
     ):
@@ -260,7 +297,14 @@ def crew(setup: Setup) -> Iterator[Workers]:
 
 
 def bench(setup: Setup, load: Load, watcher: Watcher) -> Bench:
-    return Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher)
+    return Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup))
+
+
+def _maybe_poller(setup: Setup) -> Poller | None:
+    if setup.metrics is None:
+        return None
+    interval_ns = setup.options.metrics_interval_ms * NS_PER_MS
+    return Poller(setup.metrics.look, interval_ns=interval_ns, clock=monotonic_ns)
 
 
 def _most_slots(setup: Setup) -> int:
@@ -382,6 +426,8 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "workers": options.workers,
         "verbose": options.verbose,
         "verbose_csv": options.verbose_csv,
+        "collect_metrics": options.collect_metrics,
+        "metrics_interval_ms": options.metrics_interval_ms,
         "binary_search": options.binary_search,
         "data_given": dataset.origin == "json",
         "data_streams": len(dataset.streams),

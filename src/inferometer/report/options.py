@@ -26,9 +26,7 @@ OPTIONS = (
         built=False,
         meanwhile="write the result with --json FILE",
     ),
-    Option(
-        ("--collect-metrics",), "collect_metrics", "Collect the server's Prometheus metrics.", built=False
-    ),
+    Option(("--collect-metrics",), "collect_metrics", "Collect the server's Prometheus metrics."),
     Option(
         ("--metrics-url",),
         "metrics_url",
@@ -36,7 +34,6 @@ OPTIONS = (
         as_given,
         "URL",
         "port 8002 of the server",
-        built=False,
     ),
     Option(
         ("--metrics-interval",),
@@ -45,7 +42,6 @@ OPTIONS = (
         whole(least=1),
         "MSEC",
         "1000",
-        built=False,
     ),
     Option(
         ("--trace-level",),
@@ -53,7 +49,6 @@ OPTIONS = (
         "What the server traces: OFF, TIMESTAMPS or TENSORS.",
         choice("OFF", "TIMESTAMPS", "TENSORS"),
         "LEVEL",
-        built=False,
     ),
     Option(
         ("--trace-rate",),
@@ -61,7 +56,6 @@ OPTIONS = (
         "The server traces one of so many requests.",
         as_given,
         "RATE",
-        built=False,
     ),
     Option(
         ("--trace-count",),
@@ -69,7 +63,6 @@ OPTIONS = (
         "Most traces; -1 is no limit.",
         whole(least=-1),
         "COUNT",
-        built=False,
     ),
     Option(
         ("--log-frequency",),
@@ -77,6 +70,5 @@ OPTIONS = (
         "Traces per file of the server's trace log; 0 is one file.",
         whole(least=0),
         "COUNT",
-        built=False,
     ),
 )

@@ -26,7 +26,7 @@ class HttpControl:
         return self._call("POST", path, json.dumps(document).encode())
 
     def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        status, text = self._exchange(method, path, body)
+        status, text = self.exchange(method, path, body)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
             raise kind(_reason(text) or f"the server answered {method} {path} with status {status}")
@@ -40,7 +40,8 @@ class HttpControl:
                 remedy=f"check that {self._connection.endpoint} is the server's HTTP address",
             ) from error
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def exchange(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Status and body of whatever the server answers."""
         endpoint = self._connection.endpoint
         client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
         try:

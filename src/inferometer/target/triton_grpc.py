@@ -14,6 +14,7 @@ from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
 from inferometer.target.grpc_control import GrpcControl
 from inferometer.target.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
+from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
 
 SERVICE = "inference.GRPCInferenceService"
@@ -84,6 +85,20 @@ class TritonGrpc:
         name = "CudaSharedMemoryUnregister" if kind == CUDA else "SystemSharedMemoryUnregister"
         asked = getattr(service_pb2, f"{name}Request")(name=region)
         self._control.call(name, asked, getattr(service_pb2, f"{name}Response"))
+
+    def trace_settings(self) -> Settings:
+        """What holds for all models that have no settings of their own."""
+        return self._trace_setting({})
+
+    def change_trace_settings(self, settings: Settings) -> None:
+        self._trace_setting(settings)
+
+    def _trace_setting(self, settings: Settings) -> Settings:
+        asked = service_pb2.TraceSettingRequest()
+        for name, values in settings.items():
+            asked.settings[name].value.extend(values)
+        reply = self._control.call("TraceSetting", asked, service_pb2.TraceSettingResponse)
+        return {name: tuple(found.value) for name, found in reply.settings.items()}
 
     # --- inference
 

@@ -16,10 +16,12 @@ from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
 from inferometer.target.sequence_marks import PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
+from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
 
 BINARY, JSON = "binary", "json"
+_TRACE_PATH = "/v2/trace/setting"
 _NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not supported"
 
 
@@ -91,6 +93,20 @@ class TritonHttp:
     def unregister_memory(self, kind: str, region: str) -> None:
         """Forget a region; one that is not known is no error."""
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
+
+    def trace_settings(self) -> Settings:
+        """What holds for all models that have no settings of their own."""
+        return {
+            name: tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+            for name, value in self._object(_TRACE_PATH).items()
+        }
+
+    def change_trace_settings(self, settings: Settings) -> None:
+        level = "trace_level"
+        document = {
+            name: list(values) if name == level else ",".join(values) for name, values in settings.items()
+        }
+        self._control.post(_TRACE_PATH, document)
 
     # --- inference
 

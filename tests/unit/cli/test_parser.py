@@ -296,10 +296,8 @@ UNBUILT = [
         "--profile-export-file new.json",
         "--profile-export-file is not supported yet; write the result with --json",
     ),
-    ("--collect-metrics", "--collect-metrics is not supported yet"),
     ("--fixed-schedule", "--fixed-schedule is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
-    ("--trace-level OFF", "--trace-level is not supported yet"),
 ]
 
 

@@ -1,0 +1,155 @@
+"""A thread that looks at the server's metrics while a level is measured.
+
+It lives in the controller, whose interpreter lock no worker needs, and sleeps until the next look is due.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from inferometer.base.clock import Clock
+from inferometer.base.errors import PeerError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.observe.host_load import HostMeter
+from inferometer.observe.metrics import Sample, missing, sample
+from inferometer.target.control import HttpControl
+from inferometer.target.endpoint import Connection
+
+PATIENCE_S = 1.0  # for a look that is under way when the level ends
+
+
+class MetricsEndpoint:
+    """Where the metrics are. With `host`, every look takes in this host as well."""
+
+    def __init__(self, connection: Connection, *, clock: Clock, host: HostMeter | None = None) -> None:
+        self._connection = connection
+        self._control = HttpControl(connection)
+        self._clock = clock
+        self._host = host
+
+    def look(self) -> Sample:
+        url = self._connection.endpoint
+        try:
+            status, body = self._control.exchange("GET", "")
+        except PeerError as error:
+            raise PeerError(
+                f"Unable to connect to Metrics endpoint URL: {error.message}",
+                remedy="give it with --metrics-url, or leave out --collect-metrics",
+            ) from error
+        if status != 200:
+            raise PeerError(
+                f"Metrics endpoint curling did not succeed. {url} answered with status {status}",
+                remedy="give the address with --metrics-url, such as http://localhost:8002/metrics",
+            )
+        host = None if self._host is None else self._host.read()
+        return sample(body.decode("utf-8", "replace"), at_ns=self._clock(), host=host)
+
+
+class Poller:
+    """Looks every interval between `start` and `stop`. One that fails is counted; the measurement goes on."""
+
+    def __init__(self, look: Callable[[], Sample], *, interval_ns: int, clock: Clock) -> None:
+        self._look = look
+        self._interval_ns = interval_ns
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._fresh: list[Sample] = []
+        self._failures: list[str] = []
+        self._slow: Remark | None = None
+        self._has_told_of_slowness = False
+        self.latest: Sample | None = None  # since the last start
+
+    def start(self) -> None:
+        self._ended = threading.Event()
+        with self._lock:
+            self._fresh, self._failures, self.latest = [], [], None
+        self._thread = threading.Thread(
+            target=self._poll, args=(self._ended,), name="server metrics", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A look that hangs is left to end by itself; it is in no level."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+            self._thread = None
+
+    def take(self) -> tuple[Sample, ...]:
+        """What was seen since it was asked last."""
+        with self._lock:
+            taken, self._fresh = tuple(self._fresh), []
+        return taken
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """What went wrong since the start; that looking takes too long is said once."""
+        found: list[Remark] = []
+        with self._lock:
+            if self._failures:
+                times = f"{len(self._failures)} times" if len(self._failures) > 1 else "once"
+                text = f"the server's metrics could not be read {times}: {self._failures[0]}"
+                found.append(Remark(Note.METRICS_MISSING, text))
+            if self._slow is not None and not self._has_told_of_slowness:
+                self._has_told_of_slowness = True
+                found.append(self._slow)
+        return tuple(found)
+
+    def _poll(self, ended: threading.Event) -> None:
+        due_ns = self._clock()
+        while True:
+            began_ns = self._clock()
+            self._look_once(ended)
+            now_ns = self._clock()
+            self._judge(now_ns - began_ns)
+            # Looks that were missed are not made up for.
+            due_ns += self._interval_ns * (1 + max(0, now_ns - due_ns) // self._interval_ns)
+            if ended.wait((due_ns - now_ns) / NS_PER_S):
+                return
+
+    def _look_once(self, ended: threading.Event) -> None:
+        try:
+            seen = self._look()
+        except PeerError as error:
+            with self._lock:
+                if self._ended is ended:
+                    self._failures.append(error.message)
+            return
+        with self._lock:
+            if self._ended is ended:  # else another level has begun meanwhile
+                self._fresh.append(seen)
+                self.latest = seen
+
+    def _judge(self, took_ns: int) -> None:
+        if took_ns <= self._interval_ns or self._slow is not None:
+            return
+        text = (
+            f"Triton metrics endpoint latency ({took_ns // NS_PER_MS}ms) is larger than the querying interval "
+            f"({self._interval_ns // NS_PER_MS}ms)"
+        )
+        with self._lock:
+            self._slow = Remark(Note.METRICS_SLOW, text)
+
+
+@contextmanager
+def polling(poller: Poller | None) -> Iterator[None]:
+    """The poller at work; None is none."""
+    if poller is None:
+        yield
+        return
+    poller.start()
+    try:
+        yield
+    finally:
+        poller.stop()
+
+
+def warnings_about(first: Sample, *, is_classic: bool) -> tuple[str, ...]:
+    """What to say after the first look."""
+    if is_classic:
+        return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
+    if first.is_empty:
+        return ("WARNING: The metrics endpoint answers, but with no metrics of a Triton server.",)
+    return ()

@@ -1,0 +1,58 @@
+"""What a self-test found out: one check per line of the table, all of them one file."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+SCHEMA = 1
+
+Figure = float | int | str | None
+
+
+class Verdict(Enum):
+    """How a check ended; only FAIL makes the whole test fail."""
+
+    PASS = "pass"
+    NOISY = "noisy"  # not as it should be, but this machine was too busy to tell whose fault that is
+    WARN = "warn"  # it works, but a limit of this machine is near
+    SHOWN = "shown"  # nothing to pass: a figure to compare with
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: `figures` carry their unit in their name."""
+
+    part: str
+    name: str
+    verdict: Verdict
+    text: str
+    figures: Mapping[str, Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A whole self-test."""
+
+    schema: int
+    tool: str
+    started_at: str
+    took_s: float
+    is_quick: bool
+    host: Mapping[str, Any]
+    checks: tuple[Check, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        return all(check.verdict is not Verdict.FAIL for check in self.checks)
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(check.verdict is verdict for check in self.checks)
+
+
+def to_json(found: SelfTest) -> str:
+    document = dataclasses.asdict(found) | {"command": "selftest", "passed": found.is_passed}
+    return json.dumps(document, indent=1, sort_keys=True, default=lambda value: value.value.lower()) + "\n"
