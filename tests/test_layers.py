@@ -19,6 +19,7 @@ RANK = {
     "profile": 5,
     "report": 5,
     "api": 6,
+    "selftest": 6,
     "cli": 7,
     "testing": 8,
 }

@@ -24,6 +24,8 @@ _ADDED = (
     Note.SERVER_GONE,
     Note.WORKER_LOST,
     Note.FEW_FILES,
+    Note.METRICS_MISSING,
+    Note.METRICS_SLOW,
     Note.NO_REPLY,
 )
 

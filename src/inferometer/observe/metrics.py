@@ -107,6 +107,8 @@ def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
             queues.setdefault(key, {})[MODEL_METRICS[row.name]] = row.value
         elif row.name in CPU_METRICS:
             cpu[CPU_METRICS[row.name]] = row.value
+    if not cpu.get("memory_total_bytes", 1):  # the server has not looked at its host yet
+        cpu = {}
     return Sample(
         at_ns=at_ns,
         gpus={uuid: _gpu(values) for uuid, values in gpus.items()},

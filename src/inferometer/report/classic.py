@@ -9,6 +9,7 @@ from typing import Any
 from inferometer.base.notes import Note
 from inferometer.measure.measurement import FailureGroup, Level, Measurement, Streaming, WindowFigures
 from inferometer.measure.result import Result
+from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
     decimal,
@@ -19,6 +20,7 @@ from inferometer.report.format import (
     plural,
     whole_us,
 )
+from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
 
 SERVICE_KINDS = {
@@ -32,6 +34,9 @@ SERVICE_KINDS = {
 DELAYED_SHARE = 0.01
 SERVICE_DIFFERENCE = 0.01
 OVERHEAD_SHARE = 0.5
+MOST_GPUS = 16
+
+_NO_INSTABILITY = (Note.CLIENT_LIMITED, Note.METRICS_MISSING, Note.METRICS_SLOW)
 
 
 def report(result: Result) -> str:
@@ -150,6 +155,8 @@ def level_block(result: Result, level: Level) -> str:
     if measurement.server is not None:
         cached = bool(result.model.get("any_cache")) or any_cache(measurement.server)
         lines += ["  Server: ", *_server(measurement.server, cached, depth=1)]
+    if measurement.metrics is not None:
+        lines += _metrics(measurement.metrics)
     if measurement.client.cpu_share > OVERHEAD_SHARE:
         lines.append(
             "[WARNING] Perf Analyzer is not able to keep up with the desired load. "
@@ -263,7 +270,7 @@ def _failure(group: FailureGroup) -> str:
 
 
 def _instability(level: Level, measurement: Measurement) -> str:
-    causes = [remark.text for remark in level.remarks if remark.note is not Note.CLIENT_LIMITED]
+    causes = [remark.text for remark in level.remarks if remark.note not in _NO_INSTABILITY]
     rate = measurement.infer_per_s
     if rate.low is not None and rate.high is not None:
         causes.append(f"95 % interval {decimal(rate.low)} to {decimal(rate.high)} infer/sec")
@@ -292,6 +299,20 @@ def _server(model: ModelStatistics, cached: bool, depth: int) -> Iterator[str]:
     for member in sorted(model.members, key=lambda row: (row.name, row.version)):
         yield "  " * depth + f"{member.name}, version: {member.version}"
         yield from _server(member, cached, depth + 1)
+
+
+def _metrics(metrics: ServerMetrics) -> Iterator[str]:
+    """Only what the classic tool knows: the GPUs."""
+    if len(metrics.gpus) > MOST_GPUS:
+        yield (
+            "Too many GPUs on system to print out individual Prometheus metrics, "
+            "use the CSV output feature to see metrics."
+        )
+        return
+    yield "  Server Prometheus Metrics: "
+    for column in GPU_COLUMNS:
+        yield f"    {column.name}:"
+        yield from (f"      {uuid} : {column.shown(value)}" for uuid, value in column.rows(metrics.gpus))
 
 
 def _server_times(model: ModelStatistics, row: ServerFigures, cached: bool) -> tuple[str, ...]:

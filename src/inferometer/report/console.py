@@ -32,6 +32,7 @@ from inferometer.report.format import (
     quantity,
     share,
 )
+from inferometer.report.metrics import metrics_lines
 from inferometer.report.server import Part, parts
 
 BAR_WIDTH = 24
@@ -66,6 +67,9 @@ def render(result: Result, console: Console) -> None:
             console.print(Text(_streaming(level.measurement.streaming)), width=width)
         if level.measurement is not None and level.measurement.sequences is not None:
             console.print(Text(_sequences(level.measurement.sequences)), width=width)
+        if level.measurement is not None and level.measurement.metrics is not None:
+            for line in metrics_lines(level.measurement.metrics):
+                console.print(Text(line), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 

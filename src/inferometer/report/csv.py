@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from inferometer.base.units import NS_PER_US
 from inferometer.measure.measurement import Level, Measurement
 from inferometer.measure.result import Result
+from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.format import decimal, level_value, percentiles, whole_us
+from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import any_cache, average_ns, compute_ns
 
 Row = tuple[tuple[str, object], ...]
@@ -22,6 +24,7 @@ class Layout:
     has_cache: bool
     has_transport: bool
     is_verbose: bool
+    has_gpus: bool
     percentile: int | None
 
 
@@ -64,6 +67,7 @@ def _layout(result: Result) -> Layout:
         has_cache=bool(result.model.get("any_cache")) or any(any_cache(model) for model in servers),
         has_transport=not result.model.get("is_decoupled"),
         is_verbose=bool(result.effective.get("verbose_csv")),
+        has_gpus=bool(result.effective.get("collect_metrics")),
         percentile=result.effective.get("percentile"),
     )
 
@@ -88,7 +92,15 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
             cells.append(("Avg latency", whole_us(latency.mean_ns)))
         wait = whole_us(measurement.service.mean_ns) - send - receive if layout.has_transport else 0
         cells += [("request/response", send + receive), ("response wait", wait)]
+        if layout.has_gpus:
+            cells += _gpu_cells(measurement.metrics)
     return tuple(cells)
+
+
+def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:
+    gpus = () if metrics is None else metrics.gpus
+    for column in GPU_COLUMNS:
+        yield column.name, "".join(f"{uuid}:{column.cell(value)};" for uuid, value in column.rows(gpus))
 
 
 def _member_row(layout: Layout, level: Level, measurement: Measurement, member: ModelStatistics) -> Row:

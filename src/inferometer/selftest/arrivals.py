@@ -20,5 +20,5 @@ def p_value(found: float, count: int) -> float:
     scaled = (root + 0.12 + 0.11 / root) * found
     if scaled < 0.2:
         return 1.0  # the series converges too slowly there, and its value is 1 to twelve digits
-    terms = ((-1) ** (k - 1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101))
-    return min(max(2 * sum(terms), 0.0), 1.0)
+    terms = [math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101)]
+    return min(max(2 * (sum(terms[::2]) - sum(terms[1::2])), 0.0), 1.0)

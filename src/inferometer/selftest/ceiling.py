@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from inferometer.load.plan import Closed
 from inferometer.report.format import duration, quantity, share
 from inferometer.selftest.behaviour import Behaviour
-from inferometer.selftest.check import Check, Verdict
+from inferometer.selftest.check import Check, Figure, Verdict
 from inferometer.selftest.child import NullServer, ServerReport
 from inferometer.selftest.drive import Run, run_for, workers
 from inferometer.selftest.pace import Pace
@@ -54,7 +54,7 @@ def _check(name: str, run: Run, server_share: float) -> Check:
     if found.failed_count:
         text += f"; {found.failed_count} requests failed: {found.failures[0].example}"
     is_good = found.request_count > 0 and found.failed_count == 0
-    figures = {
+    figures: dict[str, Figure] = {
         "requests_per_s": rate,
         "p50_us": p50_ns / 1000,
         "client_cpu_us_per_request": cost_us,

@@ -67,7 +67,10 @@ class Peer(Protocol):
 
 # --- HTTP/1.1
 
-_BODY = b'{"model_name":"null","model_version":"1","outputs":[{"name":"OUTPUT","datatype":"INT8","shape":[1],"data":[0]}]}'
+_BODY = (
+    b'{"model_name":"null","model_version":"1",'
+    b'"outputs":[{"name":"OUTPUT","datatype":"INT8","shape":[1],"data":[0]}]}'
+)
 
 
 def _reply(status: bytes, body: bytes) -> bytes:
@@ -85,7 +88,7 @@ _BAD = {
     "timeout": b"",
     "malformed": b"\x16\x03\x01 the self-test's garbage\r\n\r\n",
 }
-_LENGTH = b"Content-Length: "
+_LENGTH = b"\r\nContent-Length: "  # with the line's beginning: Inference-Header-Content-Length is another one
 
 
 class NullHttp:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.load import Load
 from inferometer.load.plan import Constant, Open
 from inferometer.measure.measurement import Distribution
 from inferometer.report.format import duration
 from inferometer.selftest.behaviour import Behaviour, Stall
-from inferometer.selftest.check import Check, Verdict
+from inferometer.selftest.check import Check, Figure, Verdict
 from inferometer.selftest.child import NullServer
-from inferometer.selftest.drive import run_whole, workers
+from inferometer.selftest.drive import Run, run_whole, workers
 from inferometer.selftest.pace import Pace
 
 PART = "stall"
@@ -30,5 +31,35 @@ def judge(stall: Stall, latency: Distribution) -> Verdict:
 def checks(pace: Pace) -> Iterator[Check]:
     stall = pace.stall
     with NullServer(Behaviour(stall=stall)) as server, workers(server, "http", SMALL) as load:
-        yield _free(stall, load_s=_seconds(stall, pace.periods), load=load)
-        yield _limited(stall, load_s=_seconds(stall, max(pace.periods // 2, 1)), load=load)
+        yield _from_due(stall, _run(load, stall, pace.periods, None))
+        yield _from_send(stall, _run(load, stall, max(pace.periods // 2, 1), SENDERS))
+
+
+def _run(load: Load, stall: Stall, periods: int, cap: int | None) -> Run:
+    """Whole periods: then it does not matter at which point of one they begin."""
+    seconds = periods * stall.period_ns / NS_PER_S
+    return run_whole(load, Open(Constant(RATE), cap=cap, count=round(RATE * seconds)), seconds)
+
+
+def _from_due(stall: Stall, run: Run) -> Check:
+    latency = run.measurement.latency
+    rows = [(p, latency.percentile_ns(p), stall.percentile_ns(p)) for p in PERCENTILES]
+    text = ", ".join(f"p{p} {duration(found)} (truth {duration(truth)})" for p, found, truth in rows)
+    figures: dict[str, Figure] = {"requests_per_s": RATE, "failed": run.measurement.failed_count}
+    for p, found, truth in rows:
+        figures |= {f"p{p}_ms": found / NS_PER_MS, f"p{p}_true_ms": truth / NS_PER_MS}
+    is_clean = run.measurement.failed_count == 0
+    verdict = judge(stall, latency) if is_clean else Verdict.FAIL
+    return Check(PART, f"{stall}", verdict, f"at {RATE}/s, from the due time: {text}", figures)
+
+
+def _from_send(stall: Stall, run: Run) -> Check:
+    """The same load by a tool that cannot send while its few senders wait, and counts from the send."""
+    p95_ns, truth_ns = run.measurement.service.percentile_ns(95), stall.percentile_ns(95)
+    text = f"p95 {duration(p95_ns)}, where {duration(truth_ns)} is true: why latency counts from the due time"
+    figures: dict[str, Figure] = {
+        "senders": SENDERS,
+        "p95_ms": p95_ns / NS_PER_MS,
+        "p95_true_ms": truth_ns / NS_PER_MS,
+    }
+    return Check(PART, f"{SENDERS} senders, counted from the send", Verdict.SHOWN, text, figures)

@@ -120,9 +120,8 @@ def _is_put_back(tracer: Tracer, old: Settings, patience_s: float) -> bool:
     end_ns = monotonic_ns() + round(patience_s * NS_PER_S)
     while True:
         try:
-            if all(_as_it_was(tracer, old)):
-                return True
-            tracer.change_trace_settings(old)
+            if not _is_as_before(tracer, old):  # else the server has refused to change them
+                tracer.change_trace_settings(old)
         except PeerError as error:
             if isinstance(error.__cause__, ConnectionRefusedError):  # a server that is gone has no settings
                 return True
@@ -133,16 +132,17 @@ def _is_put_back(tracer: Tracer, old: Settings, patience_s: float) -> bool:
             return True
 
 
-def _as_it_was(tracer: Tracer, old: Settings) -> Iterator[bool]:
+def _is_as_before(tracer: Tracer, old: Settings) -> bool:
     now = tracer.trace_settings()
-    return (now.get(name) == values for name, values in old.items())
+    return all(now.get(name) == values for name, values in old.items())
 
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     told = sys.stdin.buffer.read()  # ends when the owner is gone
-    _is_put_back(*pickle.loads(told), GUARD_PATIENCE_S)
+    tracer, old = pickle.loads(told)
+    _is_put_back(tracer, old, GUARD_PATIENCE_S)
 
 
 if __name__ == "__main__":

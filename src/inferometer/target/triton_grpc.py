@@ -3,9 +3,9 @@
 import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.json_format import MessageToDict
-from tritonclient.grpc import service_pb2
 
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
@@ -13,9 +13,12 @@ from inferometer.model.tensor import Tensor
 from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
 from inferometer.target.grpc_control import GrpcControl
+from inferometer.target.messages import load_messages
 from inferometer.target.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
+
+service_pb2 = load_messages()
 
 SERVICE = "inference.GRPCInferenceService"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -151,7 +154,7 @@ def _point(parameters: "MutableMapping[str, service_pb2.InferParameter]", part: 
             parameters[name].int64_param = value
 
 
-def _set_parameter(parameter: "service_pb2.InferParameter", name: str, value: str, kind: str) -> None:
+def _set_parameter(parameter: Any, name: str, value: str, kind: str) -> None:
     if kind == "string":
         parameter.string_param = value
     elif kind == "bool" and value.lower() in ("true", "false"):

@@ -102,9 +102,8 @@ class TritonHttp:
         }
 
     def change_trace_settings(self, settings: Settings) -> None:
-        level = "trace_level"
         document = {
-            name: list(values) if name == level else ",".join(values) for name, values in settings.items()
+            name: list(values) if name == "trace_level" else values[0] for name, values in settings.items()
         }
         self._control.post(_TRACE_PATH, document)
 

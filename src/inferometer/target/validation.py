@@ -123,9 +123,9 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
 
 
 def _typed_outputs(message: bytes) -> dict[str, bytes]:
-    from tritonclient.grpc import service_pb2
+    from inferometer.target.messages import load_messages
 
-    reply = service_pb2.ModelInferResponse.FromString(message)
+    reply = load_messages().ModelInferResponse.FromString(message)
     return {
         output.name: encode(
             output.datatype, [value for _, values in output.contents.ListFields() for value in values]

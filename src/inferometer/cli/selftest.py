@@ -1,0 +1,120 @@
+"""`inferometer selftest`: proves the instrument on this machine, in under a minute, without any server."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from inferometer.selftest.check import SelfTest
+
+FAILED = 1
+
+
+def main(argv: list[str]) -> int:
+    from rich_argparse import RichHelpFormatter
+
+    parser = argparse.ArgumentParser(
+        prog="inferometer selftest",
+        description="Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
+        "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
+        "the machine's limits. The exit code is 0 when nothing failed.",
+        formatter_class=RichHelpFormatter,
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures to this file")
+    parser.add_argument("--quick", action="store_true", help="a shorter, rougher test of about 15 seconds")
+    asked = parser.parse_args(argv)
+    return _selftest(asked.json, is_quick=asked.quick)
+
+
+def _selftest(json: Path | None, *, is_quick: bool) -> int:
+    from rich.console import Console
+
+    from inferometer.report.console import WIDTH
+    from inferometer.report.files import writable
+    from inferometer.selftest.check import to_json
+
+    if json is not None:
+        writable(json)
+    found = _run(is_quick=is_quick)
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console.print(_table(found))
+    console.print(_sentence(found))
+    if json is not None:
+        json.write_text(to_json(found))
+    return 0 if found.is_passed else FAILED
+
+
+def _run(*, is_quick: bool) -> "SelfTest":
+    from datetime import UTC, datetime
+
+    from inferometer import __version__
+    from inferometer.base.clock import monotonic_ns
+    from inferometer.base.units import NS_PER_S
+    from inferometer.observe.host import describe_host
+    from inferometer.selftest.check import SCHEMA, SelfTest
+    from inferometer.selftest.pace import FULL, QUICK
+    from inferometer.selftest.run import run
+
+    started_at, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), monotonic_ns()
+    checks = []
+    for check in run(QUICK if is_quick else FULL):
+        print(f"{check.part}: {check.name}: {check.verdict.value}", file=sys.stderr)
+        checks.append(check)
+    return SelfTest(
+        schema=SCHEMA,
+        tool=f"inferometer {__version__}",
+        started_at=started_at,
+        took_s=(monotonic_ns() - started_ns) / NS_PER_S,
+        is_quick=is_quick,
+        host=describe_host(),
+        checks=tuple(checks),
+    )
+
+
+def _table(found: "SelfTest") -> "Table":
+    from itertools import pairwise
+
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from inferometer.selftest.check import Verdict
+
+    styles = {
+        Verdict.PASS: "green",
+        Verdict.FAIL: "bold red",
+        Verdict.NOISY: "yellow",
+        Verdict.WARN: "yellow",
+        Verdict.SHOWN: "",
+    }
+    table = Table(box=box.SIMPLE_HEAD, expand=True)
+    table.add_column("Part")
+    table.add_column("Check", ratio=2)
+    table.add_column("Found", ratio=5)
+    table.add_column("Verdict")
+    part = ""
+    for check, following in pairwise([*found.checks, None]):
+        assert check is not None
+        table.add_row(
+            Text(check.part if check.part != part else ""),
+            Text(check.name),
+            Text(check.text),
+            Text(check.verdict.value, style=styles[check.verdict]),
+            end_section=following is not None and following.part != check.part,
+        )
+        part = check.part
+    return table
+
+
+def _sentence(found: "SelfTest") -> str:
+    from inferometer.report.format import plural
+    from inferometer.selftest.check import Verdict
+
+    failed, noisy = found.count(Verdict.FAIL), found.count(Verdict.NOISY)
+    words = f"{plural(failed, 'check')} failed" if failed else "Nothing failed"
+    if noisy:
+        words += f"; {plural(noisy, 'check')} could not be judged because this machine was busy: run it again when idle"
+    return f"{words} ({found.took_s:.0f} s)."
