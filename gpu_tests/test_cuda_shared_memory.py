@@ -3,6 +3,7 @@
 Not part of the suite, which must pass everywhere.
 """
 
+import base64
 import http.client
 import json
 import subprocess
@@ -10,18 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from inferometer.model.tensor import Tensor
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
 from inferometer.target.cuda import device_memory
-from inferometer.target.discovery import describe_model
-from inferometer.target.endpoint import Connection, Endpoint
-from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name, shared_region
-from inferometer.target.triton_http import TritonHttp
 
 DEADLINE_S = 120
 
@@ -111,17 +108,44 @@ def test_a_run_that_is_killed_leaves_nothing(server: EmbeddedTriton):
     assert eventually(lambda: registered(server) == [])
 
 
-def test_values_are_read_where_the_request_says(server: EmbeddedTriton):
-    host, _, port = server.http_address.rpartition(":")
-    target = TritonHttp(Connection(Endpoint(host, int(port))))
-    model = describe_model(target, "identity_fp32", "", ())
-    arrays = [np.arange(start, start + 1000, dtype="<f4") for start in (0, 5000)]
-    steps = [[Tensor("INPUT0", "FP32", (1, 1000), array.tobytes())] for array in arrays]
-    outputs = OutputPlaces(batch=1, unknown_size=0, are_inline=True)
-    placement = layout(model, steps, outputs, region=region_name())
-    requests = target.traffic(model, steps, placement).requests
-    with shared_region(Shared("cuda", placement, steps), target):
-        for request, array in zip(requests, arrays, strict=True):
-            document = request.partition(b"\r\n\r\n")[2]
-            reply = ask(server, "POST", "/v2/models/identity_fp32/infer", body=document)
-            assert reply.endswith(array.tobytes())
+@pytest.mark.parametrize("mode", [(), ("--streaming",)], ids=["unary", "streaming"])
+def test_values_are_read_where_the_request_says(
+    server: EmbeddedTriton, mode: tuple[str, ...], tmp_path: Path
+):
+    """Replies are compared with what was put into the GPU's memory."""
+    rows = [
+        {
+            "b64": base64.b64encode(np.arange(start, start + 1000, dtype="<f4").tobytes()).decode(),
+            "shape": [1000],
+        }
+        for start in (0, 5000)
+    ]
+    data = tmp_path / "data.json"
+    document = {
+        "data": [{"INPUT0": row} for row in rows],
+        "validation_data": [{"OUTPUT0": row} for row in rows],
+    }
+    data.write_text(json.dumps(document))
+    words = [
+        sys.executable,
+        "-m",
+        "inferometer.cli.perf_analyzer",
+        "-u",
+        server.grpc_address,
+        "-i",
+        "grpc",
+        *mode,
+    ]
+    words += [
+        "-m",
+        "identity_fp32",
+        "--shared-memory",
+        "cuda",
+        "--input-data",
+        str(data),
+        "--request-count",
+        "50",
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Request count: 50" in done.stdout

@@ -116,5 +116,7 @@ def _sentence(found: "SelfTest") -> str:
     failed, noisy = found.count(Verdict.FAIL), found.count(Verdict.NOISY)
     words = f"{plural(failed, 'check')} failed" if failed else "Nothing failed"
     if noisy:
-        words += f"; {plural(noisy, 'check')} could not be judged because this machine was busy: run it again when idle"
+        words += (
+            f"; {plural(noisy, 'check')} noisy, because this machine was busy: run it again when it is idle"
+        )
     return f"{words} ({found.took_s:.0f} s)."

@@ -11,7 +11,7 @@ from inferometer.selftest.drive import Run, run_for, workers
 from inferometer.selftest.pace import Pace
 
 PART = "ceiling"
-CONCURRENCY = 8
+CONCURRENCY = 16  # enough for both ends to have work at any time
 PROTOCOLS = {"http": "HTTP/1.1", "grpc": "gRPC"}
 PAYLOADS = {"64 B": 64, "64 KiB": 64 * 1024, "1 MiB": 1024 * 1024}  # of the request; the reply is small
 CORE = 0.8  # whoever uses more of a core than this is at its limit
@@ -34,7 +34,7 @@ def _share(before: ServerReport, after: ServerReport) -> float:
 
 
 def limited_by(client: float, server: float) -> str:
-    """Whose share of a core says that it could do no more."""
+    """Whose share of a core says that it could do no more; the machine, if neither had a core to itself."""
     if max(client, server) < CORE:
         return "machine"
     if abs(client - server) < ALIKE:
@@ -47,8 +47,9 @@ def _check(name: str, run: Run, server_share: float) -> Check:
     rate, p50_ns = found.infer_per_s.value, found.latency.percentile_ns(50)
     cost_us, client_share = found.client.cpu_us_per_request, found.client.cpu_share
     limit = limited_by(client_share, server_share)
+    least = "" if limit in ("client", "both") else "at least "
     text = (
-        f"{quantity(rate)} requests/s, p50 {duration(p50_ns)}, client {duration(cost_us * 1000)} CPU per request; "
+        f"{least}{quantity(rate)} requests/s, p50 {duration(p50_ns)}, {duration(cost_us * 1000)} CPU each; "
         f"limit: {limit} (client {share(client_share)}, server {share(server_share)} of a core)"
     )
     if found.failed_count:

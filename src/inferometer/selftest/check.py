@@ -16,7 +16,7 @@ class Verdict(Enum):
     """How a check ended; only FAIL makes the whole test fail."""
 
     PASS = "pass"
-    NOISY = "noisy"  # not as it should be, but this machine was too busy to tell whose fault that is
+    NOISY = "noisy"  # late, but so was a bare timer: this machine was too busy to tell
     WARN = "warn"  # it works, but a limit of this machine is near
     SHOWN = "shown"  # nothing to pass: a figure to compare with
     FAIL = "FAIL"

@@ -23,12 +23,12 @@ EXPECTED_S = 10.0
 def judge(asked: int, ended: int, found: Mapping[str, int]) -> Verdict:
     """All requests ended, and the groups are those that were dealt, each within sampling error."""
     expected = dealt(asked)
-    is_right = ended == asked and found.keys() == expected.keys()
-    return (
-        Verdict.PASS
-        if is_right and all(_is_near(found[kind], expected[kind], asked) for kind in expected)
-        else Verdict.FAIL
+    is_right = (
+        ended == asked
+        and found.keys() == expected.keys()
+        and all(_is_near(found[kind], count, asked) for kind, count in expected.items())
     )
+    return Verdict.PASS if is_right else Verdict.FAIL
 
 
 def _is_near(found: int, expected: int, total: int) -> bool:

@@ -17,7 +17,13 @@ INSTALL = "pip install 'inferometer[triton]'"
 STUB = "triton_python_backend_stub"
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _VENV = "venv"
-_SITE = "import site, sys; sys.dont_write_bytecode = True; [site.addsitedir(path) for path in {paths!r}]\n"
+_START = "inferometer_start"
+_SITE = """\
+import site, sys
+sys.dont_write_bytecode = True
+for path in {paths!r}:
+    site.addsitedir(path)
+"""
 
 FindSpec = Callable[[str], ModuleSpec | None]
 
@@ -110,7 +116,8 @@ def make_interpreter(runtime: Path) -> None:
     packages = next((runtime / _VENV / "lib").glob("python*/site-packages"))
     paths = [str(Path(path).resolve()) for path in sys.path if path]
     # Not sitecustomize.py: Debian's and Ubuntu's Python have one of their own, which is found first.
-    (packages / "inferometer.pth").write_text(_SITE.format(paths=paths), encoding="utf-8")
+    (packages / f"{_START}.py").write_text(_SITE.format(paths=paths), encoding="utf-8")
+    (packages / f"{_START}.pth").write_text(f"import {_START}\n", encoding="utf-8")
 
 
 def server_environment(runtime: Path) -> dict[str, str]:

@@ -73,7 +73,7 @@ def _change(tracer: Tracer, wanted: Settings, before: Settings) -> None:
         if isinstance(error.__cause__, OSError):
             raise
         asked = ", ".join(f"{name}={','.join(values)}" for name, values in wanted.items())
-        # A Triton that was not told where to put traces takes no setting at all.
+        # A Triton that was not told where to put traces cannot be made to trace.
         has_place = before.get("trace_mode", ("triton",)) != ("triton",) or any(before.get("trace_file", ()))
         remedy = (
             "give values it takes" if has_place else "start Triton with --trace-config triton,file=trace.json"
@@ -91,6 +91,7 @@ class _Guard:
         self._is_needed = False
 
     def __enter__(self) -> "_Guard":
+        told = pickle.dumps(self._told)
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
@@ -99,7 +100,7 @@ class _Guard:
             start_new_session=True,  # what ends our whole group must not end the guard
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(pickle.dumps(self._told))
+        self._process.stdin.write(told)
         self._process.stdin.flush()
         return self
 
@@ -108,7 +109,9 @@ class _Guard:
         self._is_needed = not _is_put_back(*self._told, OWNER_PATIENCE_S)
 
     def __exit__(self, *_: object) -> None:
-        if not self._is_needed:
+        if self._is_needed:
+            self._process.returncode = 0  # it outlives us, and nobody need be warned of that
+        else:
             self._process.kill()
             self._process.wait()
         assert self._process.stdin is not None

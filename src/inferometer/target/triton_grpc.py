@@ -146,7 +146,7 @@ def _document(message: object) -> Document:
     return document
 
 
-def _point(parameters: "MutableMapping[str, service_pb2.InferParameter]", part: Part) -> None:
+def _point(parameters: MutableMapping[str, Any], part: Part) -> None:
     for name, value in part.parameters().items():
         if isinstance(value, str):
             parameters[name].string_param = value

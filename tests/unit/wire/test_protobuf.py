@@ -109,7 +109,6 @@ def test_an_appended_string_is_one_of_the_message(text: str) -> None:
     assert service_pb2.ModelInferRequest.FromString(data) == request
 
 
-@pytest.mark.skipif(not hasattr(protobuf, "varint"), reason="integers are not written yet")
 @given(st.integers(0, 2**64 - 1))
 def test_integers_are_written_as_they_are_read(value: int) -> None:
     assert protobuf.varint(value) == varint(value)

@@ -1,0 +1,138 @@
+"""When a check passes, when it fails, and when nobody can tell."""
+
+import json
+
+import pytest
+
+from inferometer.base.units import NS_PER_MS, NS_PER_US
+from inferometer.measure.measurement import Distribution
+from inferometer.selftest import ceiling, faults, run, schedule, stall
+from inferometer.selftest.behaviour import Stall, dealt
+from inferometer.selftest.check import SCHEMA, Check, SelfTest, Verdict, to_json
+from inferometer.selftest.pace import QUICK
+
+QUIET = schedule.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)
+BUSY = schedule.Lags(20 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
+LATE = schedule.Lags(400 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
+
+
+@pytest.mark.parametrize(
+    ("achieved", "sends", "timer", "verdict"),
+    [
+        (1000, QUIET, QUIET, Verdict.PASS),
+        (1015, QUIET, QUIET, Verdict.PASS),
+        (975, QUIET, QUIET, Verdict.FAIL),
+        (1000, LATE, QUIET, Verdict.FAIL),
+        (1000, BUSY, QUIET, Verdict.PASS),  # the tail alone decides nothing
+        (1000, BUSY, BUSY, Verdict.NOISY),
+        (1000, LATE, BUSY, Verdict.NOISY),
+        (900, QUIET, BUSY, Verdict.NOISY),
+        (1000, QUIET, BUSY, Verdict.PASS),
+    ],
+)
+def test_a_schedule(achieved: float, sends: schedule.Lags, timer: schedule.Lags, verdict: Verdict) -> None:
+    assert schedule.judge(asked_per_s=1000, achieved_per_s=achieved, sends=sends, timer=timer) is verdict
+
+
+@pytest.mark.parametrize(
+    ("p_value", "timer", "verdict"),
+    [(0.2, QUIET, Verdict.PASS), (1e-6, QUIET, Verdict.FAIL), (1e-6, BUSY, Verdict.NOISY)],
+)
+def test_arrivals(p_value: float, timer: schedule.Lags, verdict: Verdict) -> None:
+    assert schedule.judge_arrivals(p_value, timer) is verdict
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "limit"),
+    [(0.99, 0.6, "client"), (0.6, 0.97, "null server"), (0.97, 0.95, "both"), (0.5, 0.4, "machine")],
+)
+def test_who_limits_a_ceiling(client: float, server: float, limit: str) -> None:
+    assert ceiling.limited_by(client, server) == limit
+
+
+def latency(*found: tuple[float, int]) -> Distribution:
+    return Distribution(800, 0, 0, 0, 0, tuple((p, ms * NS_PER_MS) for p, ms in found))
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ((300, 400, 480), Verdict.PASS),
+        ((329, 361, 500), Verdict.PASS),
+        ((340, 400, 480), Verdict.FAIL),
+        ((300, 400, 420), Verdict.FAIL),
+        ((1, 1, 480), Verdict.FAIL),
+    ],
+)
+def test_a_stall(found: tuple[int, int, int], verdict: Verdict) -> None:
+    pattern = Stall(2000 * NS_PER_MS, 500 * NS_PER_MS)
+    assert stall.judge(pattern, latency(*zip((90, 95, 99), found, strict=True))) is verdict
+
+
+RIGHT = dealt(1000)
+
+
+@pytest.mark.parametrize(
+    ("ended", "found", "verdict"),
+    [
+        (1000, RIGHT, Verdict.PASS),
+        (1000, RIGHT | {"timeout": 12}, Verdict.PASS),
+        (1000, RIGHT | {"timeout": 25}, Verdict.FAIL),
+        (1000, RIGHT | {"http 503": 0}, Verdict.FAIL),
+        (1000, {kind: count for kind, count in RIGHT.items() if kind != "reset"}, Verdict.FAIL),
+        (1000, RIGHT | {"connect": 1}, Verdict.FAIL),
+        (999, RIGHT, Verdict.FAIL),
+    ],
+)
+def test_faults(ended: int, found: dict[str, int], verdict: Verdict) -> None:
+    assert faults.judge(1000, ended, found) is verdict
+
+
+def whole(*verdicts: Verdict) -> SelfTest:
+    checks = tuple(
+        Check("part", verdict.name, verdict, "text", {"requests_per_s": 1.5}) for verdict in verdicts
+    )
+    return SelfTest(SCHEMA, "inferometer", "2020-01-01T00:00:00+00:00", 1.0, True, {"cores": 2}, checks)
+
+
+def test_only_a_failure_fails_the_whole() -> None:
+    fine = [verdict for verdict in Verdict if verdict is not Verdict.FAIL]
+    assert whole(*fine).is_passed
+    assert not whole(*fine, Verdict.FAIL).is_passed
+
+
+def test_the_file_says_all() -> None:
+    document = json.loads(to_json(whole(Verdict.PASS, Verdict.FAIL)))
+    assert document["passed"] is False
+    assert document["command"] == "selftest"
+    assert document["schema"] == SCHEMA
+    assert document["checks"][1] == {
+        "part": "part",
+        "name": "FAIL",
+        "verdict": "fail",
+        "text": "text",
+        "figures": {"requests_per_s": 1.5},
+    }
+    assert document["checks"][0]["verdict"] == "pass"
+
+
+def test_a_part_that_breaks_fails_and_the_others_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from inferometer.base.errors import LocalError
+
+    def broken(pace: object):
+        yield Check("first", "a", Verdict.PASS, "", {})
+        raise LocalError("no memory")
+
+    def sound(pace: object):
+        yield Check("second", "b", Verdict.PASS, "", {})
+
+    parts = (SimpleNamespace(PART="first", checks=broken), SimpleNamespace(PART="second", checks=sound))
+    monkeypatch.setattr(run, "PARTS", parts)
+    found = [(check.part, check.name, check.verdict) for check in run.run(QUICK)]
+    assert found == [
+        ("first", "a", Verdict.PASS),
+        ("first", "broke off", Verdict.FAIL),
+        ("second", "b", Verdict.PASS),
+    ]
