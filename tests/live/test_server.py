@@ -74,7 +74,9 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def have_ended(processes: list[psutil.Process]) -> bool:
-    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    """Waits for it: the guard says that it is done a moment before it is gone."""
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
 def call(

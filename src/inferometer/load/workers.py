@@ -77,7 +77,7 @@ class Workers:
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
         job = Job(
-            wiring=self._traffic.wiring,
+            wiring=self._traffic.wiring.share(index, self._count),
             ring_fd=ring_fd,
             requests_fd=requests_fd,
             spans=spans,

@@ -69,14 +69,26 @@ class HttpControl:
             client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
 
 
+_UNKNOWN_AUTHORITY = (
+    "name its authority with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
+    "switch the check off with -k"
+)
+_WRONG_NAME = "reach it under the name in its certificate, or give that name with --server-name"
+
+# By OpenSSL's verification codes.
+_CERTIFICATE_REMEDIES = {
+    9: "the certificate is not valid yet: check the clocks of both machines",
+    10: "the certificate has expired: have it renewed, or switch the check off with -k",
+    62: _WRONG_NAME,
+    64: _WRONG_NAME,
+}
+
+
 def why_unreachable(error: Exception) -> tuple[str, str]:
     """The reason and the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"its certificate is not accepted ({error.verify_message})",
-            "name its authority with --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file; over "
-            "HTTP the checks can be switched off with --ssl-https-verify-peer 0 --ssl-https-verify-host 0",
-        )
+        reason = f"its certificate is not accepted ({error.verify_message})"
+        return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
     if isinstance(error, ssl.SSLError):
         return (
             f"TLS failed ({error})",

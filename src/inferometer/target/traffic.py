@@ -1,6 +1,6 @@
 """What the workers need to put load on a server: how to reach it, and the requests, rendered to bytes once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inferometer.model.tensor import Tensor
 from inferometer.target.endpoint import Endpoint
@@ -16,6 +16,13 @@ class Wiring:
     block: bytes = b""  # gRPC: the header block of every call
     is_streaming: bool = False  # gRPC: one stream per slot, all its requests on it
     compression: str | None = None  # gRPC: gzip or deflate
+
+    def share(self, index: int, parts: int) -> "Wiring":
+        """What worker `index` has of it: its part of the connections, but at least one."""
+        if not self.connections:
+            return self
+        own = self.connections // parts + (index < self.connections % parts)
+        return replace(self, connections=max(1, own))
 
 
 @dataclass(frozen=True, slots=True)
