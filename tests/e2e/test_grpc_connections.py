@@ -212,6 +212,29 @@ def test_streams_refused_before_the_limit_was_known_are_tried_again(
     assert_all_good(ended, 50)
 
 
+def test_slots_whose_streams_find_no_room_get_connections_of_their_own(measure: Callable) -> None:
+    """A stream stays open, so to wait for room would be to wait for the end: the server here answers no slot
+    before it has heard from all four."""
+    first: dict[int, int] = {}  # stream of each connection that is let in
+    held: list[tuple[Wire, Call]] = []
+
+    def hold(wire: Wire, call: Call) -> None:
+        held.append((wire, call))
+        if len(held) == 4:
+            together = held[:]
+            held.clear()
+            for other, earlier in together:
+                usual(earlier)(other, earlier)
+
+    def infer(number: int, call: Call) -> Act:
+        is_let_in = first.setdefault(call.connection, call.stream) == call.stream
+        return hold if is_let_in else reset_stream(REFUSED_STREAM)
+
+    with FakeGrpcTriton(infer, settings={MAX_CONCURRENT_STREAMS: 1}) as fake:
+        ended = measure(fake, 40, 4, "--streaming", "--request-timeout", "10")
+    assert_all_good(ended, 40)
+
+
 # --- windows, PING, compression, TLS
 
 LARGE = 8 * 1024 * 1024

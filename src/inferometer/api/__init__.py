@@ -23,7 +23,8 @@ def measure(
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
     from inferometer.profile.options import Options, Range
-    from inferometer.profile.run import prepare, run
+    from inferometer.profile.prepare import prepare
+    from inferometer.profile.run import run
 
     span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
     options.setdefault("request_timeout_s", 60.0)

@@ -34,7 +34,7 @@ def _demo(folder: Path) -> int:
     from inferometer.cli.measure import watch
     from inferometer.dataset.build import DataOptions
     from inferometer.profile.options import Options, Range
-    from inferometer.profile.run import prepare
+    from inferometer.profile.prepare import prepare
     from inferometer.report import classic
     from inferometer.report.console import closing_sentence
     from inferometer.report.files import write_csv

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from inferometer.measure.result import Result
     from inferometer.profile.find import Quest
     from inferometer.profile.options import Options
-    from inferometer.profile.run import Setup
+    from inferometer.profile.prepare import Setup
 
 DURATION_S = 60.0
 NOT_FOUND = 1
@@ -52,7 +52,7 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
 
     from inferometer.measure.slo import parse_slo
     from inferometer.profile.find import Quest
-    from inferometer.profile.run import prepare
+    from inferometer.profile.prepare import prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.files import writable
 

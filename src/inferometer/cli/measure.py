@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.measure.result import Result
     from inferometer.profile.options import Options
-    from inferometer.profile.run import Setup
+    from inferometer.profile.prepare import Setup
     from inferometer.report.console import Progress
 
 TOO_MANY_FAILURES = 1
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
 def _measure(options: "Options") -> int:
     from rich.console import Console
 
-    from inferometer.profile.run import prepare
+    from inferometer.profile.prepare import prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.files import writable, write_csv
 

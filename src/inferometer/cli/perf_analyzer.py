@@ -67,7 +67,8 @@ def _complain(text: str) -> None:
 
 def _profile(options: "Options") -> int:
     from inferometer.measure.result import write
-    from inferometer.profile.run import prepare, run
+    from inferometer.profile.prepare import prepare
+    from inferometer.profile.run import run
     from inferometer.report import classic
     from inferometer.report.files import writable
 

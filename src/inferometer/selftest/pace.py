@@ -25,7 +25,7 @@ FULL = Pace(
 QUICK = Pace(
     ceiling_s=0.3,
     schedule_s=0.5,
-    stall=Stall(1000 * NS_PER_MS, 250 * NS_PER_MS),
+    stall=Stall(2000 * NS_PER_MS, 500 * NS_PER_MS),
     periods=2,
     fault_requests=1000,
 )
