@@ -170,7 +170,6 @@ def test_requests_share_connections(
     assert_all_good(ended, 64)
 
 
-@pytest.mark.xfail(strict=True, reason="G2: each worker opens as many")
 def test_connections_are_counted_over_all_workers(measure: Callable) -> None:
     with FakeGrpcTriton() as fake:
         measure(fake, 200, 8, "--workers", "2", "--connections", "4")

@@ -86,7 +86,8 @@ def test_schedules_send_every_request_once(selftest: tuple) -> None:
 def test_the_stall_is_seen_through(selftest: tuple) -> None:
     _, document = selftest
     from_due, from_send = checks(document, "stall")
-    assert from_due["verdict"] == "pass", from_due["text"]
+    assert from_due["verdict"] in ("pass", "noisy"), from_due["text"]
+    assert from_due["figures"]["p95_ms"] > 0.9 * from_due["figures"]["p95_true_ms"]
     assert from_send["verdict"] == "shown"
     assert from_send["figures"]["p95_ms"] < from_send["figures"]["p95_true_ms"]
 

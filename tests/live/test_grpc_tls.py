@@ -202,7 +202,6 @@ def test_a_wrong_host_name(scene: Scene) -> None:
     assert_refused(done, "certificate is not accepted", "mismatch", "127.0.0.1")
 
 
-@pytest.mark.xfail(strict=True, reason="G1: one remedy for all certificates")
 def test_the_remedy_for_a_wrong_host_name(scene: Scene) -> None:
     done = pa(f"127.0.0.1:{scene.mutual_port}", *trust(scene.authority), *show(scene.client))
     assert_refused(done, "--server-name")

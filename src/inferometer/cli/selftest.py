@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
         formatter_class=RichHelpFormatter,
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures to this file")
-    parser.add_argument("--quick", action="store_true", help="a shorter, rougher test of about 15 seconds")
+    parser.add_argument("--quick", action="store_true", help="a shorter, rougher test of about 20 seconds")
     asked = parser.parse_args(argv)
     return _selftest(asked.json, is_quick=asked.quick)
 

@@ -70,6 +70,7 @@ class ServerReport:
     now_ns: int
     cpu_ns: int
     requests: int
+    late_ns: int  # the most by which a freeze lasted longer than its pattern says
     arrivals_ns: list[int]  # since the last report
 
 

@@ -47,6 +47,7 @@ class _Server:
         self._book = Book(keeps_arrivals=behaviour.keeps_arrivals)
         self._buffer = bytearray(BUFFER)
         self._connections: dict[int, tuple[socket.socket, Peer]] = {}
+        self._late_ns = 0
         self._epoll = select.epoll()
         for fd in (listener.fileno(), STDIN):
             self._epoll.register(fd, select.EPOLLIN)
@@ -56,7 +57,7 @@ class _Server:
         while True:
             for fd, _ in self._epoll.poll():
                 if stall is not None:
-                    _freeze(stall)
+                    self._late_ns = max(self._late_ns, _freeze(stall))
                 if fd in self._connections:
                     self._serve(fd)
                 elif fd == STDIN:
@@ -106,16 +107,20 @@ class _Server:
                 "now_ns": monotonic_ns(),
                 "cpu_ns": time.process_time_ns(),
                 "requests": self._book.requests,
+                "late_ns": self._late_ns,
                 "arrivals_ns": self._book.take_arrivals(),
             }
         )
 
 
-def _freeze(stall: Stall) -> None:
+def _freeze(stall: Stall) -> int:
+    """Wait until the pattern lets us go on; how much longer this machine made us wait."""
     now = monotonic_ns()
     until = stall.thawed_ns(now)
-    if until > now:
-        time.sleep((until - now) / NS_PER_S)
+    if until == now:
+        return 0
+    time.sleep((until - now) / NS_PER_S)
+    return monotonic_ns() - until
 
 
 if __name__ == "__main__":
