@@ -124,6 +124,10 @@ class Measurement:
         return self.failed_count / total if total else 0.0
 
 
+SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
+"""What makes a level another one than was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """One step of the sweep: the load that was applied and what came of it."""
@@ -144,8 +148,7 @@ class Level:
     @property
     def is_as_asked(self) -> bool:
         """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
-        spoilt = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
-        return not self.is_cut_short and not any(remark.note in spoilt for remark in self.remarks)
+        return not self.is_cut_short and not any(remark.note in SPOILING for remark in self.remarks)
 
     @property
     def is_reported(self) -> bool:

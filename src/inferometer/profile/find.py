@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.measurement import Level
+from inferometer.measure.measurement import SPOILING, Level
 from inferometer.measure.result import Finding
 from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
@@ -133,7 +133,7 @@ def _limit(promise: Slo, visited: list[Level], high: float | None) -> str:
     if level is None or level.measurement is None:
         return "nothing in the range tried" if high is None else "no answers"
     broken = [term.name for term in promise.broken(level.measurement)]
-    spoilt = [remark.text.partition(":")[0] for remark in level.remarks if not level.is_as_asked]
+    spoilt = [remark.text.partition(":")[0] for remark in level.remarks if remark.note in SPOILING]
     return " and ".join(broken + spoilt) or "nothing in the range tried"
 
 
