@@ -22,7 +22,7 @@ test: $(STAMP)  ## formatter check, linter, strict types and all tests
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 3 --dist loadfile
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .
@@ -35,7 +35,7 @@ type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
 unit: $(STAMP)  ## the quick tests: no real server
-	$(PYTHON) -m pytest -m 'not live'
+	$(PYTHON) -m pytest -m 'not live' -n 3 --dist loadfile
 
 fuzz: $(STAMP)  ## the codecs against many more random streams
 	INFEROMETER_FUZZ=20000 $(PYTHON) -m pytest tests/unit/wire

@@ -21,11 +21,12 @@ name = os.path.basename(sys.argv[0])
 module = "inferometer.cli.main" if name == "inferometer" else "inferometer.cli.perf_analyzer"
 if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
-elif name == "perf_analyzer" or words[:1] == ["measure"]:
+elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"]):
     is_grpc = any(word.lower() == "grpc" for word in words)
     if "-u" not in words or "localhost" in words[words.index("-u") + 1]:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
-    words += ["-p", "150", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else ["--duration", "500ms"]
+    short = ["--duration", "4s" if words[0] == "find" else "500ms"]
+    words += ["-p", "150", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
 os.execv(sys.executable, [sys.executable, "-m", module, *words])
 """
 

@@ -29,7 +29,7 @@ def describe_model(control: Control, name: str, version: str, called: Sequence[t
             f"failed to get model metadata: {error.message}",
             remedy=error.remedy or _known_models(control, name),
         ) from error
-    config = _config(control, name, version)
+    config = _maybe_config(control, name, version)
     try:
         return _spec(name, version, metadata, config, _members(control, config, called))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -48,14 +48,19 @@ def _known_models(control: Control, name: str) -> str:
     return "" if name in known or not known else f"the server has {', '.join(known)}"
 
 
-def _config(control: Control, name: str, version: str) -> Document:
+def _maybe_config(control: Control, name: str, version: str) -> Document:
     """Plain KServe v2 servers have none; then what the metadata says is all there is."""
     try:
-        return control.config(name, version)
+        return _config(control, name, version)
     except MissingError:
         return {}
+
+
+def _config(control: Control, name: str, version: str) -> Document:
+    try:
+        return control.config(name, version)
     except PeerError as error:
-        raise PeerError(f"failed to get model config: {error.message}", remedy=error.remedy) from error
+        raise type(error)(f"failed to get model config: {error.message}", remedy=error.remedy) from error
 
 
 def _members(control: Control, config: Document, called: Sequence[tuple[str, str]]) -> tuple[ModelSpec, ...]:
