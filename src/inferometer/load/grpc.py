@@ -125,10 +125,18 @@ class GrpcLink:
             call.step = step if self.checker.wants_next() else -1
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        if call.channel.is_leaving:
-            call.channel.release(call)
-            call.channel = self.channel(slot)
-        call.channel.send(call)
+        channel = call.channel
+        if channel.is_leaving:
+            channel.release(call)
+            channel = call.channel = self.channel(slot)
+        request = call.request
+        if channel.is_quick and channel.http2.can_open and isinstance(request, Http2Request):
+            call.stream = channel.open_stream(call, request, keep=call.step >= 0)
+            channel.unwritten.append(call)
+            if not channel.is_corked:
+                channel.flush()
+        else:
+            channel.send(call)
 
     def _marked(self, step: int, mark: Mark) -> Request:
         """The request as part of a sequence; on a stream the mark is appended when it is sent."""
@@ -198,10 +206,14 @@ class _Channel:
         self._link = link
         self._dial: Dial | None = None
         self._is_open = False
-        self._is_corked = False  # events are being worked off: what they cause is sent together afterwards
+        self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
+        self._is_unary = not link.wiring.is_streaming
+        self.is_quick = False  # open, and each request is a stream of its own
         self._connection = GrpcConnection()
+        self.http2 = self._connection.http2
+        self.open_stream = self._connection.open
         self._waiting: list[_Call] = []  # for the connection, or for room on it
-        self._unwritten: list[_Call] = []
+        self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
         self._fd = -1
         self._socket: socket.socket
@@ -226,17 +238,17 @@ class _Channel:
             self._waiting.append(call)
             self.prepare()
             return
-        http2 = self._connection.http2
+        http2 = self.http2
         if call.stream is not None and call.stream.id not in http2.streams:
             call.stream = None  # it has ended; we are about to hear of it
         if call.stream is None and not http2.can_open:
             self._waiting.append(call)  # the wait for a stream counts: the request is due and not answered
-            if not self._is_corked:
+            if not self.is_corked:
                 self._start_waiting()
             return
         self._begin(call)
-        if not self._is_corked:
-            self._flush()
+        if not self.is_corked:
+            self.flush()
 
     def _begin(self, call: _Call) -> None:
         request = call.request
@@ -245,7 +257,7 @@ class _Channel:
         else:
             assert request is not None
             self._begin_on_stream(call, request)
-        self._unwritten.append(call)
+        self.unwritten.append(call)
 
     def _begin_on_stream(self, call: _Call, message: bytes | memoryview) -> None:
         wiring = self._link.wiring
@@ -268,14 +280,14 @@ class _Channel:
         if call.stream is not None and self._is_open:
             self._connection.cancel(call.stream)
             call.stream = None
-            self._flush()
+            self.flush()
 
     def release(self, call: _Call) -> None:
         """The slot has nothing more to send."""
         if call.stream is not None and self._is_open:
             self._connection.half_close(call.stream)
-            if not self._is_corked:
-                self._flush()
+            if not self.is_corked:
+                self.flush()
         call.stream = None
 
     # --- the socket
@@ -289,9 +301,10 @@ class _Channel:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._is_open = True
+        self.is_quick = self._is_unary
         link.reactor.add(self._fd, READ, self._ready)
         self._start_waiting()
-        self._flush()
+        self.flush()
 
     def _refused(self, status: int, text: str) -> None:
         self._dial = None
@@ -311,28 +324,27 @@ class _Channel:
         if self._waiting and self._is_shared and self._link.wiring.is_streaming:
             self._move_waiting(own=True)  # streams stay open: there will be no room for these
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Send what is queued, as far as the socket takes it."""
-        http2 = self._connection.http2
+        http2 = self.http2
         while self._is_open:
             if not self._unsent:
                 if not http2.wants_to_send:
                     break
-                self._unsent = self._connection.take()
+                self._unsent = http2.take()
             if not self._transmit():
                 return
-        if self._unwritten and not self._unsent:
+        if self.unwritten and not self._unsent:
             self._stamp_written()
 
     def _stamp_written(self) -> None:
         now = self._link.clock()
-        rest = []
-        for call in self._unwritten:
+        calls, self.unwritten = self.unwritten, []
+        for call in calls:
             if call.stream is not None and call.stream.waiting:
-                rest.append(call)  # its data waits for the server's window
+                self.unwritten.append(call)  # its data waits for the server's window
             else:
                 call.wrote_ns = now
-        self._unwritten = rest
 
     def _transmit(self) -> bool:
         """Whether all of `_unsent` went out."""
@@ -360,7 +372,7 @@ class _Channel:
 
     def _ready(self, mask: int) -> None:
         if mask & WRITE:
-            self._flush()
+            self.flush()
             if self._is_open and not self._unsent:
                 self._link.reactor.change(self._fd, READ)
         if mask & ~WRITE and self._is_open:
@@ -393,9 +405,21 @@ class _Channel:
                 call.first_ns = now_ns
 
     def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
-        self._is_corked = True
+        self.is_corked = True
+        finish = self._link.finish
         for stream, ending, message in events:
             call: _Call = stream.token
+            if self._is_unary and call.step < 0 and call.stream is stream:
+                # The usual case, in one piece: a message that is only counted, then a good ending.
+                if ending is None:
+                    call.responses += 1
+                    if not call.first_ns:
+                        call.first_ns = now_ns
+                    continue
+                if ending.code == 0 and call.responses == 1:
+                    call.request = call.stream = None
+                    finish(call.slot, 0, call.sent_ns, call.wrote_ns, call.first_ns, now_ns, stream.received)
+                    continue
             if call.stream is not stream or (call.request is None and ending is None):
                 continue
             if ending is not None:
@@ -408,7 +432,7 @@ class _Channel:
                     call.first_ns = now_ns
                 if call.step >= 0:
                     self._validate(call, message or b"")
-        self._is_corked = False
+        self.is_corked = False
 
     def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
         if call.request is None:  # a stream without a request on it
@@ -467,7 +491,7 @@ class _Channel:
     def _after_events(self) -> None:
         http2 = self._connection.http2
         if http2.broken is not None:
-            self._flush()
+            self.flush()
             self._close()
             self._move_waiting()
             return
@@ -479,7 +503,7 @@ class _Channel:
             return
         if self._waiting:
             self._start_waiting()
-        self._flush()
+        self.flush()
 
     def _move_waiting(self, *, own: bool = False) -> None:
         """Calls that this connection will not take go to its successor, or each to a connection of its own."""
@@ -506,7 +530,7 @@ class _Channel:
     def _close(self) -> None:
         self.is_leaving = True
         if self._is_open:
-            self._is_open = False
+            self._is_open = self.is_quick = False
             self._unsent = []
             self._link.reactor.remove(self._fd)
             self._socket.close()

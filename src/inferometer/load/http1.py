@@ -188,6 +188,9 @@ class _Connection:
     # --- receiving
 
     def _ready(self, mask: int) -> None:
+        if mask == READ and self._unsent is None:
+            self._receive()
+            return
         if self._unsent is not None and mask & WRITE:
             self._transmit_rest(self._unsent)
         if mask & ~WRITE and self._is_open:

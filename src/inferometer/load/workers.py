@@ -21,7 +21,7 @@ from inferometer.records.records import Records, RingReader, join
 from inferometer.records.ring import create_ring, map_ring
 from inferometer.target.traffic import Traffic
 
-ROUND_NS = 100 * NS_PER_MS  # records are fetched at least this often
+ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead

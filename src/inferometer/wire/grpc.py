@@ -254,6 +254,26 @@ class _Calls:
         if not _is_grpc(headers):
             stream.reading = bytearray()
 
+    def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bool:
+        """One message that nobody wants to read, and a good ending."""
+        if (
+            stream.keep
+            or data[start]
+            or int.from_bytes(data[start + 1 : start + PREFIX], "big") != stop - start - PREFIX
+        ):
+            return False
+        assert stream.head is not None
+        ending = _ending(trailers)
+        if (
+            ending is None
+            or ending.code
+            or not _is_grpc(stream.head)
+            or stop - start - PREFIX > self._largest
+        ):
+            return False
+        self.events += ((stream, None, None), (stream, ending, None))
+        return True
+
     def body(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
         if stream.reading is None and stop - start >= PREFIX:
             flag, size = _unpack_prefix(data, start)

@@ -93,6 +93,9 @@ class Reader(Protocol):
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None: ...
 
+    def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bool:
+        """A whole reply at once; False when it must be told piece by piece."""
+
     def failed(self, stream: Stream, cause: str, code: int, text: str) -> None:
         """The cause is MALFORMED, RESET, REFUSED (safe to try again), LOST or BROKEN; the code is HTTP/2's."""
 
@@ -311,6 +314,14 @@ class Http2Connection:
         stream.head = head.headers
         stream.content = size
         stream.received = head.size + FRAME_HEAD + size + trailers.size
+        if (
+            head.headers.length < 0
+            and stream.ends
+            and not stream.waiting
+            and self._reader.whole(stream, data, start, stop, trailers.headers)
+        ):
+            del self.streams[stream_id]
+            return stop + trailers.size
         self._reader.head(stream, head.headers)
         self._pass_on(stream, data, start, stop)
         self._end(stream, trailers.headers)

@@ -52,6 +52,9 @@ class Events:
             self.seen.pop()
         self.seen.append(("body", stream.token, piece))
 
+    def whole(self, stream, data, start, stop, trailers):
+        return False
+
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
         self.seen.append(("ended", stream.token, trailers and trailers.fields))
 

@@ -53,6 +53,9 @@ class Replies:
         assert not self[stream.token].ends
         self[stream.token].body += data[start:stop]
 
+    def whole(self, stream, data, start, stop, trailers):
+        return False
+
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
         self[stream.token].ends.append(() if trailers is None else trailers.fields)
 

@@ -22,6 +22,9 @@ class Ignore:
 
     def body(self, stream: Stream, data: bytes | bytearray | memoryview, start: int, stop: int) -> None: ...
 
+    def whole(self, stream, data, start, stop, trailers):
+        return False
+
     def ended(self, stream: Stream, trailers: Headers | None) -> None: ...
 
     def failed(self, stream: Stream, cause: str, code: int, text: str) -> None: ...
