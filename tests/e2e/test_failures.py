@@ -212,10 +212,17 @@ def test_a_changed_certificate_in_the_middle_gives_tls_failures(
 def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
     command: str, workers: str, run: Callable, tmp_path: Path
 ) -> None:
-    def infer(number: int, request: Request) -> Act | None:
-        return (lambda wire: fake.server.kill()) if number == 2000 else None
+    measured: list[int] = []  # requests seen when the first window began: that is when the counters are read
 
-    with FakeTriton(infer) as fake:
+    def control(request: Request) -> Act | None:
+        if request.path.endswith("/stats") and not measured:
+            measured.append(len(fake.inferences))
+        return None
+
+    def infer(number: int, request: Request) -> Act | None:
+        return (lambda wire: fake.server.kill()) if measured and number == measured[0] + 1000 else None
+
+    with FakeTriton(infer, control=control) as fake:
         ended = run(
             command,
             *(("measure", "--duration", "600") if command == "inferometer" else ("-p", "600000")),
@@ -227,7 +234,7 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
     (level,) = api.load(str(tmp_path / "r.json")).levels
     found = level.measurement
     assert found.request_count == found.latency.count
-    assert 0 < found.request_count <= 2000
+    assert 0 < found.request_count <= measured[0] + 1000
     assert {group.kind for group in found.failures} <= {"connect", "reset"}
     assert sum(group.count for group in found.failures) == found.failed_count
     assert "SERVER_GONE" in {remark.note.name for remark in level.remarks}

@@ -329,9 +329,9 @@ class _Channel:
         http2 = self.http2
         while self._is_open:
             if not self._unsent:
-                if not http2.wants_to_send:
-                    break
                 self._unsent = http2.take()
+                if not self._unsent:
+                    break
             if not self._transmit():
                 return
         if self.unwritten and not self._unsent:

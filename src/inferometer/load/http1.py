@@ -97,10 +97,12 @@ class _Connection:
     """One socket and the request on it."""
 
     __slots__ = (
+        "_buffer",
         "_clock",
         "_decoder",
         "_dial",
         "_fd",
+        "_finish",
         "_first_ns",
         "_is_open",
         "_link",
@@ -124,6 +126,8 @@ class _Connection:
     def __init__(self, link: Http1Link, slot: int) -> None:
         self._link = link
         self._clock = link.clock
+        self._buffer = link.buffer
+        self._finish = link.finish
         self._slot = slot
         self._is_open = False
         self._dial: Dial | None = None
@@ -188,48 +192,60 @@ class _Connection:
     # --- receiving
 
     def _ready(self, mask: int) -> None:
-        if mask == READ and self._unsent is None:
-            self._receive()
+        if mask != READ or self._unsent is not None:
+            self._ready_to_write(mask)
             return
+        buffer = self._buffer
+        try:
+            length = self._recv_into(buffer)
+        except OSError as error:
+            self._not_received(error)
+            return
+        now = self._clock()
+        decoder = self._decoder
+        if length == decoder.usual_size and decoder.is_usual(buffer) and self._request is not None:
+            # The usual case, in one piece: a whole reply like the one before.
+            self._request = None
+            self._replies += 1
+            self._finish(self._slot, 0, self._sent_ns, self._wrote_ns, now, now, length)
+            return
+        self._take(length, now)
+
+    def _ready_to_write(self, mask: int) -> None:
         if self._unsent is not None and mask & WRITE:
             self._transmit_rest(self._unsent)
         if mask & ~WRITE and self._is_open:
             self._receive()
 
     def _receive(self) -> None:
-        link = self._link
         try:
-            length = self._recv_into(link.buffer)
-        except LATER:
-            return
+            length = self._recv_into(self._buffer)
         except OSError as error:
+            self._not_received(error)
+        else:
+            self._take(length, self._clock())
+
+    def _not_received(self, error: OSError) -> None:
+        if not isinstance(error, LATER):
             self._lost(error)
-            return
-        now = self._clock()
-        if (
-            self._request is not None
-            and self._decoder.take_usual(link.buffer, length)
-            and self._unsent is None
-        ):
-            self._request = None
-            self._replies += 1
-            link.finish(self._slot, outcome.OK, self._sent_ns, self._wrote_ns, now, now, length)
-            return
+
+    def _take(self, length: int, now_ns: int) -> None:
+        """Bytes of a reply have come; none mean that the peer has closed its side."""
         if length == 0:
-            self._ended(now)
+            self._ended(now_ns)
             return
         if self._request is None:
             self.close()  # a reply to nothing, such as 408 before an idle close: the next request opens anew
             return
         if not self._first_ns:
-            self._first_ns = now
+            self._first_ns = now_ns
         try:
-            complete = self._decoder.receive(link.buffer, length)
+            complete = self._decoder.receive(self._buffer, length)
         except PeerError as error:
             self.fail(outcome.MALFORMED, str(error))
             return
         if complete:
-            self._complete(now)
+            self._complete(now_ns)
         elif isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             self._receive()  # decrypted already, so epoll will not tell of it
 

@@ -109,7 +109,6 @@ class ReplyDecoder:
     """
 
     __slots__ = (
-        "_is_usual_good",
         "_left",
         "_pending",
         "_room",
@@ -121,6 +120,7 @@ class ReplyDecoder:
         "head",
         "keep",
         "received",
+        "usual_size",
     )
 
     def __init__(self, *, keep: bool = False) -> None:
@@ -132,7 +132,7 @@ class ReplyDecoder:
         self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
         self._room = 0  # bytes of body to keep from here on
         self._pending = bytearray()  # arrived, but not yet taken by a step
-        self._is_usual_good = False  # it is a success, and more may follow it
+        self.usual_size = -1  # bytes of the last good reply, if it was a success and more may follow it
         self._usual_head: Head | None = None  # of the last good reply of known length,
         self._usual_raw = b""  # as it was sent,
         self._usual_size = -1  # and its size with the body
@@ -157,15 +157,12 @@ class ReplyDecoder:
             return True
         return self._advance(data, length)
 
-    def take_usual(self, data: bytearray, length: int) -> bool:
-        """Whether data[:length] is one whole reply like the last good one; if so it is done with, as by next()."""
-        return (
-            length == self._usual_size
-            and not self.received
-            and data.startswith(self._usual_raw)
-            and not self.keep
-            and self._is_usual_good
-        )
+    def is_usual(self, data: bytearray) -> bool:
+        """Of `usual_size` bytes: whether they are one whole reply like the last good one.
+
+        If so it is done with, as by next(): the decoder has not changed.
+        """
+        return not self.received and data.startswith(self._usual_raw) and not self.keep
 
     def next(self) -> None:
         """Forget the finished reply; bytes that arrived behind it count for the next one.
@@ -251,7 +248,8 @@ class ReplyDecoder:
         self._room = LENGTH_LIMIT if self.keep else 0
         if length >= 0:
             self._usual_head = head
-            self._is_usual_good = head.reusable and 200 <= head.status < 300
+            is_good = head.reusable and 200 <= head.status < 300
+            self.usual_size = len(raw) + length if is_good else -1
             self._usual_raw = raw
             self._usual_size = len(raw) + length
 
