@@ -352,6 +352,9 @@ class _Channel:
         try:
             if len(unsent) == 1:
                 sent = self._socket.send(unsent[0])
+                if sent == len(unsent[0]):
+                    self._unsent = []
+                    return True
             elif isinstance(self._socket, ssl.SSLSocket):
                 sent = self._socket.send(b"".join(unsent[:MANY]))
             else:

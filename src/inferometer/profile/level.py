@@ -9,7 +9,7 @@ from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Harvest, Load
-from inferometer.load.plan import Open, Plan
+from inferometer.load.plan import NEVER, Open, Plan
 from inferometer.measure.measurement import Level, Measurement, WindowFigures
 from inferometer.measure.merge import Subject, latency_estimate, measurement, rate_estimate
 from inferometer.measure.stopping import (
@@ -136,6 +136,7 @@ class _LevelRun:
         self._is_finished = False
         self._start_ns = 0
         self._last_good_ns = 0
+        self._last_end_ns = 0
         self._open = OpenWindow(0)
         self._harvest: Harvest
         self._cost: Cost
@@ -174,7 +175,8 @@ class _LevelRun:
             end_ns = self._fill_until(self._open.start_ns + recipe.window_ns)
         else:
             assert recipe.window_count is not None
-            end_ns = self._fill_to_count(recipe.window_count)
+            # A whole plan may end with more requests than were counted out: those that close sequences.
+            end_ns = self._fill_to_count(NEVER if recipe.is_whole else recipe.window_count)
         if self._is_gone:
             end_ns = max(
                 self._last_good_ns, self._open.start_ns + 1
@@ -198,6 +200,8 @@ class _LevelRun:
             self._take(inside)
             if self._open.ended_count >= count:
                 return int(inside.end_ns[-1])
+            if self._is_finished and self._last_end_ns:
+                return self._last_end_ns
             if self._is_gone or self._is_finished or self._bench.watcher.is_interrupted():
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
             self._collect(self._bench.clock() + FAR_NS)
@@ -210,6 +214,8 @@ class _LevelRun:
 
     def _take(self, records: Records) -> None:
         self._open.add(records)
+        if len(records):
+            self._last_end_ns = int(records.end_ns[-1])
         good = records.good
         if len(good):
             self._last_good_ns = int(good.end_ns[-1])

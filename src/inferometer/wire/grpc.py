@@ -244,10 +244,11 @@ class _Calls:
     """Collects what one receive() brings. A stream's `reading` is the message that has begun, if one has,
     or the beginning of a body that is not gRPC."""
 
-    __slots__ = ("_largest", "events")
+    __slots__ = ("_known", "_largest", "events")
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
+        self._known: tuple[Headers, Headers, Ending | None] | None = None  # head, trailers and what they mean
         self.events: list[Event] = []
 
     def head(self, stream: Stream, headers: Headers) -> None:
@@ -256,20 +257,14 @@ class _Calls:
 
     def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bool:
         """One message that nobody wants to read, and a good ending."""
-        if (
-            stream.keep
-            or data[start]
-            or int.from_bytes(data[start + 1 : start + PREFIX], "big") != stop - start - PREFIX
-        ):
+        head, known = stream.head, self._known
+        if known is None or known[0] is not head or known[1] is not trailers:
+            assert head is not None
+            known = self._known = (head, trailers, _ending(trailers) if _is_grpc(head) else None)
+        ending, size = known[2], stop - start - PREFIX
+        if ending is None or ending.code or stream.keep or not 0 <= size <= self._largest:
             return False
-        assert stream.head is not None
-        ending = _ending(trailers)
-        if (
-            ending is None
-            or ending.code
-            or not _is_grpc(stream.head)
-            or stop - start - PREFIX > self._largest
-        ):
+        if _unpack_prefix(data, start) != (0, size):
             return False
         self.events += ((stream, None, None), (stream, ending, None))
         return True

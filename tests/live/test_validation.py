@@ -1,0 +1,83 @@
+"""Replies are compared with what was expected, over every wire, in every shape of request (contract 5.11, 5.16)."""
+
+import base64
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.live
+
+WIRES = [(), ("-i", "grpc"), ("-i", "grpc", "--streaming"), ("--shared-memory", "system"), ("--workers", "2")]
+
+
+def run(triton, *words):
+    address = triton.grpc_address if "grpc" in words else triton.http_address
+    command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", address, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+def write(path, inputs, outputs):
+    def rows(name, arrays):
+        return [
+            {name: {"b64": base64.b64encode(array.tobytes()).decode(), "shape": list(array.shape)}}
+            for array in arrays
+        ]
+
+    path.write_text(json.dumps({"data": rows("INPUT0", inputs), "validation_data": rows("OUTPUT0", outputs)}))
+    return str(path)
+
+
+@pytest.mark.parametrize("wire", WIRES, ids=" ".join)
+@pytest.mark.parametrize(("elements", "batch", "concurrency"), [(1, 1, 1), (1000, 8, 16), (100_000, 2, 4)])
+def test_right_replies_pass(triton, wire, elements, batch, concurrency, tmp_path):
+    arrays = [np.arange(k, k + elements, dtype=np.float32) for k in range(3)]
+    data = write(tmp_path / "right.json", arrays, arrays)
+    words = (
+        "--input-data",
+        data,
+        "-b",
+        str(batch),
+        "--concurrency-range",
+        str(concurrency),
+        "--request-count",
+        "60",
+    )
+    done = run(triton, "-m", "identity_fp32", *wire, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "    Request count: 60\n" in done.stdout
+
+
+@pytest.mark.parametrize("wire", [(), ("-i", "grpc"), ("-i", "grpc", "--streaming")], ids=" ".join)
+def test_large_tensors_come_back_as_they_went(triton, wire, tmp_path):
+    arrays = [np.arange(1 << 24, dtype=np.float32)]  # 64 MiB
+    data = write(tmp_path / "large.json", arrays, arrays)
+    words = ("--input-data", data, "--concurrency-range", "2", "--request-count", "3")
+    done = run(triton, "-m", "identity_fp32", *wire, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("wire", WIRES, ids=" ".join)
+def test_wrong_reply_is_a_failed_request_that_says_where(triton, wire, tmp_path):
+    good, bad = np.zeros(4, np.float32), np.array([0, 0, 7, 0], np.float32)
+    data = write(tmp_path / "wrong.json", [good, good], [good, bad])
+    done = run(triton, "-m", "identity_fp32", *wire, "--input-data", data, "--request-count", "40")
+    assert done.returncode == 99
+    assert "    Failed request count: 20 (50.00 %)\n" in done.stdout
+    assert "output 'OUTPUT0' at index 2: expected 7.0, got 0.0" in done.stdout
+
+
+@pytest.mark.parametrize(("tolerance", "code"), [("0.01", 0), ("0.0001", 99), ("0,0.01", 0)])
+def test_floats_may_be_off_by_the_tolerance(triton, tolerance, code, tmp_path):
+    sent, wanted = np.ones(4, np.float32), np.full(4, 1.005, np.float32)
+    data = write(tmp_path / "near.json", [sent], [wanted])
+    words = ("--input-data", data, "--validate-tolerance", tolerance, "--request-count", "10")
+    assert run(triton, "-m", "identity_fp32", *words).returncode == code
+
+
+def test_sample_looks_at_a_share_of_the_replies(triton, tmp_path):
+    data = write(tmp_path / "wrong.json", [np.zeros(4, np.float32)], [np.ones(4, np.float32)])
+    words = ("--input-data", data, "--validate-sample", "25%", "--request-count", "40")
+    assert "Failed request count: 10 (25.00 %)" in run(triton, "-m", "identity_fp32", *words).stdout
