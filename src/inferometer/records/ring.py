@@ -58,13 +58,14 @@ def create_ring() -> int:
 class RingWriter:
     """The worker's side. The engine packs rows itself; this keeps the counts."""
 
-    __slots__ = ("_stamped", "cells", "end", "position", "written")
+    __slots__ = ("_stamped", "cells", "end", "has_stamps", "position", "written")
 
     def __init__(self, cells: memoryview) -> None:
         self.cells = cells
         self.written = 0
         self.position = FIRST_BYTE  # where the next row goes, in bytes
         self.end = STAMPS * 8
+        self.has_stamps = False  # times were kept, of which many may belong to one row
         self._stamped = 0
 
     def publish(self) -> None:
@@ -72,6 +73,7 @@ class RingWriter:
 
     def stamp(self, times: Sequence[int]) -> int:
         """Keep the times of a request's responses, before its row is published; how many were kept."""
+        self.has_stamps = True
         kept = times[:MOST_STAMPS]
         for time in kept:
             self.cells[STAMPS + self._stamped % STAMP_CAPACITY] = time
