@@ -22,7 +22,7 @@ test: $(STAMP)  ## formatter check, linter, strict types and all tests
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest -n 3 --dist loadfile --reruns 2
+	$(PYTHON) -m pytest -n 3 --dist loadfile --reruns 2 --reruns-delay 2
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .

@@ -79,7 +79,7 @@ def test_a_result_read_back_is_the_same(measured: subprocess.CompletedProcess[st
 
 def test_the_classic_report_can_be_made_again_from_the_file(triton: EmbeddedTriton, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", triton.http_address, "-m", "ens"]
-    words = ("-p", "100", "-s", "999", "-v", "--concurrency-range", "1:2", "--json", str(tmp_path / "r.json"))
+    words = ("-p", "300", "-s", "999", "-v", "--concurrency-range", "1:2", "--json", str(tmp_path / "r.json"))
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert classic.report(api.load(str(tmp_path / "r.json"))) == done.stdout
 

@@ -21,7 +21,7 @@ from inferometer.server.embedded import EmbeddedTriton
 
 pytestmark = pytest.mark.live
 
-QUICK = ("-p", "100", "-s", "999")
+QUICK = ("-p", "300", "-s", "999")
 DEADLINE_S = 60
 
 
@@ -436,7 +436,7 @@ def test_34_35_a_level_that_never_becomes_stable(
     words: tuple[str, ...], pa: Callable[..., Ended], folder: Path
 ) -> None:
     path = folder / "unstable.csv"
-    ended = pa("-m", "addsub", "-p", "100", *words, "-f", str(path))
+    ended = pa("-m", "addsub", "-p", "200", *words, "-f", str(path))
     assert ended.code == 2
     assert ended.stderr.splitlines()[-2:] == [
         f"Failed to obtain stable measurement within {words[-1]} measurement windows for concurrency 1. "

@@ -19,7 +19,7 @@ from inferometer.server.embedded import EmbeddedTriton
 
 pytestmark = pytest.mark.live
 
-QUICK = ("-p", "100", "-s", "999")
+QUICK = ("-p", "300", "-s", "999")
 
 
 @dataclass(frozen=True, slots=True)
