@@ -14,8 +14,9 @@ TIMEOUT_S = 20.0
 class HttpControl:
     """GET and POST of JSON documents."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, timeout_s: float = TIMEOUT_S) -> None:
         self._connection = connection
+        self._timeout_s = timeout_s
         tls = connection.endpoint.tls
         self._context = None if tls is None else tls_context(tls)
 
@@ -43,7 +44,7 @@ class HttpControl:
     def exchange(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Status and body of whatever the server answers."""
         endpoint = self._connection.endpoint
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=self._timeout_s)
         try:
             self._secure(client)
             client.putrequest(method, endpoint.prefix + path)

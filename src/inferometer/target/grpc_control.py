@@ -29,8 +29,9 @@ Reply = TypeVar("Reply", bound=Message)
 class GrpcControl:
     """Unary calls of one service."""
 
-    def __init__(self, connection: Connection, service: str) -> None:
+    def __init__(self, connection: Connection, service: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self._connection = connection
+        self._timeout_s = timeout_s
         self._service = service
 
     def block(self, method: str, *, compression: str | None = None) -> bytes:
@@ -70,7 +71,7 @@ class GrpcControl:
     def _connect(self) -> socket.socket:
         endpoint = self._connection.endpoint
         context = None if endpoint.tls is None else tls_context(endpoint.tls)
-        sock = socket.create_connection((endpoint.host, endpoint.port), TIMEOUT_S)
+        sock = socket.create_connection((endpoint.host, endpoint.port), self._timeout_s)
         if endpoint.tls is None or context is None:
             return sock
         context.set_alpn_protocols(["h2"])
