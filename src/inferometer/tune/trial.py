@@ -94,8 +94,15 @@ class Trial:
 
 
 def pooled(trials: Sequence[Trial]) -> Trial:
-    """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs."""
+    """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs.
+
+    A trial is repeated because its first run looked good, so that run was likely a lucky one: with two or more others
+    it no longer counts.
+    """
     first = trials[0]
+    repeats = [trial for trial in trials if trial.repeat]
+    if len(repeats) > 1:
+        trials = repeats
     if len(trials) == 1:
         return first
     parts = tuple(

@@ -1,0 +1,395 @@
+"""Few measurements, each where it tells most.
+
+1. A look at the default, then at the corners of the space: they fix the queueing model.
+2. Measure where the expected gain over the best so far, times the chance to keep the constraints, per second of cost
+   is largest: loading another configuration costs more than another load on the one that is there. Learn, repeat,
+   until no candidate is expected to gain a per cent.
+3. Race: the leaders and whatever their intervals overlap with are measured again, longer, until one is ahead or
+   they do not differ by what matters. Who cannot win any more drops out.
+
+A budget is counted in the cost of the trials told, not by a clock, so that a resumed search decides the same.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.metrics import THROUGHPUT
+from inferometer.tune.scoring import best_first, passes, pool, score, violation
+from inferometer.tune.search import candidates as all_candidates
+from inferometer.tune.search.candidates import Candidates
+from inferometer.tune.search.fluid import Array
+from inferometer.tune.search.forecast import Belief, Forecaster, chance, expected_gain, utility
+from inferometer.tune.search.scope import Scope
+from inferometer.tune.search.search import Effort, Proposal, Say, Skip, Step, Steps
+from inferometer.tune.trial import Trial
+from inferometer.tune.variant import Names
+
+LOOK = Effort(1.0, 0.05)
+HOLD = Effort(3.0, 0.02)
+WORTH = 0.008  # relative gain below which another look is not worth it
+ENOUGH = 0.02  # leaders closer than this need not be told apart
+FEWEST = 14
+MOST = 60
+PATIENCE = 3
+MOST_GROUPS = 6  # numbers of instances that are looked at first
+RACERS = 4
+REPEATS = 3
+CLOSE = 0.08  # to a limit, as a share of it
+LOAD_COST = 3.0  # loading a configuration, in looks; learned from the trials later
+MOST_SKIPS = 200
+ROUNDS = 3
+SPENT = "the budget is spent"
+
+
+@dataclass(slots=True)
+class _State:
+    """What was seen so far."""
+
+    scope: Scope
+    candidates: Candidates
+    forecaster: Forecaster
+    rows: list[int] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    broken: set[int] = field(default_factory=set)  # configurations that gave no figures
+    loaded: int = -1
+    spent_s: float = 0.0
+    repeats: dict[int, int] = field(default_factory=dict)
+    costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
+    beliefs: dict[str, Belief] = field(default_factory=dict)
+
+
+def smart(scope: Scope, names: Names) -> Steps:
+    candidates = all_candidates.make(scope, names)
+    state = _State(scope, candidates, Forecaster(candidates, scope.goals[0], scope.seed))
+    for row in _opening(state):
+        if _is_over(state, left_for=0.1):
+            break
+        yield from _measure(state, row, LOOK)
+    if not state.trials:
+        return "nothing could be measured"
+    yield from _look_around(state)
+    reason = ""
+    for _ in range(ROUNDS):
+        reason = yield from _explore(state)
+        reason = (yield from _race(state)) or reason
+        # A leader that fell in the race may leave the field to configurations that were given up because of it.
+        gain, _ = _next(state)
+        if reason == SPENT or gain < 4 * WORTH:
+            break
+    yield from _settle_default(state)
+    yield from _report_rest(state)
+    return reason
+
+
+# --- 1. the opening
+
+
+def _opening(state: _State) -> list[int]:
+    """The default where it is busy and where it is idle, then the corners of the space."""
+    spots, rows = state.candidates.spots, state.candidates.rows
+    which = np.array([number for number, _ in rows])
+
+    def nearest(configuration: int, load: float) -> int:
+        own = np.flatnonzero(which == configuration)
+        return int(own[np.abs(np.log(np.maximum(spots.load[own], 1e-9) / max(load, 1e-9))).argmin()])
+
+    def busy(configuration: int) -> int:
+        first = np.flatnonzero(which == configuration)[0]
+        top = 2 * spots.instances[first] * spots.batch[first]
+        return nearest(configuration, float(top if not spots.by_rate else spots.load.max() / 8))
+
+    order = range(1, len(state.candidates.configurations))
+    chosen = [busy(0), nearest(0, float(spots.load.min()))]
+    if order:
+        chosen.append(busy(max(order, key=lambda number: _size(state, number))))
+    return list(dict.fromkeys(chosen))
+
+
+def _look_around(state: _State) -> Generator[Step, Trial | None, None]:
+    """The most promising candidate for each number of instances: where cores run out, throughput has a kink."""
+    which = np.array([number for number, _ in state.candidates.rows])
+    for group in _by_instances(state, list(range(1, len(state.candidates.configurations)))):
+        if _is_over(state, left_for=_race_cost(state)):
+            return
+        _, gain = _gains(state)
+        gain = np.where(np.isin(which, group), gain, -1.0)
+        row = int(gain.argmax())
+        if gain[row] >= 0:
+            yield from _measure(state, row, LOOK)
+
+
+def _by_instances(state: _State, order: list[int]) -> list[list[int]]:
+    groups: dict[float, list[int]] = {}
+    for number in order:
+        groups.setdefault(_size(state, number)[0], []).append(number)
+    found = [groups[size] for size in sorted(groups)]
+    if len(found) <= MOST_GROUPS:
+        return found
+    picked = sorted({round(step * (len(found) - 1) / (MOST_GROUPS - 1)) for step in range(MOST_GROUPS)})
+    return [found[place] for place in picked]
+
+
+def _size(state: _State, number: int) -> tuple[float, float]:
+    place = state.candidates.configurations[number].place
+    return place[0], place[1]
+
+
+# --- 2. exploring
+
+
+def _explore(state: _State) -> Generator[Step, Trial | None, str]:
+    patience = 0
+    while len(state.trials) < MOST:
+        if _is_over(state, left_for=_race_cost(state)):
+            return SPENT
+        gains, row = _next(state)
+        if row is None or (gains < WORTH and len(state.trials) >= FEWEST):
+            patience += 1
+            if row is None or patience >= PATIENCE:
+                return "no configuration is expected to be better"
+        else:
+            patience = 0
+        yield from _measure(state, row, LOOK)
+    return f"{MOST} measurements were made"
+
+
+def _next(state: _State) -> tuple[float, int | None]:
+    """The expected gain of the best candidate, and which is worth most for its cost."""
+    which, gain = _gains(state)
+    if gain.max() < 0:
+        return 0.0, None
+    cost = np.where(which == state.loaded, 1.0, _load_cost(state))
+    return float(gain.max()), int((gain / cost).argmax())
+
+
+def _gains(state: _State) -> tuple[Array, Array]:
+    """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
+    goal = state.scope.goals[0]
+    state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
+    batches = np.array([load.batch for _, load in state.candidates.rows], float)
+    value = utility(goal, state.beliefs, batches)
+    feasible = chance(goal, state.beliefs, batches)
+    which = np.array([number for number, _ in state.candidates.rows])
+    is_open = np.ones(len(batches), bool)
+    is_open[state.rows] = False
+    if state.broken:
+        is_open &= ~np.isin(which, list(state.broken))
+    # What is believed of the points that were measured, not what one noisy run of them showed.
+    good = [row for row in state.rows if feasible[row] >= 0.5]
+    if good:
+        gain = expected_gain(value, float(value.mean[good].max())) * feasible
+    else:
+        gain = feasible * (1.0 + np.exp(np.clip(value.mean - value.mean.max(), -5, 0)))
+    return which, np.where(is_open, gain, -1.0)
+
+
+def _load_cost(state: _State) -> float:
+    """What a look at another configuration costs, in looks at the one that is loaded."""
+    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
+    again = [cost for is_fresh, cost in state.costs if not is_fresh]
+    if not fresh or not again or not np.median(again):
+        return LOAD_COST
+    return float(np.clip(np.median(fresh) / np.median(again), 1.0, 10.0))
+
+
+# --- 3. the race
+
+
+def _race(state: _State) -> Generator[Step, Trial | None, str]:
+    """Leaders are measured again until it is clear who is ahead."""
+    for _ in range(REPEATS * RACERS):
+        ranked = _standing(state)
+        runner = _who_runs(state, ranked)
+        if runner is None:
+            break
+        if _is_over(state, left_for=HOLD.duration_s):
+            return SPENT
+        yield from _measure(state, runner, HOLD)
+    return ""
+
+
+def _standing(state: _State) -> list[Trial]:
+    """Candidates from best to worst, repeats pooled."""
+    return best_first(state.scope.goals, pool(state.trials))
+
+
+def _who_runs(state: _State, standing: list[Trial]) -> int | None:
+    """The leader until it was held, then whoever could still be ahead of it."""
+    leader = standing[0]
+    if _held(state, leader) < _needed(state, leader):
+        return _row_of(state, leader)
+    for rival in _rivals(state, standing):
+        if _held(state, rival) < _needed(state, rival):
+            return _row_of(state, rival)
+    return None
+
+
+def _needed(state: _State, trial: Trial) -> int:
+    """Runs until a candidate is believed: more for one that lies close to a limit, where luck decides."""
+    for number, goal in enumerate(state.scope.goals):
+        for constraint in goal.constraints:
+            value = trial.value(constraint.tag, number)
+            limit = constraint.high if constraint.high is not None else constraint.low
+            if value is not None and limit and abs(value - limit) / limit < CLOSE:
+                return REPEATS + 1
+    return 2
+
+
+def _rivals(state: _State, standing: list[Trial]) -> list[Trial]:
+    """Those within reach of the leader: inside its interval, or failing a constraint by less than the noise."""
+    leader = standing[0]
+    goals = state.scope.goals
+    found = []
+    for trial in standing[1 : RACERS * 3]:
+        if trial.name == leader.name and abs(trial.load.value - leader.load.value) < 1e-9:
+            continue
+        near = score(goals, trial, leader) > -_reach(trial, leader)
+        if near and (passes(goals, trial) or _nearly_passes(state, trial)) and _matters(trial, leader):
+            found.append(trial)
+    return found[: RACERS - 1]
+
+
+def _matters(trial: Trial, leader: Trial) -> bool:
+    """Two loads of one configuration that do as well are the same answer."""
+    return trial.name != leader.name or (trial.combined(THROUGHPUT) or 0) > ENOUGH + (
+        leader.combined(THROUGHPUT) or 0
+    )
+
+
+def _reach(trial: Trial, leader: Trial) -> float:
+    widths = [
+        row.relative_half_width
+        for one in (trial, leader)
+        for part in one.parts
+        if (row := part.figures.estimate(THROUGHPUT)) is not None
+    ]
+    return max(ENOUGH, sum(width or 0.05 for width in widths))
+
+
+def _nearly_passes(state: _State, trial: Trial) -> bool:
+    return violation(state.scope.goals, trial) < 10
+
+
+def _held(state: _State, trial: Trial) -> int:
+    row = _row_of(state, trial)
+    return 0 if row is None else state.repeats.get(row, 0)
+
+
+def _row_of(state: _State, trial: Trial) -> int | None:
+    for row, seen in zip(state.rows, state.trials, strict=True):
+        if seen.name == trial.name and seen.loads == trial.loads:
+            return row
+    return None
+
+
+def _settle_default(state: _State) -> Generator[Step, Trial | None, None]:
+    """The gain is said over the default at its own best load, so that is measured too."""
+    if 0 in state.broken:
+        return
+    which = np.array([number for number, _ in state.candidates.rows])
+    goal = state.scope.goals[0]
+    batches = np.array([load.batch for _, load in state.candidates.rows], float)
+    value = utility(goal, state.beliefs, batches).mean
+    own = np.flatnonzero((which == 0) & (chance(goal, state.beliefs, batches) > 0.5))
+    if not len(own):
+        return
+    best = int(own[value[own].argmax()])
+    if best not in state.rows and not _is_over(state, left_for=HOLD.duration_s):
+        yield from _measure(state, best, HOLD)
+
+
+# --- measuring
+
+
+def _measure(state: _State, row: int, effort: Effort) -> Generator[Step, Trial | None, None]:
+    number, load = state.candidates.rows[row]
+    if number in state.broken:
+        return
+    configuration = state.candidates.configurations[number]
+    is_again = row in state.repeats
+    proposal = Proposal(
+        parts=tuple((variant, load) for variant in configuration.variants),
+        repeat=state.repeats[row] if is_again else 0,
+        effort=effort,
+        predicted=_predicted(state, row),
+    )
+    trial = yield proposal
+    assert trial is not None
+    state.spent_s += trial.cost_s
+    state.costs.append((state.loaded != number, trial.cost_s))
+    state.loaded = number
+    state.repeats[row] = state.repeats.get(row, 0) + 1
+    if not trial.is_measured:
+        state.broken.add(number)
+        yield Say(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
+        return
+    state.rows.append(row)
+    state.trials.append(trial)
+
+
+def _predicted(state: _State, row: int) -> tuple[tuple[str, float], ...]:
+    load = state.candidates.rows[row][1]
+    return tuple(
+        (tag, float(np.exp(belief.mean[row])) * (load.batch if tag == THROUGHPUT else 1))
+        for tag, belief in state.beliefs.items()
+    )
+
+
+# --- the budget
+
+
+def _is_over(state: _State, *, left_for: float) -> bool:
+    if state.scope.budget_s is None:
+        return False
+    next_s = max((cost for _, cost in state.costs[-5:]), default=3.0)
+    return state.spent_s + next_s + left_for > state.scope.budget_s
+
+
+def _race_cost(state: _State) -> float:
+    """What the race will take: the leader held twice, a rival or two."""
+    if state.scope.budget_s is None:
+        return 0.0
+    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
+    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.scope.budget_s / 3)
+
+
+# --- what was not done
+
+
+def _report_rest(state: _State) -> Generator[Step, Trial | None, None]:
+    """Every configuration that was never measured, with what it could have reached at best."""
+    if not state.beliefs:
+        return
+    measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken
+    speed = state.beliefs[THROUGHPUT]
+    standing = _standing(state)
+    best = standing[0].combined(THROUGHPUT) or 0.0
+    which = np.array([number for number, _ in state.candidates.rows])
+    goal = state.scope.goals[0]
+    batches = np.array([load.batch for _, load in state.candidates.rows], float)
+    feasible = chance(goal, state.beliefs, batches) > 0.05
+    said = 0
+    for number, configuration in enumerate(state.candidates.configurations):
+        if number in measured or said >= MOST_SKIPS:
+            continue
+        own = np.flatnonzero((which == number) & feasible)
+        said += 1
+        if not len(own):
+            row = int(np.flatnonzero(which == number)[0])
+            reason = "not expected to keep the constraints at any load"
+        else:
+            high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
+            row = int(own[high.argmax()])
+            reason = (
+                f"expected to reach at most {np.exp(high.max()):.1f} infer/s, the best reached {best:.1f}"
+            )
+        load: ClientLoad = state.candidates.rows[row][1]
+        yield Skip(
+            Proposal(
+                tuple((variant, load) for variant in configuration.variants), predicted=_predicted(state, row)
+            ),
+            reason,
+        )
