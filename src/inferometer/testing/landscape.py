@@ -4,6 +4,7 @@ The figures come from a formula of its own, richer than what the tuner's forecas
 the batch, instances that disturb each other, a tail that grows with the load.
 """
 
+import math
 import random
 from dataclasses import dataclass, replace
 
@@ -73,8 +74,6 @@ class Landscape:
             rate = 0.5 * rate + 0.5 * min(busy * batch / service, n / (self.outside_s + service))
         excess = max(0.0, (n / (2.0 * k * b)))
         if excess > 1:
-            import math
-
             rate *= 1 - min(0.3, self.crowding * math.log2(excess))
         mean_s = n / rate
         depth = n / k
@@ -82,7 +81,7 @@ class Landscape:
 
     def _service(self, batch: float, busy: float) -> float:
         slow = max(1.0, busy / self.cores) ** self.sharing * (1 + self.friction * max(0.0, busy - 1))
-        return (self.fixed_s + self.item_s * batch**self.bend) * slow
+        return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 
-from inferometer.tune import model_config
 from inferometer.tune.scoring import rank
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.search.search import Say, Step, Steps
@@ -60,8 +59,3 @@ def _variants(
                 yield Say("No longer increasing max_batch_size because throughput has plateaued")
         best.append(most)
     return found
-
-
-def quick_formula(config: model_config.Fields) -> int:
-    """A concurrency that keeps every instance in full batches with one more waiting."""
-    return 2 * max(1, model_config.max_batch_size(config)) * model_config.total_instances(config)

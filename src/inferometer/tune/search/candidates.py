@@ -96,7 +96,7 @@ def _configurations(scope: Scope, names: Names) -> Iterator[Configuration]:
     default = tuple(_default(task, names) for task in scope.tasks)
     yield Configuration(default, _coordinates(default), is_default=True)
     tasks = [part for task in scope.tasks for part in (*task.members, task)]
-    seen: set[tuple[str, ...]] = set()
+    seen = {tuple(variant.key for variant in default)}
     for choice in itertools.product(*(list(task.space.points()) for task in tasks)):
         variants = _chosen(scope, names, dict(zip((task.model for task in tasks), choice, strict=True)))
         key = tuple(variant.key for variant in variants)

@@ -44,7 +44,7 @@ def throughput(parameters: Array, spots: Spots) -> Array:
     k, b = spots.instances[None, :], spots.batch[None, :]
     delay, n = spots.delay_s[None, :], spots.load[None, :]
     if spots.by_rate:
-        return np.minimum(n, _capacity(fixed, item, cores, loss, k, b))
+        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, loss, k, b)))
     rate = n / (outside + fixed + item)
     for _ in range(ROUNDS):
         inside = np.maximum(n - rate * outside, 1e-3)
@@ -55,11 +55,11 @@ def throughput(parameters: Array, spots: Spots) -> Array:
         service = (fixed + batch * item) * _slowdown(busy, cores, loss) + np.where(waits, delay, 0.0)
         fresh = np.minimum(busy * batch / service, n / (outside + service))
         rate = 0.5 * rate + 0.5 * fresh
-    return rate
+    return np.asarray(rate)
 
 
 def _slowdown(busy: Array, cores: Array, loss: Array) -> Array:
-    return np.maximum(1.0, busy / cores) ** np.clip(loss, 0.0, 1.0)
+    return np.asarray(np.maximum(1.0, busy / cores) ** np.clip(loss, 0.0, 1.0))
 
 
 def _capacity(fixed: Array, item: Array, cores: Array, loss: Array, k: Array, b: Array) -> Array:
@@ -81,4 +81,4 @@ def fit(spots: Spots, measured: Array, seed: int, *, start: Array | None = None)
         rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
         rows[0] = best
         width = width / 2.2
-    return best
+    return np.asarray(best)

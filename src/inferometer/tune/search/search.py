@@ -35,7 +35,10 @@ class Proposal:
     @property
     def key(self) -> str:
         """Equal for proposals whose trials can stand for each other."""
-        rows = [f"{variant.key} {load}" for variant, load in self.parts]
+        # A numbered variant that equals the default is measured on its own all the same.
+        rows = [
+            f"{variant.key}{' default' if variant.is_default else ''} {load}" for variant, load in self.parts
+        ]
         return " + ".join([*rows, f"repeat {self.repeat}"] if self.repeat else rows)
 
     @property

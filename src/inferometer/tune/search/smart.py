@@ -40,7 +40,9 @@ REPEATS = 3
 CLOSE = 0.08  # to a limit, as a share of it
 LOAD_COST = 3.0  # loading a configuration, in looks; learned from the trials later
 MOST_SKIPS = 200
-ROUNDS = 3
+ROUNDS = 6
+REOPEN = 0.03  # expected gain for which a race is broken off
+DEFAULT_LOOKS = 3
 SPENT = "the budget is spent"
 
 
@@ -56,6 +58,7 @@ class _State:
     broken: set[int] = field(default_factory=set)  # configurations that gave no figures
     loaded: int = -1
     spent_s: float = 0.0
+    has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
     costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
     beliefs: dict[str, Belief] = field(default_factory=dict)
@@ -77,7 +80,7 @@ def smart(scope: Scope, names: Names) -> Steps:
         reason = (yield from _race(state)) or reason
         # A leader that fell in the race may leave the field to configurations that were given up because of it.
         gain, _ = _next(state)
-        if reason == SPENT or gain < 4 * WORTH:
+        if reason == SPENT or gain < REOPEN:
             break
     yield from _settle_default(state)
     yield from _report_rest(state)
@@ -177,13 +180,25 @@ def _gains(state: _State) -> tuple[Array, Array]:
     is_open[state.rows] = False
     if state.broken:
         is_open &= ~np.isin(which, list(state.broken))
-    # What is believed of the points that were measured, not what one noisy run of them showed.
-    good = [row for row in state.rows if feasible[row] >= 0.5]
+    good = _incumbents(state, feasible)
     if good:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
     else:
         gain = feasible * (1.0 + np.exp(np.clip(value.mean - value.mean.max(), -5, 0)))
     return which, np.where(is_open, gain, -1.0)
+
+
+def _incumbents(state: _State, feasible: Array) -> list[int]:
+    """Measured candidates that keep the constraints: before a race as believed, since one run of them is noisy; after
+    it as measured, since the answer is given by that."""
+    rows = list(dict.fromkeys(state.rows))
+    if not state.has_raced:
+        return [row for row in rows if feasible[row] >= 0.5]
+    return [
+        row
+        for trial in pool(state.trials)
+        if passes(state.scope.goals, trial) and (row := _row_of(state, trial)) is not None
+    ]
 
 
 def _load_cost(state: _State) -> float:
@@ -200,6 +215,7 @@ def _load_cost(state: _State) -> float:
 
 def _race(state: _State) -> Generator[Step, Trial | None, str]:
     """Leaders are measured again until it is clear who is ahead."""
+    state.has_raced = True
     for _ in range(REPEATS * RACERS):
         ranked = _standing(state)
         runner = _who_runs(state, ranked)
@@ -208,6 +224,8 @@ def _race(state: _State) -> Generator[Step, Trial | None, str]:
         if _is_over(state, left_for=HOLD.duration_s):
             return SPENT
         yield from _measure(state, runner, HOLD)
+        if len(state.trials) < MOST and _next(state)[0] > REOPEN:
+            return ""
     return ""
 
 
@@ -286,18 +304,20 @@ def _row_of(state: _State, trial: Trial) -> int | None:
 
 
 def _settle_default(state: _State) -> Generator[Step, Trial | None, None]:
-    """The gain is said over the default at its own best load, so that is measured too."""
-    if 0 in state.broken:
-        return
+    """The gain is said over the default at its own best load, so that is looked for too."""
     which = np.array([number for number, _ in state.candidates.rows])
     goal = state.scope.goals[0]
     batches = np.array([load.batch for _, load in state.candidates.rows], float)
-    value = utility(goal, state.beliefs, batches).mean
-    own = np.flatnonzero((which == 0) & (chance(goal, state.beliefs, batches) > 0.5))
-    if not len(own):
-        return
-    best = int(own[value[own].argmax()])
-    if best not in state.rows and not _is_over(state, left_for=HOLD.duration_s):
+    for _ in range(DEFAULT_LOOKS):
+        if 0 in state.broken or _is_over(state, left_for=HOLD.duration_s):
+            return
+        state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
+        own = np.flatnonzero((which == 0) & (chance(goal, state.beliefs, batches) > 0.5))
+        if not len(own):
+            return
+        best = int(own[utility(goal, state.beliefs, batches).mean[own].argmax()])
+        if best in state.rows:
+            return
         yield from _measure(state, best, HOLD)
 
 

@@ -13,6 +13,7 @@ from inferometer.tune.variant import Variant
 
 PLATEAU = 0.05
 LOOK_BACK = 4
+FLAT = 0.02
 
 Sweep = Generator[Step, Trial | None, list[Trial]]
 Make = Callable[[ClientLoad], Proposal]
@@ -94,7 +95,7 @@ def closing_in(scope: Scope, variants: Sequence[Variant], batch: int = 1) -> Swe
         if not trial.is_measured:
             break
         rows.append(trial)
-        if len(rows) >= LOOK_BACK and _objective_gain(scope, rows) < PLATEAU:
+        if len(rows) >= LOOK_BACK and _has_stopped_growing(scope, rows):
             break
     found += rows
     bracket = _bracket(scope, rows)
@@ -114,6 +115,11 @@ def closing_in(scope: Scope, variants: Sequence[Variant], batch: int = 1) -> Swe
     if low == 0:
         yield Say(f"{variants[0].name} cannot meet the constraints at any load")
     return found
+
+
+def _has_stopped_growing(scope: Scope, rows: Sequence[Trial]) -> bool:
+    """Over the last four, or with the last doubling: a server that is full gives no more for more."""
+    return _objective_gain(scope, rows) < PLATEAU or score(scope.goals, rows[-1], rows[-2]) < FLAT
 
 
 def _objective_gain(scope: Scope, rows: Sequence[Trial]) -> float:
