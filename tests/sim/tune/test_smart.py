@@ -11,9 +11,8 @@ from inferometer.tune.scoring import rank
 from inferometer.tune.search import candidates
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.search.search import Search
-from inferometer.tune.search.smart import SPENT, smart
+from inferometer.tune.search.smart import smart
 from inferometer.tune.space import Bounds, automatic
-from inferometer.tune.trial import Status
 from inferometer.tune.variant import Names
 
 BASE = model_config.parse_text(
@@ -38,10 +37,8 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
 
 def exhaustive(landscape: Landscape, seed: int) -> tuple[float | None, float]:
     """A limit drawn from all the latencies there are (or none), and the best throughput that keeps it."""
-    space = candidates.make(scope_of(seed), Names())
-    truth = [
-        landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows
-    ]
+    space = candidates.make(scope_of(seed), Names(), per_doubling=4)
+    truth = [landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows]
     draw = random.Random(-seed - 1)
     limit_ms = None
     if draw.random() < 0.75:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
@@ -16,7 +17,7 @@ from inferometer.tune.search.search import load_of
 from inferometer.tune.space import BATCH, DELAY, INSTANCES, Point
 from inferometer.tune.variant import Names, Variant
 
-PER_DOUBLING = 4  # loads between n and 2n
+PER_DOUBLING = 8  # loads between n and 2n
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
 PER_INSTANCE_DOUBLING = (
@@ -46,14 +47,10 @@ class Candidates:
     places: Array
     spots: Spots
 
-    def row_of(self, configuration: int, load: ClientLoad) -> int | None:
-        return self._numbers().get((configuration, load))
-
-    def _numbers(self) -> Mapping[tuple[int, ClientLoad], int]:
-        return {row: number for number, row in enumerate(self.rows)}
+    kinds: NDArray[np.int64]  # the same number for rows that cannot differ
 
 
-def make(scope: Scope, names: Names) -> Candidates:
+def make(scope: Scope, names: Names, *, per_doubling: int = PER_DOUBLING) -> Candidates:
     """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
     configurations = list(_configurations(scope, names))
     if len(configurations) > MOST_CONFIGURATIONS:
@@ -62,7 +59,7 @@ def make(scope: Scope, names: Names) -> Candidates:
     loads = [
         load_of(value, batch, by_rate=scope.by_rate)
         for batch in sorted(scope.tasks[0].batches)
-        for value in _load_values(scope)
+        for value in _load_values(scope, per_doubling)
     ]
     rows = tuple(
         (number, load)
@@ -71,21 +68,23 @@ def make(scope: Scope, names: Names) -> Candidates:
         if load.batch <= _largest(configuration)
     )
     places = np.array([_place(configurations[number], load) for number, load in rows])
-    return Candidates(tuple(configurations), rows, places, _spots(configurations, rows, scope.by_rate))
+    kinds = np.unique(places.round(6), axis=0, return_inverse=True)[1].reshape(-1)
+    spots = _spots(configurations, rows, scope.by_rate)
+    return Candidates(tuple(configurations), rows, places, spots, kinds)
 
 
 def _largest(configuration: Configuration) -> int:
     return max(1, model_config.max_batch_size(configuration.variants[0].config))
 
 
-def _load_values(scope: Scope) -> list[float]:
+def _load_values(scope: Scope, per_doubling: int) -> list[float]:
     if scope.tasks[0].loads is not None or not scope.is_search_on:
         return list(scope.load_values(scope.tasks[0]))
     low, high = scope.bounds.request_rate if scope.by_rate else scope.bounds.concurrency
     steps = itertools.count()
     values: dict[float, None] = {}
     for step in steps:
-        value = float(round(max(low, 1) * 2 ** (step / PER_DOUBLING)))
+        value = float(round(max(low, 1) * 2 ** (step / per_doubling)))
         if value > high:
             break
         values[value] = None

@@ -29,7 +29,7 @@ from inferometer.tune.variant import Names
 
 LOOK = Effort(1.0, 0.05)
 HOLD = Effort(3.0, 0.02)
-WORTH = 0.008  # relative gain below which another look is not worth it
+WORTH = 0.004  # relative gain below which another look is not worth it
 ENOUGH = 0.02  # leaders closer than this need not be told apart
 FEWEST = 14
 MOST = 60
@@ -41,7 +41,7 @@ CLOSE = 0.08  # to a limit, as a share of it
 LOAD_COST = 3.0  # loading a configuration, in looks; learned from the trials later
 MOST_SKIPS = 200
 ROUNDS = 6
-REOPEN = 0.03  # expected gain for which a race is broken off
+REOPEN = 0.01  # expected gain for which a race is broken off
 DEFAULT_LOOKS = 3
 SPENT = "the budget is spent"
 
@@ -176,8 +176,8 @@ def _gains(state: _State) -> tuple[Array, Array]:
     value = utility(goal, state.beliefs, batches)
     feasible = chance(goal, state.beliefs, batches)
     which = np.array([number for number, _ in state.candidates.rows])
-    is_open = np.ones(len(batches), bool)
-    is_open[state.rows] = False
+    kinds = state.candidates.kinds
+    is_open = ~np.isin(kinds, kinds[state.rows])  # what cannot differ from a measured one tells nothing new
     if state.broken:
         is_open &= ~np.isin(which, list(state.broken))
     good = _incumbents(state, feasible)
@@ -262,7 +262,7 @@ def _rivals(state: _State, standing: list[Trial]) -> list[Trial]:
     goals = state.scope.goals
     found = []
     for trial in standing[1 : RACERS * 3]:
-        if trial.name == leader.name and abs(trial.load.value - leader.load.value) < 1e-9:
+        if _kind(state, trial) == _kind(state, leader):
             continue
         near = score(goals, trial, leader) > -_reach(trial, leader)
         if near and (passes(goals, trial) or _nearly_passes(state, trial)) and _matters(trial, leader):
@@ -294,6 +294,11 @@ def _nearly_passes(state: _State, trial: Trial) -> bool:
 def _held(state: _State, trial: Trial) -> int:
     row = _row_of(state, trial)
     return 0 if row is None else state.repeats.get(row, 0)
+
+
+def _kind(state: _State, trial: Trial) -> int:
+    row = _row_of(state, trial)
+    return -1 if row is None else int(state.candidates.kinds[row])
 
 
 def _row_of(state: _State, trial: Trial) -> int | None:
