@@ -275,7 +275,7 @@ SETTINGS = """\
   Service Kind: TRITON
   Using "time_windows" mode for stabilization
   Stabilizing using average latency and throughput
-  Measurement window: 100 msec
+  Measurement window: 300 msec
   Using synchronous calls for inference
 
 """
