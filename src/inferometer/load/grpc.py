@@ -3,6 +3,9 @@
 Slots come in groups of SHARE; a group shares a connection (docs/measurement.md says why that many). Whatever is ready
 at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
 
+A unary call whose reply is only counted is **plain**: it goes out as bytes made beforehand, and a reply like the one
+before is recognised whole (wire/usual.py). That path, from _ready to flush, is what a load test spends its time on.
+
 With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
 carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
 """
@@ -64,6 +67,7 @@ class _Call:
     channel: "_Channel"
     request: Request | None = None
     stream: Stream | None = None
+    spare: Stream | None = None  # of the last plain call, to be used again
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
@@ -120,23 +124,30 @@ class GrpcLink:
         if slot >= len(self._calls):
             self._grow(slot + 1)
         call = self._calls[slot]
+        channel = call.channel
+        call.sent_ns = now_ns
+        call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
+        if channel.is_quick and mark is None and self.checker is None:
+            request = self._requests[step]
+            stream = channel.open_plain(call, request, call.spare)  # type: ignore[arg-type]
+            if stream is not None:
+                call.request = request
+                call.stream = stream
+                call.spare = None
+                channel.unwritten.append(call)
+                if not channel.is_corked:
+                    channel.flush()
+                return
+        self._send(call, step, mark)
+
+    def _send(self, call: _Call, step: int, mark: Mark | None) -> None:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
         if self.checker is not None:
             call.step = step if self.checker.wants_next() else -1
-        call.sent_ns = now_ns
-        call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        channel = call.channel
-        if channel.is_leaving:
-            channel.release(call)
-            channel = call.channel = self.channel(slot)
-        request = call.request
-        if channel.is_quick and channel.http2.can_open and isinstance(request, Http2Request):
-            call.stream = channel.open_stream(call, request, keep=call.step >= 0)
-            channel.unwritten.append(call)
-            if not channel.is_corked:
-                channel.flush()
-        else:
-            channel.send(call)
+        if call.channel.is_leaving:
+            call.channel.release(call)
+            call.channel = self.channel(call.slot)
+        call.channel.send(call)
 
     def _marked(self, step: int, mark: Mark) -> Request:
         """The request as part of a sequence; on a stream the mark is appended when it is sent."""
@@ -208,16 +219,22 @@ class _Channel:
         self._is_open = False
         self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
         self._is_unary = not link.wiring.is_streaming
-        self.is_quick = False  # open, and each request is a stream of its own
+        self.is_quick = False  # open, and takes plain calls
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
-        self.open_stream = self._connection.open
+        self._sender = self.http2.sender
+        self.open_plain = self.http2.open_plain
+        self._clock = link.clock
+        self._buffer = link.buffer
         self._waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
         self._fd = -1
         self._socket: socket.socket
         self._recv_into: Callable[[bytearray], int]
+        self._send: Callable[[Buffer], int]
+        self._is_tls = False
+        self._pending: Callable[[], int]
 
     @property
     def is_opening(self) -> bool:
@@ -300,6 +317,10 @@ class _Channel:
         self._socket = sock
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
+        self._send = sock.send
+        if isinstance(sock, ssl.SSLSocket):
+            self._is_tls = True
+            self._pending = sock.pending
         self._is_open = True
         self.is_quick = self._is_unary
         link.reactor.add(self._fd, READ, self._ready)
@@ -326,19 +347,19 @@ class _Channel:
 
     def flush(self) -> None:
         """Send what is queued, as far as the socket takes it."""
-        http2 = self.http2
-        while self._is_open:
+        sender = self._sender
+        while (sender.queue or self._unsent or sender.ring) and self._is_open:
             if not self._unsent:
-                self._unsent = http2.take()
+                self._unsent = self.http2.take()
                 if not self._unsent:
-                    break
+                    break  # the server's windows are closed
             if not self._transmit():
                 return
-        if self.unwritten and not self._unsent:
+        if self.unwritten:
             self._stamp_written()
 
     def _stamp_written(self) -> None:
-        now = self._link.clock()
+        now = self._clock()
         calls, self.unwritten = self.unwritten, []
         for call in calls:
             if call.stream is not None and call.stream.waiting:
@@ -351,12 +372,12 @@ class _Channel:
         unsent = self._unsent
         try:
             if len(unsent) == 1:
-                sent = self._socket.send(unsent[0])
+                sent = self._send(unsent[0])
                 if sent == len(unsent[0]):
                     self._unsent = []
                     return True
-            elif isinstance(self._socket, ssl.SSLSocket):
-                sent = self._socket.send(b"".join(unsent[:MANY]))
+            elif self._is_tls:
+                sent = self._send(b"".join(unsent[:MANY]))
             else:
                 sent = self._socket.sendmsg(unsent[:MANY])
         except LATER:
@@ -374,6 +395,9 @@ class _Channel:
         return True
 
     def _ready(self, mask: int) -> None:
+        if mask == READ:
+            self._receive()
+            return
         if mask & WRITE:
             self.flush()
             if self._is_open and not self._unsent:
@@ -382,24 +406,52 @@ class _Channel:
             self._receive()
 
     def _receive(self) -> None:
-        link = self._link
+        buffer = self._buffer
         try:
-            length = self._recv_into(link.buffer)
+            length = self._recv_into(buffer)
         except LATER:
             return
         except OSError as error:
             self._lost(error)
             return
-        now = link.clock()
-        events = self._connection.receive(link.buffer, length) if length else self._connection.eof()
+        now = self._clock()
+        at = 0
+        if self.is_quick:
+            ended: list[Stream] = []
+            at = self.http2.receive_usual(buffer, length, ended)
+            if ended:
+                self._end_plainly(ended, now)
+        if not at:
+            self._read(buffer, length, now)
+        elif at < length:
+            self._read(buffer[at:length], length - at, now)
+        else:
+            if self._waiting:
+                self._start_waiting()
+            self.flush()
+        if self._is_tls and self._is_open and self._pending():
+            self._receive()  # decrypted already, so epoll will not tell of it
+
+    def _end_plainly(self, ended: list[Stream], now_ns: int) -> None:
+        """The usual case, in one piece: whole replies like the ones before."""
+        self.is_corked = True
+        finish, received = self._link.finish, self.http2.usual.received
+        for stream in ended:
+            call: _Call = stream.token
+            call.request = call.stream = None
+            call.spare = stream
+            finish(call.slot, 0, call.sent_ns, call.wrote_ns, now_ns, now_ns, received)
+        self.is_corked = False
+
+    def _read(self, data: bytearray, length: int, now_ns: int) -> None:
+        """The general case; no bytes mean that the server closed its side."""
+        events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
-            self._work_off(events, now)
+            self._work_off(events, now_ns)
         elif length:
-            self._notice_first_bytes(now)
+            self._notice_first_bytes(now_ns)
         if self._is_open:
             self._after_events()
-        if self._is_open and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            self._receive()  # decrypted already, so epoll will not tell of it
 
     def _notice_first_bytes(self, now_ns: int) -> None:
         for stream in self._connection.http2.streams.values():
@@ -409,20 +461,8 @@ class _Channel:
 
     def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
         self.is_corked = True
-        finish = self._link.finish
         for stream, ending, message in events:
             call: _Call = stream.token
-            if self._is_unary and call.step < 0 and call.stream is stream:
-                # The usual case, in one piece: a message that is only counted, then a good ending.
-                if ending is None:
-                    call.responses += 1
-                    if not call.first_ns:
-                        call.first_ns = now_ns
-                    continue
-                if ending.code == 0 and call.responses == 1:
-                    call.request = call.stream = None
-                    finish(call.slot, 0, call.sent_ns, call.wrote_ns, call.first_ns, now_ns, stream.received)
-                    continue
             if call.stream is not stream or (call.request is None and ending is None):
                 continue
             if ending is not None:
@@ -500,6 +540,7 @@ class _Channel:
             return
         if http2.closing and not self.is_leaving:
             self.is_leaving = True
+            self.is_quick = False
             self._move_waiting()
         if self.is_leaving and not http2.streams:
             self._close()
