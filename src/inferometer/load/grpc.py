@@ -108,6 +108,7 @@ class GrpcLink:
         self.checker = checker
         self._messages = requests
         self._requests = _render(wiring, requests)
+        self._plain = [request for request in self._requests if isinstance(request, Http2Request)]
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
@@ -128,8 +129,8 @@ class GrpcLink:
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
         if channel.is_quick and mark is None and self.checker is None:
-            request = self._requests[step]
-            stream = channel.open_plain(call, request, call.spare)  # type: ignore[arg-type]
+            request = self._plain[step]
+            stream = channel.open_plain(call, request, call.spare)
             if stream is not None:
                 call.request = request
                 call.stream = stream
