@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.measure.intervals import (
-    Sections,
-    estimate,
-    mean_sections,
-    percentile_sections,
+    mean_estimate,
+    mean_margin,
+    percentile_estimate,
+    percentile_margin,
     rate_interval,
 )
 from inferometer.measure.measurement import (
@@ -23,7 +23,7 @@ from inferometer.measure.measurement import (
     SequenceFigures,
     Streaming,
 )
-from inferometer.measure.quantiles import Durations, distribution, mean, percentile
+from inferometer.measure.quantiles import Durations, distribution, mean
 from inferometer.measure.server_metrics import server_metrics
 from inferometer.measure.windows import Window, add_failures, join_streams
 from inferometer.model.spec import ModelSpec
@@ -58,8 +58,9 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     elapsed_ns = sum(window.expense.elapsed_ns for window in windows)
     is_same = windows[0].service_ns is windows[0].latency_ns
     service = None if is_same else distribution(np.concatenate([window.service_ns for window in windows]))
-    sections = _latency_sections(latency, subject.percentile)
-    whole = distribution(latency, _wanted(subject.percentile))
+    wanted = _wanted(subject.percentile)
+    widths = _Widths.of(latency, wanted)
+    whole = distribution(latency, wanted)  # which sorts
     failed = sum(window.failed_count for window in windows)
     return Measurement(
         batch=subject.batch,
@@ -70,7 +71,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         infer_per_s=rate_estimate(windows, subject.batch),
         send_per_s=sum(window.expense.sent for window in windows) * NS_PER_S / max(elapsed_ns, 1),
         latency=whole,
-        latency_intervals=_latency_estimates(whole, sections),
+        latency_intervals=_latency_estimates(whole, latency, widths),
         service=whole if service is None else service,
         send_ns=sum(window.send_ns for window in windows) // max(count, 1),
         receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
@@ -84,22 +85,27 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     )
 
 
-def _latency_sections(latency: Durations, chosen: int | None) -> dict[str, Sections]:
-    """Of the mean and the shown percentiles; `latency` in the order of ends."""
-    rows = {f"p{p}": percentile_sections(latency, p) for p in _wanted(chosen)}
-    return {"mean": mean_sections(latency), **rows}
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Of the intervals of a series, found before it is sorted."""
+
+    mean: float | None
+    percentiles: dict[int, float | None]
+
+    @staticmethod
+    def of(latency: Durations, wanted: Sequence[int]) -> "_Widths":
+        return _Widths(mean_margin(latency), {p: percentile_margin(latency, p) for p in wanted})
 
 
 def _latency_estimates(
-    whole: Distribution, sections: Mapping[str, Sections]
+    whole: Distribution, ordered: Durations, widths: _Widths
 ) -> tuple[tuple[str, Estimate], ...]:
     """In nanoseconds."""
     if not whole.count:
         return ()
-    rows = [("mean", estimate(float(whole.mean_ns), sections["mean"]))]
-    names = [name for name in sections if name != "mean"]
+    rows = [("mean", mean_estimate(float(whole.mean_ns), widths.mean))]
     return tuple(
-        rows + [(name, estimate(float(whole.percentile_ns(int(name[1:]))), sections[name])) for name in names]
+        rows + [(f"p{p}", percentile_estimate(ordered, p, width)) for p, width in widths.percentiles.items()]
     )
 
 
@@ -109,8 +115,10 @@ def latency_estimate(windows: Sequence[Window], chosen: int | None) -> Estimate:
     if not len(latency):
         return Estimate(0.0)
     if chosen is None:
-        return estimate(float(mean(latency)), mean_sections(latency))
-    return estimate(float(percentile(latency, chosen)), percentile_sections(latency, chosen))
+        return mean_estimate(float(mean(latency)), mean_margin(latency))
+    width = percentile_margin(latency, chosen)
+    latency.sort()
+    return percentile_estimate(latency, chosen, width)
 
 
 def rate_estimate(windows: Sequence[Window], batch: int) -> Estimate:
