@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -104,6 +105,7 @@ class Workers:
         pause = min(until_ns, now + ROUND_NS) - now
         if pause > 0:
             time.sleep(pause / NS_PER_S)
+        asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
         answers = self._answers(Synced, ANSWER_S)
@@ -122,8 +124,11 @@ class Workers:
                 reconnects=sum(answer.reconnects for answer in answers),
                 connects=sum(answer.connects for answer in answers),
                 connect_ns=sum(answer.connect_ns for answer in answers),
+                files=max(open_files(process.child.pid) for process in self._processes),
+                file_limit=file_limit(self._processes[0].child.pid),
             ),
             is_finished=all(answer.is_finished for answer in answers),
+            loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
         )
 
     def examples(self) -> dict[int, str]:
@@ -165,6 +170,23 @@ class Workers:
         self._drain()
         taken, self._backlog = join(self._backlog), []
         return taken
+
+
+def open_files(pid: int) -> int:
+    """How many a process has; 0 when it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def file_limit(pid: int) -> int:
+    """How many it may have; 0 without a limit."""
+    try:
+        soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    except OSError:
+        return 0
+    return 0 if soft == resource.RLIM_INFINITY else soft
 
 
 def _receive(control: Connection) -> object:

@@ -107,7 +107,7 @@ def _ended_by(edges: Sections, ended_us: NDArray[np.uint32], span_us: int) -> Se
     part = np.divide(
         edges - before_us, next_us - before_us, out=np.zeros_like(edges), where=next_us > before_us
     )
-    counts = after + np.where(after <= last, part, 0.0)
+    counts: Sections = after + np.where(after <= last, part, 0.0)
     counts[0], counts[-1] = 0.0, last + 1
     return counts
 

@@ -21,9 +21,10 @@ from inferometer.measure.measurement import (
     FailureGroup,
     Measurement,
     SequenceFigures,
+    StartFigures,
     Streaming,
 )
-from inferometer.measure.quantiles import Durations, distribution, mean
+from inferometer.measure.quantiles import Durations, distribution, mean, percentile
 from inferometer.measure.server_metrics import server_metrics
 from inferometer.measure.windows import Window, add_failures, join_streams
 from inferometer.model.spec import ModelSpec
@@ -56,8 +57,8 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     duration_ns = windows[-1].end_ns - windows[0].start_ns
     count = len(latency)
     elapsed_ns = sum(window.expense.elapsed_ns for window in windows)
-    is_same = windows[0].service_ns is windows[0].latency_ns
-    service = None if is_same else distribution(np.concatenate([window.service_ns for window in windows]))
+    service = _from_send(windows)
+    lag = None if service is None else latency - service
     wanted = _wanted(subject.percentile)
     widths = _Widths.of(latency, wanted)
     whole = distribution(latency, wanted)  # which sorts
@@ -72,17 +73,34 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         send_per_s=sum(window.expense.sent for window in windows) * NS_PER_S / max(elapsed_ns, 1),
         latency=whole,
         latency_intervals=_latency_estimates(whole, latency, widths),
-        service=whole if service is None else service,
+        service=whole if service is None else distribution(service),
         send_ns=sum(window.send_ns for window in windows) // max(count, 1),
         receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
         received_bytes=sum(window.received_bytes for window in windows),
-        client=_client_cost(windows),
+        client=_client_cost(windows, lag),
         server=_server(windows, subject.model),
         failures=_failures(windows, subject),
         streaming=_streaming(windows, duration_ns),
         sequences=_sequences(windows, duration_ns),
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
+
+
+def start_figures(windows: Sequence[Window], subject: Subject) -> StartFigures | None:
+    """Of the windows that are left out of the measurement; None when there are none."""
+    if not windows:
+        return None
+    duration_ns = windows[-1].end_ns - windows[0].start_ns
+    latency = np.concatenate([window.latency_ns for window in windows])
+    rate = len(latency) * subject.batch * NS_PER_S / duration_ns
+    return StartFigures(duration_ns, len(latency), rate, distribution(latency, _wanted(subject.percentile)))
+
+
+def _from_send(windows: Sequence[Window]) -> Durations | None:
+    """Service times in the order of ends; None where they are the latencies."""
+    if windows[0].service_ns is windows[0].latency_ns:
+        return None
+    return np.concatenate([window.service_ns for window in windows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +151,26 @@ def _wanted(chosen: int | None) -> list[int]:
     return sorted({*SHOWN, *(() if chosen is None else (chosen,))})
 
 
-def _client_cost(windows: Sequence[Window]) -> ClientCost:
+def _client_cost(windows: Sequence[Window], lag: Durations | None) -> ClientCost:
     expenses = [window.expense for window in windows]
     elapsed_ns = sum(expense.elapsed_ns for expense in expenses)
     busy_ns = [sum(each) for each in zip(*(expense.cpu_ns for expense in expenses), strict=True)]
     requests = sum(window.count + window.failed_count for window in windows)
     connects = sum(expense.connects for expense in expenses)
+    loop_lags = np.array([lag for expense in expenses for lag in expense.loop_lags_ns], dtype=np.int64)
     return ClientCost(
         workers=len(busy_ns),
         cpu_share=max(busy_ns, default=0) / elapsed_ns if elapsed_ns else 0.0,
         cpu_us_per_request=sum(busy_ns) / NS_PER_US / requests if requests else 0.0,
         reconnects=sum(expense.reconnects for expense in expenses),
         connect_ns=sum(expense.connect_ns for expense in expenses) // connects if connects else 0,
+        connects=connects,
+        files=max((expense.files for expense in expenses), default=0),
+        file_limit=max((expense.file_limit for expense in expenses), default=0),
+        loop_lag_p50_ns=percentile(loop_lags, 50) if len(loop_lags) else 0,
+        loop_lag_max_ns=int(loop_lags.max(initial=0)),
+        lag_p50_ns=percentile(lag, 50) if lag is not None and len(lag) else 0,
+        lag_p99_ns=percentile(lag, 99) if lag is not None and len(lag) else 0,
     )
 
 

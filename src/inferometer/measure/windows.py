@@ -43,6 +43,9 @@ class Expense:
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0
+    files: int = 0
+    file_limit: int = 0
+    loop_lags_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def prepare(options: Options, *, command: str) -> Setup:
     server = _server(target)
     metrics, metrics_warnings = _metrics(options, endpoint, command)
     last, warnings = _last_level(options)
-    recipe = _recipe(options, model, size)
+    recipe = _recipe(options, model, size, command)
     return Setup(
         options=options,
         model=model,
@@ -263,7 +263,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, size: int) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
@@ -282,7 +282,12 @@ def _recipe(options: Options, model: ModelSpec, size: int) -> Recipe:
     if options.duration_s is not None:
         duration_ns = round(options.duration_s * NS_PER_S)
         rule = Precision(precision=options.precision, duration_ns=duration_ns)
-        return replace(common, rule=rule, window_ns=max(duration_ns // SLICES, NS_PER_MS))
+        return replace(
+            common,
+            rule=rule,
+            window_ns=max(duration_ns // SLICES, NS_PER_MS),
+            finds_warm_up=command == "measure",
+        )
     if is_counted:
         return replace(common, window_count=options.measurement_request_count)
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
