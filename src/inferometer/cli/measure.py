@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from inferometer.measure.result import Result
     from inferometer.profile.options import Options
     from inferometer.profile.prepare import Setup
-    from inferometer.report.console import Progress
+    from inferometer.report.progress import Progress
 
 TOO_MANY_FAILURES = 1
 
@@ -71,7 +71,7 @@ def make_progress() -> "Progress":
     from rich.console import Console
 
     from inferometer.base.clock import monotonic_ns
-    from inferometer.report.console import LiveProgress, PlainProgress
+    from inferometer.report.progress import LiveProgress, PlainProgress
 
     if sys.stderr.isatty():
         return LiveProgress(Console(stderr=True))
@@ -85,6 +85,7 @@ class Watching:
         self.level_started = progress.level_started
         self.window_finished = progress.window_finished
         self.level_finished = progress.level_finished
+        self.ticked = progress.ticked
         self._interrupts = interrupts
 
     def is_interrupted(self) -> bool:

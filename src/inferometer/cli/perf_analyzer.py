@@ -24,6 +24,7 @@ _ADDED = (
     Note.SERVER_GONE,
     Note.WORKER_LOST,
     Note.FEW_FILES,
+    Note.MEMBER_NOT_CALLED,
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
@@ -82,11 +83,12 @@ def _profile(options: "Options") -> int:
     _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
     result = setup.result
     with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
-        for result in run(setup, _Printer(options, interrupts)):
-            if result.remarks:
-                _complain("\n".join(f"WARNING: {remark.text}" for remark in result.remarks))
-            else:
-                _print_level(result, options)
+        for later in run(setup, _Printer(options, interrupts)):
+            if len(later.levels) > len(result.levels):
+                _print_level(later, options)
+            for remark in later.remarks[len(result.remarks) :]:
+                _complain(f"WARNING: {remark.text}")
+            result = later
             if options.json is not None:
                 write(result, Path(options.json))
         if interrupts.asked:

@@ -33,6 +33,7 @@ from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter,
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
+PATIENCE = 16  # failed answers in a row before a slot pauses
 BURST = 64
 LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room for many times that
 PREPARED = 8  # connections opened before an open plan starts
@@ -128,7 +129,7 @@ class Engine:
         self._started: list[int] = []
         self._steps: list[int] = []
         self._busy: list[bool] = []
-        self._failures: list[int] = []  # of each slot, in a row, without an answer
+        self._failures: list[int] = []  # of each slot, in a row
         self._sequences = sequences
         self._marks: list[Mark | None] = []
         self._lanes: list[int] = []  # of each slot in an open plan
@@ -417,11 +418,19 @@ class Engine:
     # --- failures
 
     def _failed(self, slot: int, now_ns: int, received: int) -> bool:
-        """A server that does not answer is asked again after a pause, longer each time: True when pausing."""
-        if received or slot >= self._concurrency or self._remaining == 0:
+        """A server that does not answer is asked again after a pause, longer each time: True when pausing.
+
+        One that answers, but refuses everything, gets the shortest pause after a while: nobody gains by a client
+        that spins, and a count of requests that all fail still comes to its end.
+        """
+        if slot >= self._concurrency or self._remaining == 0:
             return False
-        pause = min(FIRST_PAUSE_NS << min(self._failures[slot], 16), LONGEST_PAUSE_NS)
         self._failures[slot] += 1
+        if received and self._failures[slot] < PATIENCE:
+            return False
+        pause = FIRST_PAUSE_NS
+        if not received:
+            pause = min(FIRST_PAUSE_NS << min(self._failures[slot] - 1, 16), LONGEST_PAUSE_NS)
         heappush(self._pauses, (now_ns + pause, slot))
         return True
 

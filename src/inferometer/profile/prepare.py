@@ -1,6 +1,8 @@
 """Before the load: what is asked of whom, checked and rendered; nothing is measured yet."""
 
 import dataclasses
+import math
+import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import inferometer
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, UsageError
+from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.build import build
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 PORTS = {"http": 8000, "grpc": 8001}
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
+OWN_FILES = 16  # of a worker, besides its connections
 SLICES = 20  # windows in the time a level may take by the precision rule
 
 
@@ -101,11 +105,12 @@ def prepare(options: Options, *, command: str) -> Setup:
             host=describe_host(),
             server={**server, "url": str(endpoint)},
             model=_described(model),
+            remarks=_missing(server),
         ),
         target=target,
         has_statistics="statistics" in server["extensions"],
         last=last,
-        warnings=(*warnings, *_ignored(options), *metrics_warnings),
+        warnings=(*warnings, *_ignored(options), *metrics_warnings, *_few_files(options, last)),
         metrics=metrics,
     )
 
@@ -160,6 +165,25 @@ def _server(target: "Target") -> dict[str, Any]:
         found = {}
     extensions = found.get("extensions")
     return {**found, "extensions": extensions if isinstance(extensions, list) else []}
+
+
+def _missing(server: Mapping[str, Any]) -> tuple[Remark, ...]:
+    if "statistics" in server["extensions"]:
+        return ()
+    return (Remark(Note.STATISTICS_MISSING, "the server has no statistics extension"),)
+
+
+def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
+    """Workers raise their limit of open files as far as they may; that can be too little for what was asked."""
+    if options.protocol != "http" or is_rate(options) or last is None:
+        return ()  # over gRPC connections are shared, and by rate nobody knows how many it takes
+    start = 1 if options.concurrency is None else options.concurrency.start
+    needed = math.ceil(max(start, last) / options.workers) + OWN_FILES
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if allowed == resource.RLIM_INFINITY or needed <= allowed:
+        return ()
+    text = f"a worker will need {needed} open files, and the system allows it {allowed}"
+    return (f"WARNING: {text}; {Note.FEW_FILES.advice}",)
 
 
 def _endpoint(options: Options) -> Endpoint:

@@ -35,11 +35,11 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         except LocalError as error:  # a worker died between levels: those before it stand
             if not result.levels:
                 raise
-            yield replace(result, remarks=(Remark(Note.WORKER_LOST, str(error)),))
+            yield replace(result, remarks=(*result.remarks, Remark(Note.WORKER_LOST, str(error))))
             return
     if cut and setup.options.request_count:
         remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
-        yield replace(result, remarks=(remark,))
+        yield replace(result, remarks=(*result.remarks, remark))
 
 
 def _traced(setup: Setup) -> AbstractContextManager[None]:

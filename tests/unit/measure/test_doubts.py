@@ -89,7 +89,11 @@ def test_without_a_special_reason_more_time_is_asked_for():
 
 @pytest.mark.parametrize(
     ("latency", "figure"),
-    [(Estimate(10, 9, 11), "p99 latency"), (Estimate(100, 99, 101), "throughput"), (Estimate(10), "p99 latency")],
+    [
+        (Estimate(10, 9, 11), "p99 latency"),
+        (Estimate(100, 99, 101), "throughput"),
+        (Estimate(10), "p99 latency"),
+    ],
 )
 def test_course_shown_is_of_the_figure_that_is_least_sure(latency, figure):
     assert explain(evidence(latency=latency)).figure == figure
@@ -165,7 +169,9 @@ MODES = {
 @pytest.mark.parametrize(("latencies", "share"), MODES.values(), ids=MODES)
 def test_two_kinds_of_requests_are_two_hills_with_a_valley(latencies, share):
     found = two_modes(spread(latencies))
-    assert (None if found is None else found.share) == (None if share is None else pytest.approx(share, abs=0.05))
+    assert (None if found is None else found.share) == (
+        None if share is None else pytest.approx(share, abs=0.05)
+    )
 
 
 @pytest.mark.parametrize(
