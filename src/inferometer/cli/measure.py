@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.messages import messages_shown
 from inferometer.cli.parser import Ask, parse_measure, print_measure_help
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def main(argv: list[str]) -> int:
 
         print(f"inferometer {__version__}")
         return 0
-    return _measure(options)
+    with messages_shown(options.verbose):
+        return _measure(options)
 
 
 def _measure(options: "Options") -> int:
@@ -57,7 +59,7 @@ def watch(setup: "Setup", *, json: str | None) -> "Result":
 
     result = setup.result
     with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
-        progress = make_progress()
+        progress = make_progress(setup.options.verbose)
         try:
             for result in run(setup, Watching(progress, interrupts)):
                 if json is not None:
@@ -67,12 +69,15 @@ def watch(setup: "Setup", *, json: str | None) -> "Result":
     return result
 
 
-def make_progress() -> "Progress":
+def make_progress(verbose: int = 0) -> "Progress":
+    """A block on a terminal, lines elsewhere; with -v a line for every window."""
     from rich.console import Console
 
     from inferometer.base.clock import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress
 
+    if verbose:
+        return PlainProgress(sys.stderr, monotonic_ns, every_window=True)
     if sys.stderr.isatty():
         return LiveProgress(Console(stderr=True))
     return PlainProgress(sys.stderr, monotonic_ns)

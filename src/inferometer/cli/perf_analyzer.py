@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.parser import Ask, parse_classic
@@ -49,7 +50,8 @@ def main(argv: list[str] | None = None) -> int:
         _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
     try:
-        return _profile(options)
+        with messages_shown(options.verbose):
+            return _profile(options)
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE

@@ -59,9 +59,15 @@ class Finish(Protocol):
 class Link(Protocol):
     """All connections of one worker to the server."""
 
-    reconnects: int
-    connects: int
-    connect_ns: int  # summed over `connects`
+    @property
+    def reconnects(self) -> int: ...
+
+    @property
+    def connects(self) -> int: ...
+
+    @property
+    def connect_ns(self) -> int:
+        """Summed over `connects`."""
 
     @property
     def opening(self) -> int:

@@ -21,6 +21,7 @@ class Job:
     timeout_ns: int
     sequences: SequencePlan | None
     validation: Validation | None
+    verbose: int = 0  # from ALOUD on it tells of every message
 
 
 @dataclass(frozen=True, slots=True)

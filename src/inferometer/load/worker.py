@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
+from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
@@ -35,7 +36,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the controller decides
     controller = Connection(int(sys.argv[1]))
     try:
-        _Worker(controller).run()
+        job: Job = controller.recv()
+        with messages_shown(job.verbose):
+            _Worker(controller, job).run()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     except InferometerError as error:
@@ -59,14 +62,20 @@ def _open_link(job: Job, reactor: EpollReactor) -> OpenLink:
         from inferometer.load.grpc import GrpcLink
 
         link = GrpcLink
-    return partial(
+    requests = _requests(job)
+    open_link = partial(
         link,
         wiring=job.wiring,
-        requests=_requests(job),
+        requests=requests,
         checker=_checker(job),
         reactor=reactor,
         clock=monotonic_ns,
     )
+    if job.verbose < ALOUD:
+        return open_link
+    from inferometer.load.narration import narrated
+
+    return narrated(open_link, requests, MESSAGES.debug)
 
 
 def _checker(job: Job) -> "Checker | None":
@@ -92,9 +101,8 @@ def _requests(job: Job) -> list[bytes | memoryview]:
 class _Worker:
     """Translates messages into calls of the engine."""
 
-    def __init__(self, controller: Connection) -> None:
+    def __init__(self, controller: Connection, job: Job) -> None:
         self._controller = controller
-        job: Job = controller.recv()
         raise_file_limit()
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))

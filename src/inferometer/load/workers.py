@@ -41,12 +41,19 @@ class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it."""
 
     def __init__(
-        self, traffic: Traffic, *, count: int = 1, timeout_ns: int = 0, sequences: SequencePlan | None = None
+        self,
+        traffic: Traffic,
+        *,
+        count: int = 1,
+        timeout_ns: int = 0,
+        sequences: SequencePlan | None = None,
+        verbose: int = 0,
     ) -> None:
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns
         self._sequences = sequences
+        self._verbose = verbose
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
@@ -87,6 +94,7 @@ class Workers:
             timeout_ns=self._timeout_ns,
             sequences=self._sequences,
             validation=self._traffic.validation,
+            verbose=self._verbose,
         )
         control.send(job)
         return _Process(child, control, ring)

@@ -66,7 +66,13 @@ def crew(setup: Setup) -> Iterator[Workers]:
     with (
         _traced(setup),
         _region(setup),
-        Workers(setup.traffic, count=workers, timeout_ns=timeout_ns, sequences=setup.sequences) as load,
+        Workers(
+            setup.traffic,
+            count=workers,
+            timeout_ns=timeout_ns,
+            sequences=setup.sequences,
+            verbose=options.verbose,
+        ) as load,
     ):
         yield load
 

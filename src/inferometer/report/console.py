@@ -67,7 +67,9 @@ def render(result: Result, console: Console) -> None:
             for line in metrics_lines(level.measurement.metrics):
                 console.print(Text(line), width=width)
         if level.measurement is not None:
-            console.print(Text(client_sentence(level.measurement.client)), width=width)
+            for line in (interval_sentence(level.measurement), client_sentence(level.measurement.client)):
+                if line:
+                    console.print(Text(line), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 
@@ -250,6 +252,15 @@ def _sequences(sequences: SequenceFigures) -> str:
         f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second, each p50 "
         f"{duration(whole.percentile_ns(50))}, p99 {duration(whole.percentile_ns(99))}"
     )
+
+
+def interval_sentence(measurement: Measurement) -> str:
+    """How sure the latencies are."""
+    rows = [
+        f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few requests)'}"
+        for name, estimate in measurement.latency_intervals
+    ]
+    return f"95 % intervals: {', '.join(rows)}." if rows else ""
 
 
 def client_sentence(client: ClientCost) -> str:

@@ -29,9 +29,10 @@ class Progress(Protocol):
 class PlainProgress:
     """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
 
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
+    def __init__(self, stream: TextIO, clock: Clock, *, every_window: bool = False) -> None:
         self._stream = stream
         self._clock = clock
+        self._every_window = every_window
         self._label = ""
         self._last_ns = 0
 
@@ -40,7 +41,7 @@ class PlainProgress:
         self._say(f"{self._label}: started")
 
     def window_finished(self, number: int, window: WindowFigures) -> None:
-        if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
+        if self._every_window or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
             self._say(f"{self._label}: {_window(number, window)}")
 
     def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
