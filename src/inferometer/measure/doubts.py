@@ -86,7 +86,7 @@ def _longer(evidence: Evidence) -> str:
     if width is None or evidence.precision is None or not 0 < evidence.precision < width:
         return "the figures vary from window to window"
     needed_s = evidence.found.duration_ns / NS_PER_S * (width / evidence.precision) ** 2
-    return f"about {needed_s:.2g} s of measuring would do"
+    return f"about {float(f'{needed_s:.2g}'):.0f} s of measuring would do"
 
 
 def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:

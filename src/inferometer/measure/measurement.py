@@ -47,6 +47,8 @@ class FailureGroup:
     example: str
     first_s: float  # of the first and the last one, seconds after the level started
     last_s: float
+    mean_ns: int = 0  # latencies of these alone
+    max_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

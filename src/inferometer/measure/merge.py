@@ -208,6 +208,8 @@ def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup
             example=subject.examples.get(code, ""),
             first_s=(found.first_ns - subject.level_start_ns) / NS_PER_S,
             last_s=(found.last_ns - subject.level_start_ns) / NS_PER_S,
+            mean_ns=found.total_ns // found.count,
+            max_ns=found.longest_ns,
         )
         for code, found in sorted(add_failures(windows).items())
     )

@@ -23,14 +23,22 @@ DELAY_NS = NS_PER_MS
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """How often one status came, and when."""
+    """How often one status came, when, and after how long."""
 
     count: int
     first_ns: int
     last_ns: int
+    total_ns: int  # latencies of all, and the longest
+    longest_ns: int
 
     def and_later(self, other: "FailureCount") -> "FailureCount":
-        return FailureCount(self.count + other.count, self.first_ns, other.last_ns)
+        return FailureCount(
+            count=self.count + other.count,
+            first_ns=self.first_ns,
+            last_ns=other.last_ns,
+            total_ns=self.total_ns + other.total_ns,
+            longest_ns=max(self.longest_ns, other.longest_ns),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +182,13 @@ class OpenWindow:
 
     def _add_failures(self, records: Records) -> None:
         failed = records.failed
+        # One that was never sent has waited since it was due.
+        began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
         for status in np.unique(failed.status):
-            ends = failed.end_ns[failed.status == status]
-            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]))
+            alike = failed.status == status
+            ends = failed.end_ns[alike]
+            took = ends - began[alike]
+            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
             old = self._failures.get(int(status))
             self._failures[int(status)] = found if old is None else old.and_later(found)
 

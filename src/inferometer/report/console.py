@@ -257,7 +257,7 @@ def _sequences(sequences: SequenceFigures) -> str:
 def interval_sentence(measurement: Measurement) -> str:
     """How sure the latencies are."""
     rows = [
-        f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few requests)'}"
+        f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
         for name, estimate in measurement.latency_intervals
     ]
     return f"95 % intervals: {', '.join(rows)}." if rows else ""
@@ -322,6 +322,8 @@ def _failure(level: Level, group: FailureGroup) -> Text:
         when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
     example = first_line(group.example)
     failed = f"{plural(group.count, 'request')} failed ({group.kind}), {when}"
+    if group.max_ns:
+        failed += f", after {duration(group.mean_ns)} (at most {duration(group.max_ns)})"
     line = f"✗ {level_label(level.mode, level.value)}: {failed}"
     return Text(f"{line}: {example}" if example else line, style="red")
 

@@ -84,7 +84,7 @@ def test_every_reason_is_named(kind, seen):
 
 def test_without_a_special_reason_more_time_is_asked_for():
     doubt = explain(evidence())
-    assert (doubt.kind, doubt.text) == ("too few samples", "about 2.5e+02 s of measuring would do")
+    assert (doubt.kind, doubt.text) == ("too few samples", "about 250 s of measuring would do")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def image_ensemble(build: ModuleType) -> Any:
 
 def troubled(build: ModuleType) -> Any:
     groups = (
-        FailureGroup("http 503", 12, "[red]queue is full[/red]\nsecond line", 0.1, 3.2),
+        FailureGroup("http 503", 12, "[red]queue is full[/red]\nsecond line", 0.1, 3.2, 1_200_000, 9_000_000),
         FailureGroup("timeout", 1, "", 2.0, 2.0),
     )
     row = build.measurement(900, 320.5, 2307, 374, (223, 443, 708, 1979), failures=groups)
