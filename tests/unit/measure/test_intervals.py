@@ -16,6 +16,7 @@ from inferometer.measure.intervals import (
     percentile_margin,
     rate_interval,
 )
+from inferometer.measure.stopping import Precision, judge_precision
 
 RUNS = 300
 MS = 1_000_000
@@ -143,6 +144,26 @@ def test_two_runs_of_the_same_latency_are_seldom_called_different(server, figure
 @pytest.mark.parametrize("server", SERVERS)
 def test_two_runs_of_the_same_rate_are_seldom_called_different(server):
     assert false_alarms(rate_intervals(server)) <= 0.07
+
+
+@pytest.mark.parametrize(("server", "precision"), [("queue at 30 %", 0.09), ("independent", 0.03)])
+def test_interval_covers_the_truth_also_when_precision_ended_the_run(server, precision):
+    """Looking again and again, and stopping when the interval happens to be narrow, must not spoil it."""
+    made = SERVERS[server]
+    rule = Precision(precision, duration_ns=20)
+    runs = zip(made.latencies(), made.ends_us(), strict=True)
+    hits = [_ends_inside(rule, series, ends, made.truth(None)) for series, ends in runs]
+    assert 0.9 <= np.mean(hits) <= 0.99
+
+
+def _ends_inside(rule, series, ends_us, truth):
+    for window in range(6, 21):
+        seen = len(series) * window // 20
+        latency = latency_interval(series[:seen], None)
+        estimates = (("throughput", throughput_interval(ends_us[:seen])), ("mean latency", latency))
+        if judge_precision(rule, window, estimates).is_done:
+            break
+    return latency.low <= truth <= latency.high
 
 
 def false_alarms(found):
