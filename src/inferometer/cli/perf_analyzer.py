@@ -25,6 +25,7 @@ _ADDED = (
     Note.SERVER_GONE,
     Note.WORKER_LOST,
     Note.FEW_FILES,
+    Note.FEW_PORTS,
     Note.MEMBER_NOT_CALLED,
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,

@@ -18,7 +18,13 @@ from inferometer.measure.quantiles import percentile
 from inferometer.measure.stopping import Precision, Verdict, is_over
 from inferometer.measure.windows import Window
 from inferometer.observe.metrics import Sample
-from inferometer.profile.remarks import client_remarks, file_remarks, member_remarks, rate_remarks
+from inferometer.profile.remarks import (
+    client_remarks,
+    file_remarks,
+    member_remarks,
+    port_remarks,
+    rate_remarks,
+)
 
 if TYPE_CHECKING:
     from inferometer.profile.level import Point, Recipe
@@ -98,6 +104,7 @@ def _about(course: Course, found: Measurement | None) -> Iterator[Remark]:
         yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from file_remarks(found)
+    yield from port_remarks(found)
     if not found.request_count:
         return
     if isinstance(course.point.plan, Open) and not course.recipe.is_whole:

@@ -1,5 +1,7 @@
 """What is to say about a level besides its figures."""
 
+import errno
+import os
 from collections.abc import Iterator
 
 from inferometer.base.notes import Note, Remark
@@ -9,6 +11,7 @@ from inferometer.measure.measurement import Measurement
 from inferometer.observe.statistics import ModelStatistics
 
 SLACK = 0.02  # share by which rates may differ before it is said
+_NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
 
@@ -36,6 +39,12 @@ def file_remarks(found: Measurement) -> Iterator[Remark]:
     if client.file_limit and client.files >= client.file_limit - SPARE_FILES:
         text = f"a worker had {client.files} files open, and the system allows {client.file_limit}"
         yield Remark(Note.FEW_FILES, text)
+
+
+def port_remarks(found: Measurement) -> Iterator[Remark]:
+    if any(_NO_PORT in group.example for group in found.failures):
+        opened = f"after {found.client.connects} connections were opened" if found.client.connects else ""
+        yield Remark(Note.FEW_PORTS, f"no local port was free {opened}".rstrip())
 
 
 def member_remarks(server: ModelStatistics | None) -> Iterator[Remark]:

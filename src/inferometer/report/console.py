@@ -67,7 +67,9 @@ def render(result: Result, console: Console) -> None:
             for line in metrics_lines(level.measurement.metrics):
                 console.print(Text(line), width=width)
         if level.measurement is not None:
-            for line in (interval_sentence(level.measurement), client_sentence(level.measurement.client)):
+            ports = int(result.host.get("ports", 0))
+            client = client_sentence(level.measurement.client, ports)
+            for line in (interval_sentence(level.measurement), client):
                 if line:
                     console.print(Text(line), width=width)
     for block in _troubles(result):
@@ -263,8 +265,8 @@ def interval_sentence(measurement: Measurement) -> str:
     return f"95 % intervals: {', '.join(rows)}." if rows else ""
 
 
-def client_sentence(client: ClientCost) -> str:
-    """What measuring cost on this side."""
+def client_sentence(client: ClientCost, ports: int) -> str:
+    """What measuring cost on this side; `ports` are those of the host, 0 when not known."""
     words = [f"{share(client.cpu_share)} of a core, {client.cpu_us_per_request:.3g} µs a request"]
     if client.lag_p99_ns:
         words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
@@ -276,7 +278,8 @@ def client_sentence(client: ClientCost) -> str:
         limit = f" of {client.file_limit}" if client.file_limit else ""
         words.append(f"{client.files}{limit} files open")
     if client.connects:
-        words.append(f"{plural(client.connects, 'connection')} opened")
+        among = f" ({ports} local ports)" if ports else ""
+        words.append(f"{plural(client.connects, 'connection')} opened{among}")
     return f"Client: {'; '.join(words)}."
 
 
