@@ -36,11 +36,14 @@ def _measure(options: "Options") -> int:
 
     from inferometer.profile.prepare import prepare
     from inferometer.report.console import WIDTH, render
+    from inferometer.report.export import exportable
     from inferometer.report.files import writable, write_csv
 
     for name in (options.csv, options.json):
         if name is not None:
             writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
     setup = prepare(options, command="measure")
     for warning in setup.warnings:
         print(warning, file=sys.stderr)
@@ -48,7 +51,17 @@ def _measure(options: "Options") -> int:
     render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if options.csv is not None:
         write_csv(result, Path(options.csv))
+    export(setup)
     return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
+
+
+def export(setup: "Setup") -> None:
+    """Write every request to the file that was asked for, if one was."""
+    from inferometer.report.export import write_export
+
+    if setup.journal is not None:
+        for remark in write_export(setup.journal.export(), setup.journal.path):
+            print(remark, file=sys.stderr)
 
 
 def watch(setup: "Setup", *, json: str | None) -> "Result":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
     from inferometer.measure.result import Result
     from inferometer.profile.options import Options
+    from inferometer.profile.prepare import Setup
 
 VERSION = "2.51.0"  # of the dialect
 
@@ -74,11 +75,14 @@ def _profile(options: "Options") -> int:
     from inferometer.profile.prepare import prepare
     from inferometer.profile.run import run
     from inferometer.report import classic
+    from inferometer.report.export import exportable
     from inferometer.report.files import writable
 
     for name in (options.csv, options.json):
         if name is not None:
             writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
     setup = prepare(options, command="perf_analyzer")
     options = setup.options
     for warning in setup.warnings:
@@ -96,7 +100,7 @@ def _profile(options: "Options") -> int:
                 write(result, Path(options.json))
         if interrupts.asked:
             _complain("Received exit signal.")
-    return _finish(result, options, is_interrupted=interrupts.asked)
+    return _finish(result, setup, is_interrupted=interrupts.asked)
 
 
 class _Printer:
@@ -161,21 +165,28 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
     return lines
 
 
-def _finish(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
-    """Summary, CSV and exit code."""
+def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
+    """Summary, CSV, export and exit code."""
     from inferometer.report import classic
     from inferometer.report.csv import floored_levels
+    from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
 
+    options = setup.options
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
-    if options.csv is not None and code not in (UNSTABLE, NO_REQUESTS):
+    if code in (UNSTABLE, NO_REQUESTS):
+        return code
+    if options.csv is not None:
         write_csv(result, Path(options.csv))
         for level in floored_levels(result):
             _complain(
                 "Server average accounted time was larger than client average wait time due to small sample size "
                 f"(concurrency {level.value:g}). Increase the measurement interval with `--measurement-interval`."
             )
+    if setup.journal is not None:
+        for remark in write_export(setup.journal.export(), setup.journal.path):
+            _complain(remark)
     return code
 
 

@@ -30,6 +30,7 @@ from inferometer.load.plan import NEVER, Closed, Open, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row
+from inferometer.records.spool import Head, Spool
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
@@ -118,6 +119,7 @@ class Engine:
         stride: int = 1,
         timeout_ns: int = 0,
         sequences: Sequences | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
@@ -151,7 +153,9 @@ class Engine:
         self._next_due = NEVER
         self._free: list[int] = []
         self._again = self._issue  # what a slot does after its request has ended
-        self.link = open_link(finish=self.finish, explain=self._explain)
+        self._spool = spool
+        finish = self.finish if spool is None else self._finish_and_keep
+        self.link = open_link(finish=finish, explain=self._explain)
         self._send = self.link.send
 
     # --- what the worker asks for
@@ -310,6 +314,26 @@ class Engine:
         elif self._failures[slot]:
             self._failures[slot] = 0
         self._again(slot)
+
+    def _finish_and_keep(
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        times: Sequence[int] = (),
+    ) -> None:
+        """What links call instead of `finish` when requests are exported."""
+        assert self._spool is not None
+        mark = self._marks[slot]
+        sequence = 0 if mark is None else mark.sequence_id
+        head = Head(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
+        self._spool.end(slot, head)
+        self.finish(slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times)
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""

@@ -14,7 +14,6 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
@@ -22,6 +21,7 @@ from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import grpc_mark
@@ -33,9 +33,6 @@ from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Request as Http2Request
 from inferometer.wire.sender import Stream, render
-
-if TYPE_CHECKING:
-    from inferometer.target.validation import Checker
 
 SHARE = 4  # slots to a connection
 MANY = 512  # buffers in one system call at the most
@@ -75,7 +72,7 @@ class _Call:
     refusals: int = 0  # of this request, by servers that had not begun it
     number: int = 0  # of the request on this slot
     request_id: bytes = b""
-    step: int = -1  # whose expected reply this one is compared with; below 0 it is only counted
+    step: int = -1  # of the request whose reply is read; below 0 it is only counted
     difference: str = ""  # what the comparison found
     received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
     times: list[int] = field(default_factory=list)
@@ -89,7 +86,7 @@ class GrpcLink:
         *,
         wiring: Wiring,
         requests: Sequence[bytes | memoryview],
-        checker: "Checker | None" = None,
+        replies: Replies | None = None,
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
@@ -105,7 +102,7 @@ class GrpcLink:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
-        self.checker = checker
+        self.replies = replies
         self._messages = requests
         self._requests = _render(wiring, requests)
         self._plain = [request for request in self._requests if isinstance(request, Http2Request)]
@@ -128,7 +125,7 @@ class GrpcLink:
         channel = call.channel
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        if channel.is_quick and mark is None and self.checker is None:
+        if channel.is_quick and mark is None and self.replies is None:
             request = self._plain[step]
             stream = channel.open_plain(call, request, call.spare)
             if stream is not None:
@@ -143,8 +140,8 @@ class GrpcLink:
 
     def _send(self, call: _Call, step: int, mark: Mark | None) -> None:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
-        if self.checker is not None:
-            call.step = step if self.checker.wants_next() else -1
+        if self.replies is not None:
+            call.step = step if self.replies.wants(call.slot) else -1
         if call.channel.is_leaving:
             call.channel.release(call)
             call.channel = self.channel(call.slot)
@@ -475,7 +472,7 @@ class _Channel:
                 if not call.first_ns:
                     call.first_ns = now_ns
                 if call.step >= 0:
-                    self._validate(call, message or b"")
+                    self._judge(call, message or b"", now_ns)
         self.is_corked = False
 
     def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
@@ -500,14 +497,9 @@ class _Channel:
         status = outcome.MISMATCH if difference else outcome.OK
         self._link.end(call, status, difference, end_ns, keeps_stream=keeps_stream)
 
-    def _validate(self, call: _Call, message: Buffer) -> None:
-        from inferometer.target.validation import grpc_outputs
-
-        assert self._link.checker is not None
-        try:
-            call.difference = self._link.checker.check(call.step, grpc_outputs(message))
-        except PeerError as error:
-            call.difference = f"the reply cannot be read: {error}"
+    def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
+        assert self._link.replies is not None
+        call.difference = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
 
     def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
         try:
@@ -524,11 +516,13 @@ class _Channel:
             return
         if reply.has_data:
             if call.step >= 0:
-                self._validate(call, infer_response(message))
+                self._judge(call, infer_response(message), now_ns)
             call.responses += 1
             call.times.append(now_ns)
             if not call.first_ns or call.responses == 1:
                 call.first_ns = now_ns
+        elif call.step >= 0 and self._link.replies is not None:
+            self._link.replies.keep(call.slot, now_ns, infer_response(message))
         if reply.is_final:
             self._end_well(call, call.times[-1] if call.times else now_ns, keeps_stream=True)
 

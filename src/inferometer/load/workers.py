@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
@@ -48,12 +49,16 @@ class Workers:
         timeout_ns: int = 0,
         sequences: SequencePlan | None = None,
         verbose: int = 0,
+        spool_fds: Sequence[int] = (),
     ) -> None:
+        """`spool_fds`, one for each worker, are where requests are kept for the export."""
+        self.spool_problem = ""  # why some worker could not keep its requests
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns
         self._sequences = sequences
         self._verbose = verbose
+        self._spool_fds = spool_fds
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
@@ -77,7 +82,8 @@ class Workers:
     def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Process:
         ours, theirs = socket.socketpair()
         ring_fd = create_ring()
-        fds = (theirs.fileno(), ring_fd, requests_fd)
+        spool_fd = self._spool_fds[index] if self._spool_fds else None
+        fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
         child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
         theirs.close()
@@ -95,6 +101,7 @@ class Workers:
             sequences=self._sequences,
             validation=self._traffic.validation,
             verbose=self._verbose,
+            spool_fd=spool_fd,
         )
         control.send(job)
         return _Process(child, control, ring)
@@ -123,6 +130,7 @@ class Workers:
             )
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
+            self.spool_problem = self.spool_problem or answer.spool_problem
         return Harvest(
             records=self._take(),
             seen_ns=min(answer.seen_ns for answer in answers),

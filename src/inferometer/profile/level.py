@@ -71,6 +71,13 @@ class Ticking(Protocol):
         """So long after the level started, so many requests of the window that fills have ended well or badly."""
 
 
+class Journal(Protocol):
+    """Who keeps which requests belong to which level."""
+
+    def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
+        """n windows have n + 1 boundaries, on the monotonic clock; `count` good requests ended in them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The instrument: load, clock, the server's counters and its metrics (None where there are none)."""
@@ -80,6 +87,7 @@ class Bench:
     read_counters: Callable[[], Snapshot | None]
     watcher: Watcher
     metrics: Poller | None = None
+    journal: Journal | None = None
 
 
 def warm_up(bench: Bench, plan: Plan) -> None:
@@ -111,6 +119,9 @@ def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
     with polling(bench.metrics):
         verdict = _measure_windows(bench, run)
     level = conclude(run.course(verdict))
+    if bench.journal is not None:
+        count = sum(window.request_count for window in run.figures)
+        bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
     bench.watcher.level_finished(level)
     return level
 
@@ -138,6 +149,7 @@ class _LevelRun:
         self._is_open = isinstance(point.plan, Open)
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
+        self.boundaries_ns: list[int] = []  # of all windows
         self._rest: Records = EMPTY  # ended after the window that was closed last
         self._is_gone = False
         self._was_silent = False  # in the window that was closed last
@@ -257,6 +269,7 @@ class _LevelRun:
         if self._bench.metrics is not None:
             window = replace(window, samples=self._bench.metrics.take())
         self._before = after
+        self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
         self._windows.append(window)
         if isinstance(self._recipe.rule, Stability):

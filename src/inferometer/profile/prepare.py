@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import inferometer
@@ -26,6 +27,7 @@ from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.profile.checks import check, check_model
+from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
 from inferometer.profile.points import is_rate
@@ -63,6 +65,7 @@ class Setup:
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | None = None  # only when they are collected
+    journal: Journal | None = None  # only when requests are exported
 
 
 def prepare(options: Options, *, command: str) -> Setup:
@@ -112,6 +115,23 @@ def prepare(options: Options, *, command: str) -> Setup:
         last=last,
         warnings=(*warnings, *_ignored(options), *metrics_warnings, *_few_files(options, last)),
         metrics=metrics,
+        journal=_maybe_journal(options, target, model, steps),
+    )
+
+
+def _maybe_journal(
+    options: Options, target: "Target", model: ModelSpec, steps: Sequence[Step]
+) -> Journal | None:
+    if options.profile_export is None:
+        return None
+    return Journal(
+        path=Path(options.profile_export),
+        service_kind=options.service_kind,
+        endpoint="",
+        steps=steps,
+        datatypes={output.name: output.datatype for output in model.outputs},
+        read_outputs=target.read_outputs,
+        missing=b"" if options.shared_memory == "none" else None,
     )
 
 

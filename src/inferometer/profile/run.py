@@ -62,23 +62,28 @@ def crew(setup: Setup) -> Iterator[Workers]:
     """The workers of a run, with the shared memory and the server's trace settings they may need."""
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
-    workers = min(options.workers, _most_slots(setup))
-    with (
-        _traced(setup),
-        _region(setup),
-        Workers(
-            setup.traffic,
-            count=workers,
-            timeout_ns=timeout_ns,
-            sequences=setup.sequences,
-            verbose=options.verbose,
-        ) as load,
-    ):
-        yield load
+    count = min(options.workers, _most_slots(setup))
+    journal = setup.journal
+    workers = Workers(
+        setup.traffic,
+        count=count,
+        timeout_ns=timeout_ns,
+        sequences=setup.sequences,
+        verbose=options.verbose,
+        spool_fds=() if journal is None else journal.open_spools(count),
+    )
+    try:
+        with _traced(setup), _region(setup), workers as load:
+            yield load
+    finally:
+        if journal is not None:
+            journal.problem = workers.spool_problem
 
 
 def bench(setup: Setup, load: Load, watcher: Watcher) -> Bench:
-    return Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup))
+    return Bench(
+        load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup), setup.journal
+    )
 
 
 def _maybe_poller(setup: Setup) -> Poller | None:

@@ -20,11 +20,9 @@ OPTIONS = (
     Option(
         ("--profile-export-file",),
         "profile_export",
-        "Write every request to this JSON file, which must not exist yet.",
+        "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
         new_file,
         "FILE",
-        built=False,
-        meanwhile="write the result with --json FILE",
     ),
     Option(("--collect-metrics",), "collect_metrics", "Collect the server's Prometheus metrics."),
     Option(
