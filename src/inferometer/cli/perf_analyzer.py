@@ -100,7 +100,7 @@ def _profile(options: "Options") -> int:
                 write(result, Path(options.json))
         if interrupts.asked:
             _complain("Received exit signal.")
-    return _finish(result, setup, is_interrupted=interrupts.asked)
+        return _finish(result, setup, is_interrupted=interrupts.asked)
 
 
 class _Printer:
@@ -176,6 +176,8 @@ def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
     if code in (UNSTABLE, NO_REQUESTS):
+        if setup.journal is not None:
+            setup.journal.close()
         return code
     if options.csv is not None:
         write_csv(result, Path(options.csv))

@@ -105,7 +105,7 @@ class _Worker:
         raise_file_limit()
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
-        self._spool = None if job.spool_fd is None else Spool(job.spool_fd)
+        self._spool = None if job.spool_fd is None else Spool(job.spool_fd, monotonic_ns)
         self._engine = Engine(
             steps=len(job.spans),
             open_link=_open_link(job, self._reactor, self._spool),

@@ -15,6 +15,8 @@ from inferometer.model.tensor import Tensor
 from inferometer.records import status
 from inferometer.records.spool import Entry, Response, read_spool
 
+KEPT_REPLIES = 4096
+LONGEST_KEPT = 4096  # bytes
 DISORDER_NS = NS_PER_S  # entries of a spool are in the order of their ends, but for less than this
 
 ReadOutputs = Callable[[bytes, int | None], Mapping[str, bytes]]
@@ -46,6 +48,8 @@ class Journal:
     _epoch_ns: int = field(default_factory=lambda: time.time_ns() - monotonic_ns())
     _spools: list[BinaryIO] = field(default_factory=list)
     _spans: list[_Span] = field(default_factory=list)
+    _inputs: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # by step
+    _outputs: dict[tuple[bytes, int], tuple[Value, ...]] = field(default_factory=dict)  # by reply
 
     def open_spools(self, count: int) -> tuple[int, ...]:
         """Nameless files, one for each worker."""
@@ -66,7 +70,8 @@ class Journal:
         """What was kept, once: the files are gone afterwards."""
         return Export(self.service_kind, self.endpoint, self._levels(), self.problem)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let go of what was kept; nothing can be exported afterwards."""
         for spool in self._spools:
             spool.close()
         self._spools.clear()
@@ -80,7 +85,7 @@ class Journal:
                 boundaries_ns = tuple(self._epoch_ns + boundary for boundary in span.boundaries_ns)
                 yield ExportedLevel(span.mode, span.value, boundaries_ns, self._requests(span, offsets))
         finally:
-            self._close()
+            self.close()
 
     def _requests(self, span: _Span, offsets: list[int]) -> Iterator[ExportedRequest]:
         """Worker after worker. Of good requests that ended at the very end only as many as were counted."""
@@ -122,18 +127,35 @@ class Journal:
             worker=worker,
             sequence_id=head.sequence,
             received=head.received,
-            inputs=tuple(
-                Value(tensor.name, tensor.datatype, tensor.data) for tensor in self.steps[head.step]
+            inputs=self._values_in(head.step),
+            responses=tuple(
+                ExportedResponse(self._epoch_ns + response.time_ns, self._values_out(response))
+                for response in entry.responses
             ),
-            responses=tuple(map(self._response, entry.responses)),
         )
 
-    def _response(self, response: Response) -> ExportedResponse:
+    def _values_in(self, step: int) -> tuple[Value, ...]:
+        if step not in self._inputs:
+            tensors = self.steps[step]
+            self._inputs[step] = tuple(Value(tensor.name, tensor.datatype, tensor.data) for tensor in tensors)
+        return self._inputs[step]
+
+    def _values_out(self, response: Response) -> tuple[Value, ...]:
+        """The same short replies come again and again: those are read once."""
+        key = (response.body, response.header_length)
+        known = self._outputs.get(key)
+        if known is not None:
+            return known
+        outputs = self._read(response)
+        if len(response.body) <= LONGEST_KEPT and len(self._outputs) < KEPT_REPLIES:
+            self._outputs[key] = outputs
+        return outputs
+
+    def _read(self, response: Response) -> tuple[Value, ...]:
         header_length = None if response.header_length < 0 else response.header_length
         missing = self.missing
         try:
             found = self.read_outputs(response.body, header_length)
         except PeerError:
             found, missing = {}, None
-        outputs = tuple(Value(name, kind, found.get(name, missing)) for name, kind in self.datatypes.items())
-        return ExportedResponse(self._epoch_ns + response.time_ns, outputs)
+        return tuple(Value(name, kind, found.get(name) or missing) for name, kind in self.datatypes.items())

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import InferometerError, LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
@@ -75,6 +75,10 @@ def crew(setup: Setup) -> Iterator[Workers]:
     try:
         with _traced(setup), _region(setup), workers as load:
             yield load
+    except InferometerError:
+        if journal is not None:
+            journal.close()
+        raise
     finally:
         if journal is not None:
             journal.problem = workers.spool_problem

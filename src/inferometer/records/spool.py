@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
+from inferometer.base.clock import Clock
+
 _HEAD = Struct("<8q")
 _RESPONSE = Struct("<3q")
 _FULL = 1 << 20  # bytes that are written together
@@ -51,9 +53,10 @@ class Entry:
 class Spool:
     """The worker's side: collects the responses of each slot's request, and writes them when it has ended."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, clock: Clock) -> None:
         self.problem = ""  # why nothing more is kept; the load goes on without it
         self._fd = fd
+        self._clock = clock
         self._live: dict[int, list[Response]] = {}
         self._buffer = bytearray()
 
@@ -61,8 +64,14 @@ class Spool:
         self._live[slot] = []
 
     def respond(self, slot: int, time_ns: int, body: Buffer, header_length: int = -1) -> None:
-        if not self.problem:
-            self._live[slot].append(Response(time_ns, header_length, bytes(body)))
+        """Responses that came in one piece have one time: the later ones get that of their being read, since readers
+        of the export divide by the time between two of them."""
+        if self.problem:
+            return
+        responses = self._live[slot]
+        if responses and time_ns <= responses[-1].time_ns:
+            time_ns = max(self._clock(), responses[-1].time_ns + 1)
+        responses.append(Response(time_ns, header_length, bytes(body)))
 
     def end(self, slot: int, head: Head) -> None:
         """`head` counts no responses yet."""

@@ -6,7 +6,6 @@ Both are written piece by piece beside their final name, and take that name when
 import json
 import os
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
@@ -19,8 +18,8 @@ from inferometer.report.files import writable
 
 FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is
 UNSUPPORTED = ("FP16", "BF16")  # the classic form has no values of these
-KEPT_TEXTS = 4096  # inputs whose text is made once
-LONGEST_KEPT = 16 * 1024
+KEPT_TEXTS = 4096  # that are made once, if they are
+LONGEST_KEPT = 16 * 1024  # characters at the most
 
 
 def is_parquet(path: Path) -> bool:
@@ -32,11 +31,18 @@ def exportable(path: Path) -> None:
     if path.exists():
         raise UsageError(f"'{path}' exists; Path must not already exist.", remedy="give another name")
     writable(path)
-    if is_parquet(path) and find_spec("pyarrow") is None:
+    if is_parquet(path):
+        _require_pyarrow(path)
+
+
+def _require_pyarrow(path: Path) -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
         raise UsageError(
-            f"'{path}' is to be a Parquet file, which needs the package pyarrow",
+            f"'{path}' is to be a Parquet file, for which pyarrow cannot be used: {error}",
             remedy="pip install 'inferometer[parquet]', or let the name end in .json",
-        )
+        ) from error
 
 
 def write_export(export: Export, path: Path) -> tuple[str, ...]:
@@ -125,27 +131,27 @@ def _compact(value: object) -> str:
 
 
 class Texts:
-    """Tensors as JSON text. The same inputs are sent again and again: their text is kept, as far as it is short."""
+    """Tensors as JSON text. The same requests and replies come again and again: their text is kept if it is short."""
 
     def __init__(self) -> None:
         self.unsupported: set[tuple[str, str]] = set()  # (name, datatype) of values that cannot be written
-        self._inputs: dict[int, str] = {}
+        self._known: dict[tuple[Value, ...], str] = {}
 
     def inputs(self, request: ExportedRequest) -> str:
-        known = self._inputs.get(request.step)
-        if known is not None:
-            return known
-        text = self._object(request.inputs)
-        if len(text) <= LONGEST_KEPT and len(self._inputs) < KEPT_TEXTS:
-            self._inputs[request.step] = text
-        return text
+        return self._object(request.inputs)
 
     def outputs(self, request: ExportedRequest) -> str:
         return f"[{','.join(self._object(response.outputs) for response in request.responses)}]"
 
     def _object(self, fields: tuple[Value, ...]) -> str:
+        known = self._known.get(fields)
+        if known is not None:
+            return known
         rows = [f"{_compact(field.name)}:{self._value(field)}" for field in fields]
-        return f"{{{','.join(rows)}}}"
+        text = f"{{{','.join(rows)}}}"
+        if len(text) <= LONGEST_KEPT and len(self._known) < KEPT_TEXTS:
+            self._known[fields] = text
+        return text
 
     def _value(self, field: Value) -> str:
         if field.data and field.datatype in UNSUPPORTED:

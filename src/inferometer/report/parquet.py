@@ -33,7 +33,7 @@ def write_parquet(export: Export, path: Path) -> None:
 
 
 def _schema(pyarrow: Any, export: Export) -> Any:
-    time = pyarrow.timestamp("ns", "UTC")
+    whole = pyarrow.int64()
     columns = [
         ("level", pyarrow.int32()),
         ("mode", pyarrow.string()),
@@ -41,14 +41,14 @@ def _schema(pyarrow: Any, export: Export) -> Any:
         ("window", pyarrow.int32()),
         ("worker", pyarrow.int32()),
         ("step", pyarrow.int32()),
-        ("sequence_id", pyarrow.int64()),
-        ("due", time),
-        ("sent", time),
-        ("end", time),
-        ("service_ns", pyarrow.int64()),
+        ("sequence_id", whole),
+        ("due_ns", whole),
+        ("sent_ns", whole),
+        ("end_ns", whole),
+        ("service_ns", whole),
         ("status", pyarrow.string()),
-        ("received_bytes", pyarrow.int64()),
-        ("response_timestamps", pyarrow.list_(time)),
+        ("received_bytes", whole),
+        ("response_timestamps", pyarrow.list_(whole)),
         ("request_inputs", pyarrow.string()),
         ("response_outputs", pyarrow.string()),
     ]
@@ -65,9 +65,9 @@ def _row(number: int, level: ExportedLevel, request: ExportedRequest, texts: Tex
         "worker": request.worker,
         "step": request.step,
         "sequence_id": request.sequence_id or None,
-        "due": request.due_ns,
-        "sent": request.sent_ns or None,
-        "end": request.end_ns,
+        "due_ns": request.due_ns,
+        "sent_ns": request.sent_ns or None,
+        "end_ns": request.end_ns,
         "service_ns": request.end_ns - request.sent_ns if request.sent_ns else None,
         "status": request.status,
         "received_bytes": request.received,
