@@ -17,8 +17,8 @@ pytestmark = pytest.mark.live
 DEADLINE_S = 60
 READ_BY_MODEL_ANALYZER = (
     "Avg latency", "p90 latency", "p95 latency", "p99 latency", "Inferences/Second", "request/response",
-    "response wait", "Server Queue", "Server Compute Infer", "Server Compute Input", "Server Compute Output", "Avg GPU Utilization",
-    "Avg GPU Power Usage", "Max GPU Memory Usage", "Total GPU Memory",
+    "response wait", "Server Queue", "Server Compute Infer", "Server Compute Input", "Server Compute Output",
+    "Avg GPU Utilization", "Avg GPU Power Usage", "Max GPU Memory Usage", "Total GPU Memory",
 )  # fmt: skip
 
 
