@@ -101,6 +101,8 @@ class WindowFigures:
     latency_ns: int  # the mean, or the chosen percentile
     service_ns: int  # the same from the send on
     std_ns: int
+    p50_ns: int = 0  # 0 where nothing ended well
+    p99_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

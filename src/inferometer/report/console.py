@@ -140,7 +140,8 @@ def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     )
 
 
-def _verdict(level: Level) -> Text:
+def verdict_words(level: Level) -> str:
+    """What came of a level in a few words: `ok`, or all that is wrong with it."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -150,9 +151,12 @@ def _verdict(level: Level) -> Text:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors")
-    if not words:
-        return Text("ok", style="green")
-    return Text(", ".join(dict.fromkeys(words)), style="yellow")
+    return ", ".join(dict.fromkeys(words)) if words else "ok"
+
+
+def _verdict(level: Level) -> Text:
+    words = verdict_words(level)
+    return Text(words, style="green" if words == "ok" else "yellow")
 
 
 def _last_measured(result: Result) -> tuple[Level, ...]:
@@ -342,7 +346,7 @@ def level_sentence(level: Level) -> str:
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
-    return f"{label}: {_headline(level.measurement)}, {_verdict(level).plain}"
+    return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
 
 
 def _headline(measurement: Measurement) -> str:
