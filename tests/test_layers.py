@@ -17,11 +17,12 @@ RANK = {
     "server": 3,
     "measure": 4,
     "profile": 5,
-    "report": 5,
-    "api": 6,
-    "selftest": 6,
-    "cli": 7,
-    "testing": 8,
+    "advise": 6,
+    "report": 7,
+    "api": 9,
+    "selftest": 9,
+    "cli": 10,
+    "testing": 11,
 }
 NEVER = {("measure", "load"), ("measure", "target"), ("measure", "wire")} | {
     ("report", lower) for lower in ("load", "target", "wire", "profile")
