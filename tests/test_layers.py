@@ -18,6 +18,7 @@ RANK = {
     "measure": 4,
     "profile": 5,
     "advise": 6,
+    "compare": 6,
     "report": 7,
     "api": 9,
     "selftest": 9,
