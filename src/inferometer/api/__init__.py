@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
+    from inferometer.report.saved import Report
 
-__all__ = ["load", "measure"]
+__all__ = ["load", "measure", "to_html", "to_markdown"]
 
 
 def measure(
@@ -45,6 +46,20 @@ def load(path: str) -> "Result":
     from inferometer.measure.result import read
 
     return read(Path(path))
+
+
+def to_html(report: "Report") -> str:
+    """The report of a result, a diagnosis or a comparison as one self-contained page."""
+    from inferometer.report import saved
+
+    return saved.to_html(report)
+
+
+def to_markdown(report: "Report") -> str:
+    """The same in Markdown, without the charts."""
+    from inferometer.report import saved
+
+    return saved.to_markdown(report)
 
 
 class _Silent:

@@ -38,8 +38,9 @@ def _measure(options: "Options") -> int:
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable, write_csv
+    from inferometer.report.saved import write_page
 
-    for name in (options.csv, options.json):
+    for name in (options.csv, options.json, options.html):
         if name is not None:
             writable(Path(name))
     if options.profile_export is not None:
@@ -51,6 +52,8 @@ def _measure(options: "Options") -> int:
     render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if options.csv is not None:
         write_csv(result, Path(options.csv))
+    if options.html is not None:
+        write_page(Path(options.html), result)
     export(setup)
     return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
 

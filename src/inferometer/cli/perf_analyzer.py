@@ -78,7 +78,7 @@ def _profile(options: "Options") -> int:
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
 
-    for name in (options.csv, options.json):
+    for name in (options.csv, options.json, options.html):
         if name is not None:
             writable(Path(name))
     if options.profile_export is not None:
@@ -171,8 +171,11 @@ def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
     from inferometer.report.csv import floored_levels
     from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
 
     options = setup.options
+    if options.html is not None:
+        write_page(Path(options.html), result)
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
     if code in (UNSTABLE, NO_REQUESTS):

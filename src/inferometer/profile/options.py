@@ -82,4 +82,5 @@ class Options:
     log_frequency: int | None = None
     json: str | None = None
     profile_export: str | None = None
+    html: str | None = None
     verbose: int = 0

@@ -62,7 +62,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
+    """`is_ranked` when the order says which comes first."""
+
     rows: tuple[Message, ...]
+    is_ranked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,29 @@ class Bars:
     note: str = ""
 
 
-Block = Chart | Bars | Table | Facts | Messages | Code
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value with its interval on a line that has 0 in it; without an interval only the value is drawn."""
+
+    label: str
+    value: float
+    limits: tuple[float, float] | None
+    text: str
+    tone: Tone
+    group: str = ""  # a heading above the first of them
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Differences below each other on one scale; `unit` is written behind its numbers."""
+
+    title: str
+    rows: tuple[Difference, ...]
+    unit: str
+    note: str = ""
+
+
+Block = Chart | Bars | Differences | Table | Facts | Messages | Code
 
 
 @dataclass(frozen=True, slots=True)

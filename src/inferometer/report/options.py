@@ -16,6 +16,14 @@ OPTIONS = (
     Option(("-f",), "csv", "Write the CSV report to this file.", _path, "FILE"),
     Option(("--verbose-csv",), "verbose_csv", "Write more columns to the CSV report."),
     Option(("--json",), "json", "Write the whole result to this file.", _path, "FILE", dialect=Dialect.OURS),
+    Option(
+        ("--html",),
+        "html",
+        "Write the report to this file, one page that opens anywhere.",
+        _path,
+        "FILE",
+        dialect=Dialect.OURS,
+    ),
     Option(("-v",), "verbose", "Say more; twice for every message.", repeatable=True),
     Option(
         ("--profile-export-file",),

@@ -9,8 +9,19 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from inferometer.report.document import Bar, Bars, Chart, Point, Rule, Segment, Series, Span
-from inferometer.report.html.axes import Scale, scale
+from inferometer.report.document import (
+    Bar,
+    Bars,
+    Chart,
+    Difference,
+    Differences,
+    Point,
+    Rule,
+    Segment,
+    Series,
+    Span,
+)
+from inferometer.report.html.axes import Scale, nice_step, scale
 
 WIDE, NARROW = 880, 380
 DENSE = 100  # points of a line above which they are drawn smaller
@@ -200,14 +211,65 @@ def _n(value: float) -> str:
 
 def bars_figure(bars: Bars) -> Markup:
     """Bars that grow and shrink with the page, so one drawing serves every width."""
-    names = dict.fromkeys((s.name, s.colour, False) for row in bars.rows for s in row.segments)
+    names = {s.name: (s.name, s.colour, False) for row in bars.rows for s in row.segments}
     parts = [element("figcaption", {}, bars.title)]
     if len(names) > 1:
-        parts.append(_legend(list(names)))
+        parts.append(_legend(list(names.values())))
     parts += [_bar(row, bars.most) for row in bars.rows]
     if bars.note:
         parts.append(element("p", {"class": "note"}, bars.note))
     return element("figure", {"class": "bars"}, *parts)
+
+
+def differences_figure(block: Differences) -> Markup:
+    """Each value a dot, its interval a line, 0 a rule through all of them."""
+    reach = [abs(value) for row in block.rows for value in (row.value, *(row.limits or ()))]
+    limit = _round_up(max(reach, default=1.0))
+    parts = [element("figcaption", {}, block.title)]
+    group = ""
+    for row in block.rows:
+        if row.group != group:
+            parts.append(element("p", {"class": "group"}, row.group))
+            group = row.group
+        parts.append(_difference(row, limit))
+    ends = (f"−{limit:g}", "0", f"+{limit:g}")
+    scale_row = (element("span", {}, f"{words} {block.unit}".strip()) for words in ends)
+    parts.append(
+        element(
+            "div",
+            {"class": "difference scale", "aria-hidden": "true"},
+            element("div", {"class": "ends"}, *scale_row),
+        )
+    )
+    if block.note:
+        parts.append(element("p", {"class": "note"}, block.note))
+    return element("figure", {"class": "differences"}, *parts)
+
+
+def _round_up(value: float) -> float:
+    return nice_step(value) if value > 0 else 1.0
+
+
+def _difference(row: Difference, limit: float) -> Markup:
+    def place(value: float) -> str:
+        return f"{50 + 50 * value / limit:.3f}%"
+
+    marks = []
+    if row.limits is not None:
+        low, high = row.limits
+        width = f"{50 * (high - low) / limit:.3f}%"
+        marks.append(element("span", {"class": "reach", "style": f"left:{place(low)};width:{width}"}))
+    dot = {"class": "dot", "style": f"left:{place(row.value)}", "data-value": repr(float(row.value))}
+    marks.append(element("span", dot))
+    return element(
+        "div",
+        {"class": f"difference {row.tone.value}"},
+        element("div", {"class": "bar-label"}, row.label),
+        element(
+            "div", {"class": "line-track", "role": "img", "aria-label": f"{row.label}: {row.text}"}, *marks
+        ),
+        element("div", {"class": "difference-text"}, row.text),
+    )
 
 
 def _bar(row: Bar, most: float) -> Markup:

@@ -73,12 +73,13 @@ def facts(result: Result) -> tuple[str, ...]:
         f"{result.effective.get('service_kind', '')} {result.effective.get('protocol', '')}".strip(),
         f"batch {result.effective.get('batch', 1)}",
         str(result.server.get("url", "")),
-        _when(result.started_at),
+        when(result.started_at),
     )
     return tuple(word for word in words if word)
 
 
-def _when(started_at: str) -> str:
+def when(started_at: str) -> str:
+    """The moment as people write it."""
     return started_at.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")
 
 

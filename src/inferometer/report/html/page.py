@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from inferometer.base.errors import LocalError
-from inferometer.report.document import Bars, Block, Chart, Document
-from inferometer.report.html.charts import bars_figure, chart_figure
+from inferometer.report.document import Bars, Block, Chart, Differences, Document
+from inferometer.report.files import write_text
+from inferometer.report.html.charts import bars_figure, chart_figure, differences_figure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,13 +29,7 @@ def render(document: Document) -> str:
 
 def write(document: Document, path: Path) -> None:
     """Write the page."""
-    try:
-        path.write_text(render(document), encoding="utf-8")
-    except OSError as error:
-        raise LocalError(
-            f"'{path}' could not be written: {error.strerror or error}",
-            remedy="check the folder and the space left",
-        ) from error
+    write_text(path, render(document))
 
 
 @cache
@@ -56,6 +50,8 @@ def _block(block: Block) -> Markup:
         return chart_figure(block)
     if isinstance(block, Bars):
         return bars_figure(block)
+    if isinstance(block, Differences):
+        return differences_figure(block)
     macros = _environment().get_template("blocks.html.j2").module
     return Markup(getattr(macros, type(block).__name__.lower())(block))
 

@@ -31,7 +31,7 @@ def settings_section(result: Result) -> Section | None:
     if not names:
         return None
     rows = tuple(
-        (name.replace("_", " "), asked.get(name, ""), effective.get(name, ""))
+        (name, asked.get(name, ""), effective.get(name, ""))
         for name in names
         if {asked.get(name, ABSENT), effective.get(name, ABSENT)} != {ABSENT}
     )
@@ -42,9 +42,9 @@ def settings_section(result: Result) -> Section | None:
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in document.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flat(value, f"{prefix}{name} ")
         else:
-            yield f"{prefix}{name}", text_of(value)
+            yield f"{prefix}{name}".replace("_", " "), text_of(value)
 
 
 def text_of(value: object) -> str:
