@@ -83,7 +83,9 @@ class Tab:
         return found
 
     def open(self, path: Path, *, width: int = WIDTH, height: int = 900) -> None:
-        """Show a file and wait until it is loaded."""
+        """Show a file in a new page and wait until it is loaded; what earlier pages said is forgotten."""
+        self.session = ""
+        self.events.clear()
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):

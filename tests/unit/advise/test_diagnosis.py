@@ -64,7 +64,10 @@ DIAGNOSIS = Diagnosis(
     suggestions=(SUGGESTION,),
     curve=(CurvePoint(1, 16.6, 60e6, None, None),),
     results=(RESULT,),
-    trials=(Trial(SUGGESTION, 33.0, 120e6, 0.875, True, 0), Trial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no")),
+    trials=(
+        Trial(SUGGESTION, 33.0, 120e6, 0.875, True, 0),
+        Trial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no"),
+    ),
     after=Verdict(COMPUTE, "second limits it", "second"),
     is_restored=True,
     notes=("the host was not seen",),

@@ -36,7 +36,16 @@ SECTION_1_AND_6_1 = """
 """
 CONTRACT = SECTION_1_AND_6_1.split()
 OURS = [
-    *("--duration", "--precision", "--seed", "--json", "--request-timeout", "--max-error-rate", "--workers"),
+    *(
+        "--duration",
+        "--precision",
+        "--seed",
+        "--json",
+        "--html",
+        "--request-timeout",
+        "--max-error-rate",
+        "--workers",
+    ),
     *(
         "--input",
         "--validate-tolerance",
@@ -157,6 +166,7 @@ ACCEPTED = [
     ),
     # report
     ("-f r.csv --verbose-csv --json r.json", {"csv": "r.csv", "verbose_csv": True, "json": "r.json"}),
+    ("--html r.html", {"html": "r.html"}),
 ]
 
 

@@ -78,4 +78,5 @@ def _log_range(values: Sequence[float], ticks: int) -> tuple[float, float, tuple
             break
     if above <= below:
         above = below * 10
+        marks = (below, above)
     return math.log10(below), math.log10(above), marks

@@ -14,14 +14,8 @@ _TEXT = (
     Column("Asked", is_number=False),
     Column("Effective", is_number=False),
 )
-_HOST = {
-    "name": "Name",
-    "processor": "Processor",
-    "cores": "Cores",
-    "memory_bytes": "Memory",
-    "system": "System",
-    "python": "Python",
-}
+_HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
+_SERVER = ("url", "name", "version", "extensions")
 
 
 def settings_section(result: Result) -> Section | None:
@@ -75,22 +69,31 @@ def host_section(result: Result) -> Section | None:
 
 
 def _host(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in host.items():
+    for name in _named(host, _HOST):
         if name == "memory_bytes":
-            yield "Memory", f"{quantity(value / GIB)} GiB"
+            yield "Memory", f"{quantity(host[name] / GIB)} GiB"
         else:
-            yield _HOST.get(name, name.replace("_", " ").capitalize()), text_of(value)
+            yield _title(name), text_of(host[name])
 
 
 def _server(server: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in server.items():
-        yield name.replace("_", " ").capitalize(), text_of(value)
+    for name in _named(server, _SERVER):
+        yield _title(name), text_of(server[name])
+
+
+def _named(facts: Mapping[str, Any], first: tuple[str, ...]) -> list[str]:
+    """The names that are there, the important ones first: a file keeps no order."""
+    return [name for name in first if name in facts] + sorted(set(facts) - set(first))
+
+
+def _title(name: str) -> str:
+    return "Address" if name == "url" else name.replace("_", " ").capitalize()
 
 
 def _model(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("name", "version", "max_batch_size"):
         if model.get(name) not in (None, ""):
-            yield name.replace("_", " ").capitalize(), text_of(model[name])
+            yield _title(name), text_of(model[name])
     for name in ("inputs", "outputs"):
         tensors = [_tensor(row) for row in model.get(name) or () if isinstance(row, Mapping)]
         if tensors:

@@ -70,9 +70,12 @@ def first_counted(level: Level) -> int:
 
 def _spans(rows: tuple[_Row, ...]) -> tuple[Span, ...]:
     spans: list[Span] = []
+    faded: list[Span] = []
     for level, group in _by_level(rows):
         spans.append(Span(group[0].start_s, group[-1].end_s, level_value(level.mode, level.value)))
-    faded = [Span(row.start_s, row.end_s, is_faded=True) for row in rows if not row.is_counted]
+        left_out = [row for row in group if not row.is_counted]  # the first ones
+        if left_out:
+            faded.append(Span(left_out[0].start_s, left_out[-1].end_s, is_faded=True))
     return (*spans, *faded)
 
 
