@@ -211,7 +211,8 @@ def _n(value: float) -> str:
 
 def bars_figure(bars: Bars) -> Markup:
     """Bars that grow and shrink with the page, so one drawing serves every width."""
-    names = {s.name: (s.name, s.colour, False) for row in bars.rows for s in row.segments}
+    fullest_first = sorted(bars.rows, key=lambda row: -len(row.segments))
+    names = {s.name: (s.name, s.colour, False) for row in fullest_first for s in row.segments}
     parts = [element("figcaption", {}, bars.title)]
     if len(names) > 1:
         parts.append(_legend(list(names.values())))

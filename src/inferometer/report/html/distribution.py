@@ -49,36 +49,35 @@ def percent(part: float) -> str:
 def curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
     """(share of requests, ns that so many were within), rising, up to what so many requests can tell."""
     count = max(1, latency.count)
-    last = 1 - 1 / count if count > 1 else 0.0
-    known = [(p / 100, float(ns)) for p, ns in latency.percentiles if p / 100 <= last]
+    last = 1 - 1 / count
+    ends = {0.0: float(latency.min_ns), last: float(latency.max_ns)}
+    exact = {p / 100: float(ns) for p, ns in latency.percentiles if p / 100 < last}
+    known = sorted({**exact, **ends}.items())
+    points = dict(known)
     below = 0
     for bound, number in latency.histogram:
         below += number
-        if below / count <= last:
-            known.append((below / count, float(min(bound, latency.max_ns))))
-    # Where the histogram is too coarse for a few requests, the exact percentiles are.
-    rising: list[tuple[float, float]] = [(0.0, float(latency.min_ns))]
-    for part, ns in sorted(known):
-        rising.append((part, max(ns, rising[-1][1])))
-    rising.append((last, float(max(latency.max_ns, rising[-1][1]))))
-    return tuple(dict(rising).items())
+        if 0 < below / count < last:
+            points.setdefault(below / count, _between(known, below / count, float(bound)))
+    return tuple(sorted(points.items()))
+
+
+def _between(known: list[tuple[float, float]], part: float, ns: float) -> float:
+    """A bound of the histogram is up to 4 % off; the exact percentiles on both sides say how far it may be."""
+    low = max(value for share, value in known if share <= part)
+    high = min(value for share, value in known if share >= part)
+    return min(max(ns, low), high)
 
 
 def _series(level: Level, latency: Distribution, number: int, of: int) -> Series:
     label = level_label(level.mode, level.value)
-    exact = {p / 100: ns for p, ns in latency.percentiles if p in SHOWN}
+    shown = {p / 100 for p in SHOWN}
     points = tuple(
-        Point(part, ns, f"{label}: {percent(part)} within {duration(exact[part])}" if part in exact else "")
-        for part, ns in _with_exact(curve(latency), exact)
+        Point(part, ns, f"{label}: {percent(part)} within {duration(ns)}" if part in shown else "")
+        for part, ns in curve(latency)
     )
     shade = 5 if of == 1 else 1 + round(number * 4 / (of - 1))
     return Series(label, (points,), f"load-{shade}")
-
-
-def _with_exact(
-    points: tuple[tuple[float, float], ...], exact: dict[float, int]
-) -> list[tuple[float, float]]:
-    return [(part, float(exact.get(part, ns))) for part, ns in points]
 
 
 def _table(rows: tuple[tuple[Level, Measurement], ...]) -> Table:

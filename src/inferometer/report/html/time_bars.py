@@ -107,7 +107,7 @@ def _steps(rows: tuple[Step, ...], level: Level) -> Bars:
 
 
 def _calls(step: Step) -> str:
-    words = [] if abs(step.calls - 1) < 0.005 else [f"{step.calls:.3g} calls per request"]
+    words = [] if abs(step.calls - 1) < 0.02 else [f"{step.calls:.3g} calls per request"]
     if step.batch > 1.005:
         words.append(f"batches of {step.batch:.3g}")
     return ", ".join(words)

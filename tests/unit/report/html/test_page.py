@@ -239,3 +239,18 @@ def test_an_invalid_comparison_says_why_first():
     assert page.verdict.startswith("the comparison is not valid: the hosts differ; ")
     assert page.sections[0].name == "problems"
     assert page.tone.value == "bad"
+
+
+def test_percentile_curves_rise_and_pass_through_the_exact_percentiles():
+    from inferometer.report.html.distribution import curve
+    from inferometer.testing.reports import sample_latency
+
+    for count in (1, 2, 7, 100, 2000):
+        latency = sample_latency(30.0, count)
+        points = curve(latency)
+        assert points[0] == (0.0, latency.min_ns) or count == 1
+        assert points[-1][1] == latency.max_ns
+        assert [ns for _, ns in points] == sorted(ns for _, ns in points)
+        known = dict(points)
+        exact = [(p / 100, ns) for p, ns in latency.percentiles if p / 100 < 1 - 1 / count]
+        assert all(known[part] == ns for part, ns in exact)
