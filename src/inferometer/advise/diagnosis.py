@@ -54,6 +54,7 @@ class StepFigures:
     queue_ns: float  # waiting, per request of the top model
     compute_ns: float  # working, per request of the top model
     latency_share: float  # of the latency the client sees, waiting included
+    light_share: float  # the same at the lightest load of the sweep, where hardly anything waits
     compute_share: float  # of the work of all steps
     instances: int
     device: str  # cpu or gpu

@@ -1,6 +1,7 @@
 """Results, diagnoses and comparisons with plain figures, for reports to be made of."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -206,9 +207,12 @@ def sample_diagnosis(name: str = "pipeline") -> Diagnosis:
         throughput=50.0,
         latency_ns=80e6,
         steps=(
-            StepFigures("decode", 0, 1.0, 20e6, 54e6, 20e6, 0.93, 0.8, 1, "cpu", 1.0, 0, False, 0.99, 50.0),
-            StepFigures("network", 0, 1.0, 4e6, 0.0, 4e6, 0.05, 0.16, 1, "cpu", 1.0, 8, False, 0.2, 250.0),
-            StepFigures("encode", 1, 1.0, 1e6, 0.0, 1e6, 0.01, 0.04, 1, "cpu", 1.0, 0, False, 0.05, None),
+            _step("decode", service_ms=20, wait_ms=54, share=0.93, work=0.8, busy=0.99, bound=50.0),
+            _step("network", service_ms=4, wait_ms=0, share=0.05, work=0.16, busy=0.2, bound=250.0),
+            replace(
+                _step("encode", service_ms=1, wait_ms=0, share=0.01, work=0.04, busy=0.05, bound=None),
+                depth=1,
+            ),
         ),
         client_ns=1e6,
         overhead_ns=1e5,
@@ -228,6 +232,36 @@ def sample_diagnosis(name: str = "pipeline") -> Diagnosis:
         after=Verdict(diagnoses.CPU, "every core is busy.", None),
         is_restored=True,
         notes=("there is no GPU to look at",),
+    )
+
+
+def _step(
+    name: str,
+    *,
+    service_ms: float,
+    wait_ms: float,
+    share: float,
+    work: float,
+    busy: float,
+    bound: float | None,
+) -> StepFigures:
+    return StepFigures(
+        name=name,
+        depth=0,
+        calls=1.0,
+        service_ns=float(service_ms * NS_PER_MS),
+        queue_ns=float(wait_ms * NS_PER_MS),
+        compute_ns=float(service_ms * NS_PER_MS),
+        latency_share=share,
+        light_share=work,
+        compute_share=work,
+        instances=1,
+        device="cpu",
+        batch=1.0,
+        max_batch=0,
+        is_batching=False,
+        utilisation=busy,
+        bound=bound,
     )
 
 
