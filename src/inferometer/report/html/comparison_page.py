@@ -101,7 +101,7 @@ def _clause(contrast: Contrast, baseline: str) -> str:
         NO_DIFFERENCE: f"shows no difference to {baseline}",
     }[contrast.verdict]
     shown = [row for row in _leading(contrast) if row.verdict != NO_DIFFERENCE]
-    figures = ", ".join(f"{row.metric} {percent(row)}" for row in shown[:2])
+    figures = ", ".join(f"{row.metric} {signed(row.percent.value)} %" for row in shown[:2])
     return f"{contrast.variant} {words}" + (f" ({figures})" if figures else "")
 
 

@@ -48,9 +48,9 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
     """The whole report; the same diagnosis gives the same document."""
     first = diagnosis.results[0] if diagnosis.results else None
     sections = (
-        trials_section(diagnosis),
         _limits_section(diagnosis),
         _suggestions_section(diagnosis),
+        trials_section(diagnosis),
         _curve_section(diagnosis),
         *(() if first is None else _measured_sections(first)),
         _notes_section(diagnosis),
@@ -142,14 +142,19 @@ def _busy(steps: tuple[StepFigures, ...]) -> Bars:
     rows = tuple(
         Bar(
             _name(step),
-            (Segment("busy", min(1.0, step.utilisation), share(step.utilisation), _busy_colour(step)),),
-            share(step.utilisation),
+            (Segment("busy", _capped(step), share(_capped(step)), _busy_colour(step)),),
+            share(_capped(step)),
             plural(step.instances, "instance"),
         )
         for step in steps
     )
     note = "Throughput × service time ÷ instances: at 100 % all instances of the step work all the time."
     return Bars("How busy each step is", rows, 1.0, note)
+
+
+def _capped(step: StepFigures) -> float:
+    """Counters and throughput are not read at the very same moment: a little over 1 is 1."""
+    return min(1.0, step.utilisation)
 
 
 def _busy_colour(step: StepFigures) -> str:
@@ -210,7 +215,7 @@ def _steps(steps: tuple[StepFigures, ...]) -> Table:
             share(step.light_share),
             f"{step.batch:.3g} of {step.max_batch}" if step.max_batch else "-",
             f"{step.instances} {step.device}".strip(),
-            share(step.utilisation),
+            share(_capped(step)),
             "-" if step.bound is None else quantity(step.bound),
         )
         for step in steps

@@ -1,5 +1,6 @@
 """A document as one page: nothing is fetched, it opens from a file, on a phone and on paper."""
 
+import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,9 @@ from markupsafe import Markup
 from inferometer.report.document import Bars, Block, Chart, Differences, Document
 from inferometer.report.files import write_text
 from inferometer.report.html.charts import bars_figure, chart_figure, differences_figure
+
+NO_BREAK = "\u00a0"
+_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)")
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,13 +40,20 @@ def write(document: Document, path: Path) -> None:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("inferometer.report.html"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.filters["glued"] = _glued
+    return environment
+
+
+def _glued(text: str) -> str:
+    """A number and its unit are never torn apart at the end of a line."""
+    return _UNIT.sub(NO_BREAK, text)
 
 
 def _block(block: Block) -> Markup:

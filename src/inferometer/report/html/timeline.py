@@ -40,7 +40,7 @@ def timeline_section(result: Result) -> Section | None:
         return None
     lead = "Time between levels is left out."
     if not all(row.is_counted for row in rows):
-        lead += " Hatched windows (warm-up, or before the figures settled) are in no figure of the report."
+        lead += " Shaded windows (warm-up, or before the figures settled) are in no figure of the report."
     charts = _throughput(rows), _latency(rows, result)
     return Section("timeline", "Timeline", lead, (*charts, _table(rows, result)))
 
