@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inferometer.report.document import Axis, Spread
 
 TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
+LEAST_RANGE = 1e-9  # less than that is nothing
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -22,6 +23,9 @@ class Scale:
     ticks: tuple[float, ...]
 
     def place(self, value: float) -> float:
+        """Where the value lies; what a log axis has no place for lies at its low end."""
+        if self.spread is Spread.LOG:
+            value = max(value, 10**self.low)
         part = (laid_out(self.spread, value) - self.low) / (self.high - self.low)
         return self.start + part * (self.end - self.start)
 
@@ -51,11 +55,11 @@ def scale(axis: Axis, values: Sequence[float], *, start: float, end: float, tick
 
 def _linear_range(values: Sequence[float], ticks: int) -> tuple[float, float, tuple[float, ...]]:
     low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
-    if high == low:
+    if high - low < LEAST_RANGE:
         high = low + 1.0
     step = nice_step((high - low) / ticks)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    marks = tuple(round(number * step, 12) for number in range(first, last + 1))
+    marks = tuple(float(f"{number * step:.12g}") for number in range(first, last + 1))
     return marks[0], marks[-1], marks
 
 

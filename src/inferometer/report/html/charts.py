@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from inferometer.report.document import (
+    Axis,
     Bar,
     Bars,
     Chart,
@@ -20,6 +21,7 @@ from inferometer.report.document import (
     Segment,
     Series,
     Span,
+    Spread,
 )
 from inferometer.report.html.axes import Scale, nice_step, scale
 
@@ -103,9 +105,9 @@ def _classes(chart: Chart, width: int) -> str:
 
 def _frame(chart: Chart, width: int) -> _Frame:
     points = [point for series in chart.series for run in series.runs for point in run]
-    xs = [value for point in points for value in (point.x, *(point.x_limits or ()))]
+    xs = [value for point in points for value in _reach(point.x, point.x_limits, chart.x)]
     xs += [edge for span in chart.spans for edge in (span.start, span.end)]
-    ys = [value for point in points for value in (point.y, *(point.y_limits or ()))]
+    ys = [value for point in points for value in _reach(point.y, point.y_limits, chart.y)]
     ys += [rule.value for rule in chart.rules]
     height = chart.height if width == WIDE else round(chart.height * 0.85)
     top, bottom = (44.0 if any(span.label for span in chart.spans) else 26.0), height - 42.0
@@ -114,6 +116,13 @@ def _frame(chart: Chart, width: int) -> _Frame:
     right = width - 20.0
     x = scale(chart.x, xs, start=left, end=right, ticks=8 if width == WIDE else 4)
     return _Frame(width, height, left, right, top, bottom, x, y)
+
+
+def _reach(value: float, limits: tuple[float, float] | None, axis: Axis) -> tuple[float, ...]:
+    """What the axis must show. An interval down to nearly 0 would leave a log axis no room for the rest."""
+    if limits is None:
+        return (value,)
+    return (value, limits[1]) if axis.spread is Spread.LOG else (value, *limits)
 
 
 def _grid(chart: Chart, frame: _Frame) -> Iterator[Markup]:

@@ -15,6 +15,7 @@ from inferometer.report.document import (
     Segment,
     Series,
     Span,
+    Spread,
     Tone,
 )
 from inferometer.report.html.charts import (
@@ -133,3 +134,15 @@ def test_differences_are_placed_around_zero():
     ]
     assert re.findall(r'class="group">(\w+)<', figure) == ["first", "second"]
     assert "<script" not in figure
+
+
+def test_an_interval_down_to_zero_does_not_break_a_log_axis():
+    point = Point(1.0, 100.0, "wide", y_limits=(0.0, 300.0))
+    log = Chart("log", Axis("x", str), Axis("y", str, Spread.LOG), (Series("line", ((point,),), "blue"),))
+    (bar,) = [
+        path.get("d")
+        for path in ElementTree.fromstring(draw(log, WIDE)).iter("path")
+        if "error" in path.get("class")
+    ]
+    assert "nan" not in bar
+    assert marks(draw(log, WIDE)) == [(1.0, 100.0, "wide")]
