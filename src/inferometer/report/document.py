@@ -86,13 +86,12 @@ class Spread(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`text` writes a value of the axis; `low` and `high` widen it to show at least so much."""
+    """`text` writes a value of the axis."""
 
     title: str
     text: Callable[[float], str]
     spread: Spread = Spread.LINEAR
-    low: float | None = None
-    high: float | None = None
+    is_whole: bool = False  # there is nothing between whole numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,23 +41,24 @@ def laid_out(spread: Spread, value: float) -> float:
 
 def scale(axis: Axis, values: Sequence[float], *, start: float, end: float, ticks: int) -> Scale:
     """An axis around the values, with about so many ticks. A linear one begins at 0."""
-    known = [value for value in (*values, axis.low, axis.high) if value is not None]
     if axis.spread is Spread.LOG:
-        low, high, marks = _log_range([value for value in known if value > 0], ticks)
+        low, high, marks = _log_range([value for value in values if value > 0], ticks)
     elif axis.spread is Spread.TAIL:
-        high = max((laid_out(axis.spread, value) for value in known), default=1.0)
+        high = max((laid_out(axis.spread, value) for value in values), default=1.0)
         low, high, marks = 0.0, max(high, 1.0), TAIL_TICKS
     else:
-        low, high, marks = _linear_range(known, ticks)
+        low, high, marks = _linear_range(values, ticks, 1.0 if axis.is_whole else 0.0)
     shown = tuple(mark for mark in marks if low <= laid_out(axis.spread, mark) <= high + 1e-9)
     return Scale(axis.spread, low, high, start, end, shown)
 
 
-def _linear_range(values: Sequence[float], ticks: int) -> tuple[float, float, tuple[float, ...]]:
+def _linear_range(
+    values: Sequence[float], ticks: int, least: float
+) -> tuple[float, float, tuple[float, ...]]:
     low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
     if high - low < LEAST_RANGE:
         high = low + 1.0
-    step = nice_step((high - low) / ticks)
+    step = nice_step(max((high - low) / ticks, least))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     marks = tuple(float(f"{number * step:.12g}") for number in range(first, last + 1))
     return marks[0], marks[-1], marks

@@ -90,6 +90,9 @@ def verdict(comparison: Comparison) -> str:
         clauses += [f"and {len(failed) - 1} more"] if len(failed) > 1 else []
     elif comparison.gates and all(gate.outcome == PASSED for gate in comparison.gates):
         clauses.append("every condition is kept")
+    elif comparison.gates:
+        open_ones = dict.fromkeys(gate.text for gate in comparison.gates if gate.outcome != PASSED)
+        clauses.append(f"'{next(iter(open_ones))}' could not be decided")
     return "; ".join(clauses) + "." if clauses else "There is nothing to compare with the baseline."
 
 
@@ -197,7 +200,7 @@ def _drawn(contrast: Contrast, baseline: str) -> Differences:
             limits=None
             if row.percent.low is None or row.percent.high is None
             else (row.percent.low, row.percent.high),
-            text=f"{percent(row)}, {row.verdict}" + (f": {row.reason}" if row.reason else ""),
+            text=_said(row),
             tone=TONES[row.verdict],
             group=level_label(level.mode, level.value),
         )
@@ -205,6 +208,11 @@ def _drawn(contrast: Contrast, baseline: str) -> Differences:
         for row in level.differences
     )
     return Differences(f"{contrast.variant} against {baseline}: {contrast.verdict}", rows, "%")
+
+
+def _said(row: Difference) -> str:
+    words = (percent(row), "" if row.verdict == NO_DIFFERENCE else row.verdict, row.reason)
+    return ", ".join(word for word in words if word)
 
 
 def _table(comparison: Comparison) -> Table:

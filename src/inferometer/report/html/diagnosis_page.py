@@ -39,7 +39,7 @@ from inferometer.report.html.settings import host_section, settings_section
 from inferometer.report.html.time_bars import time_section
 from inferometer.report.html.timeline import timeline_section
 from inferometer.report.html.trials import change_words, gain, trials_section
-from inferometer.report.html.units import plain_number, time_unit
+from inferometer.report.html.units import plain_number, rate_axis, time_axis
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 
@@ -287,17 +287,17 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     top = max(row.throughput for row in diagnosis.curve)
     throughput = Chart(
         title="Throughput, measured and as the model has it",
-        x=Axis("concurrency", plain_number),
-        y=Axis("throughput (infer/s)", plain_number),
+        x=Axis("concurrency", plain_number, is_whole=True),
+        y=rate_axis(),
         series=_curves(diagnosis, "throughput", lambda value: f"{quantity(value)} infer/s"),
         rules=tuple(rule for rule in rules if rule.value < 3 * top),
         height=290,
     )
-    unit, text = time_unit(max(row.latency_ns for row in diagnosis.curve))
+    times = [row.latency_ns for row in diagnosis.curve]
     latency = Chart(
         title="Mean latency, measured and as the model has it",
-        x=Axis("concurrency", plain_number),
-        y=Axis(f"mean latency ({unit})", text),
+        x=Axis("concurrency", plain_number, is_whole=True),
+        y=time_axis("mean latency", times),
         series=_curves(diagnosis, "latency_ns", duration),
         height=290,
     )

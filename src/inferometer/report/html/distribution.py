@@ -4,8 +4,7 @@ from inferometer.measure.measurement import Distribution, Level, Measurement
 from inferometer.measure.result import Result
 from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Spread, Table
 from inferometer.report.format import duration, level_label, level_value
-from inferometer.report.html.throughput import LOG_RATIO
-from inferometer.report.html.units import time_unit
+from inferometer.report.html.units import time_axis
 from inferometer.report.verdict import measured
 
 CURVES = 5
@@ -20,12 +19,10 @@ def distribution_section(result: Result) -> Section | None:
     drawn = _few(rows)
     curves = [(level, curve(found.latency)) for level, found in drawn]
     times = [ns for _, points in curves for _, ns in points]
-    unit, text = time_unit(max(times))
-    spread = Spread.LOG if max(times) / max(1.0, min(times)) > LOG_RATIO else Spread.LINEAR
     chart = Chart(
         title="Share of requests answered within a latency",
         x=Axis("share of requests", percent, Spread.TAIL),
-        y=Axis(f"latency ({unit})", text, spread),
+        y=time_axis("latency", times),
         series=tuple(
             _series(level, found.latency, number, len(drawn)) for number, (level, found) in enumerate(drawn)
         ),

@@ -2,12 +2,11 @@
 
 from inferometer.measure.measurement import Estimate, Level, Measurement
 from inferometer.measure.result import Result
-from inferometer.report.document import Axis, Chart, Point, Section, Series, Spread
+from inferometer.report.document import Chart, Point, Section, Series
 from inferometer.report.format import duration, interval, level_label, level_value, quantity, share
-from inferometer.report.html.units import plain_number, time_unit
+from inferometer.report.html.units import rate_axis, time_axis
 from inferometer.report.verdict import NEAR, best, enough, measured
 
-LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide the fast ones
 COLOURS = {50: "blue", 99: "orange"}
 MORE = "green"
 
@@ -20,12 +19,10 @@ def throughput_section(result: Result) -> Section | None:
     chosen = result.effective.get("percentile")
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     latencies = [found.latency.percentile_ns(p) for _, found in rows for p in shown]
-    most, least = max(latencies), max(1, min(latencies))
-    unit, text = time_unit(most)
     chart = Chart(
         title="Latency against throughput, one point for each level",
-        x=Axis("throughput (infer/s)", plain_number),
-        y=Axis(f"latency ({unit})", text, Spread.LOG if most / least > LOG_RATIO else Spread.LINEAR),
+        x=rate_axis(),
+        y=time_axis("latency", latencies),
         series=tuple(_series(rows, p, is_named=p == shown[-1]) for p in shown),
         note=_note(rows),
     )

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.result import Result
-from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Span, Spread, Table
+from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Span, Table
 from inferometer.report.format import duration, level_label, level_value, quantity
-from inferometer.report.html.throughput import LOG_RATIO
-from inferometer.report.html.units import plain_number, time_unit
+from inferometer.report.html.units import plain_number, rate_axis, time_axis
 
 MARKED = 240  # windows up to which each is a point that can be pointed at
 LISTED = 1000
@@ -100,7 +99,7 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
     return Chart(
         title=f"Throughput of each window, by {name}",
         x=Axis("seconds", plain_number),
-        y=Axis("throughput (infer/s)", plain_number),
+        y=rate_axis(),
         series=(Series("throughput", runs, "blue", has_marks=len(rows) <= MARKED), *_failures(rows)),
         spans=_spans(rows),
         height=250,
@@ -118,13 +117,11 @@ def _failures(rows: tuple[_Row, ...]) -> tuple[Series, ...]:
 
 def _latency(rows: tuple[_Row, ...], result: Result) -> Chart:
     lines = tuple(_latency_lines(rows, result))
-    times = [point.y for line in lines for run in line.runs for point in run if point.y > 0]
-    unit, text = time_unit(max(times))
-    spread = Spread.LOG if max(times) / min(times) > LOG_RATIO else Spread.LINEAR
+    times = [point.y for line in lines for run in line.runs for point in run]
     return Chart(
         title="Latency of each window",
         x=Axis("seconds", plain_number),
-        y=Axis(f"{lines[0].name if len(lines) == 1 else 'latency'} ({unit})", text, spread),
+        y=time_axis(lines[0].name if len(lines) == 1 else "latency", times),
         series=lines,
         spans=_spans(rows),
         height=270,

@@ -3,7 +3,6 @@
 from inferometer.advise.diagnosis import Change, Diagnosis, Trial
 from inferometer.measure.result import Result
 from inferometer.report.document import (
-    Axis,
     Bar,
     Bars,
     Block,
@@ -17,7 +16,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import change_text, duration, quantity, share
 from inferometer.report.html.throughput import limits
-from inferometer.report.html.units import plain_number, time_unit
+from inferometer.report.html.units import rate_axis, time_axis
 from inferometer.report.verdict import measured
 
 COLOURS = ("blue", "orange", "green", "purple", "grey")
@@ -113,11 +112,10 @@ def _runs(diagnosis: Diagnosis) -> Chart | None:
             series.append(Series(name, (points,), COLOURS[min(number, len(COLOURS) - 1)]))
     if len(series) < 2:
         return None
-    unit, text = time_unit(max(point.y for row in series for point in row.runs[0]))
     return Chart(
         title="Latency against throughput, before and after",
-        x=Axis("throughput (infer/s)", plain_number),
-        y=Axis(f"mean latency ({unit})", text),
+        x=rate_axis(),
+        y=time_axis("mean latency", [point.y for row in series for point in row.runs[0]]),
         series=tuple(series),
         note="The numbers are the concurrency; bars are 95 % intervals.",
     )

@@ -7,8 +7,8 @@ from inferometer.measure.measurement import Distribution
 from inferometer.report.document import Axis, Chart, Point, Section, Series, Spread
 from inferometer.report.format import duration, interval, level_label, level_value, quantity
 from inferometer.report.html.distribution import SHOWN, curve, percent
-from inferometer.report.html.throughput import LOG_RATIO, limits
-from inferometer.report.html.units import plain_number, time_unit
+from inferometer.report.html.throughput import limits
+from inferometer.report.html.units import plain_number, rate_axis, time_axis
 from inferometer.report.verdict import measured
 
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
@@ -25,11 +25,10 @@ def throughput_section(comparison: Comparison) -> Section | None:
     if not any(found for _, found in rows):
         return None
     times = [row.latency.percentile_ns(CHOSEN) for _, found in rows for _, row in found]
-    unit, text = time_unit(max(times))
     chart = Chart(
         title=f"p{CHOSEN} latency against throughput, one line for each variant",
-        x=Axis("throughput (infer/s)", plain_number),
-        y=Axis(f"p{CHOSEN} latency ({unit})", text, _spread(times)),
+        x=rate_axis(),
+        y=time_axis(f"p{CHOSEN} latency", times),
         series=tuple(
             Series(variant.name, (tuple(_points(variant)),), colour(number))
             for number, (variant, _) in enumerate(rows)
@@ -37,10 +36,6 @@ def throughput_section(comparison: Comparison) -> Section | None:
         note="The numbers are the load; bars are 95 % intervals.",
     )
     return Section("throughput", "Throughput and latency", "", (chart,))
-
-
-def _spread(times: list[int]) -> Spread:
-    return Spread.LOG if max(times) / max(1, min(times)) > LOG_RATIO else Spread.LINEAR
 
 
 def _points(variant: Variant) -> Iterator[Point]:
@@ -72,11 +67,10 @@ def distribution_section(comparison: Comparison) -> Section | None:
     whole = [rows[load][1].latency for rows in found]
     if not all(latency.percentiles for latency in whole):
         return None
-    unit, text = time_unit(max(latency.max_ns for latency in whole))
     chart = Chart(
         title=f"Share of requests answered within a latency, at {level_label(level.mode, level.value)}",
         x=Axis("share of requests", percent, Spread.TAIL),
-        y=Axis(f"latency ({unit})", text, _spread([ns for row in whole for ns in (row.min_ns, row.max_ns)])),
+        y=time_axis("latency", [ns for row in whole for ns in (row.min_ns, row.max_ns)]),
         series=tuple(
             Series(variant.name, (_curve(variant.name, latency),), colour(number))
             for number, (variant, latency) in enumerate(zip(comparison.variants, whole, strict=True))
@@ -100,7 +94,7 @@ def turns_section(comparison: Comparison) -> Section | None:
     chart = Chart(
         title="Throughput of each turn",
         x=Axis("seconds", plain_number),
-        y=Axis("throughput (infer/s)", plain_number),
+        y=rate_axis(),
         series=tuple(
             Series(variant.name, tuple(_run(variant.name, turns) for turns in variant.turns), colour(number))
             for number, variant in enumerate(comparison.variants)

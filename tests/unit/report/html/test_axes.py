@@ -39,3 +39,8 @@ def test_the_tail_axis_gives_every_nine_the_same_room():
     found = scale(axis(Spread.TAIL), (0.0, 0.999), start=0, end=300, ticks=5)
     assert [found.place(part) for part in (0.9, 0.99, 0.999)] == pytest.approx([100, 200, 300])
     assert found.ticks == (0.0, 0.5, 0.9, 0.99, 0.999)
+
+
+def test_an_axis_of_whole_numbers_has_no_tick_between_them():
+    found = scale(Axis("load", str, is_whole=True), (1.0, 4.0), start=0, end=100, ticks=8)
+    assert found.ticks == (0, 1, 2, 3, 4)
