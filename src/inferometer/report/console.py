@@ -287,7 +287,8 @@ def client_sentence(client: ClientCost, ports: int) -> str:
     return f"Client: {'; '.join(words)}."
 
 
-def _start(level: Level, start: StartFigures) -> Text:
+def start_sentence(level: Level, start: StartFigures) -> str:
+    """What was left out at the start of a level."""
     cold = start.latency
     line = (
         f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} were unlike the rest "
@@ -295,7 +296,7 @@ def _start(level: Level, start: StartFigures) -> Text:
     )
     if cold.count:
         line += f", avg {duration(cold.mean_ns)}, p99 {duration(cold.percentile_ns(99))}"
-    return Text(f"• {line}")
+    return line
 
 
 def _doubt(level: Level, doubt: Doubt) -> Text:
@@ -306,7 +307,7 @@ def _doubt(level: Level, doubt: Doubt) -> Text:
 def _troubles(result: Result) -> Iterator[Text]:
     for level in result.levels:
         if level.start is not None:
-            yield _start(level, level.start)
+            yield Text(f"• {start_sentence(level, level.start)}")
         if level.doubt is not None:
             yield _doubt(level, level.doubt)
         if level.measurement is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from inferometer.measure.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
 from inferometer.measure.result import Result, to_json
-from inferometer.report.console import verdict_words
+from inferometer.report.console import client_sentence, start_sentence, verdict_words
 from inferometer.report.document import (
     Block,
     Column,
@@ -136,7 +136,7 @@ def errors_section(result: Result) -> Section | None:
     if not rows:
         return None
     columns = tuple(
-        Column(name, name == "Requests") for name in ("Level", "Kind", "Requests", "When", "Example")
+        Column(name, name == "Requests") for name in ("Level", "Kind", "Requests", "When", "After", "Example")
     )
     lead = f"{share(result.failed_share)} of all requests failed. They are in no latency."
     return Section("errors", "Errors", lead, (Table("Failed requests by kind", columns, rows),))
@@ -145,7 +145,8 @@ def errors_section(result: Result) -> Section | None:
 def _error_row(level: Level, group: FailureGroup) -> tuple[str, ...]:
     when = f"{group.first_s:.1f} s to {group.last_s:.1f} s" if group.count > 1 else f"{group.first_s:.1f} s"
     label = level_label(level.mode, level.value)
-    return (label, group.kind, str(group.count), when, first_line(group.example))
+    took = f"{duration(group.mean_ns)}, at most {duration(group.max_ns)}" if group.max_ns else "-"
+    return (label, group.kind, str(group.count), when, took, first_line(group.example))
 
 
 def table_section(result: Result) -> Section | None:
@@ -189,18 +190,17 @@ def _cells(measurement: Measurement, shown: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def more_section(result: Result) -> Section | None:
-    """Streams, sequences and the server's own metrics, of the level that stands for all."""
+    """The client's cost, streams, sequences and the server's metrics, of the level that stands for all."""
     found = best(result)
     if found is None:
         return None
     level, measurement = found
-    blocks = tuple(_more(measurement))
-    if not blocks:
-        return None
+    blocks = tuple(_more(measurement, int(result.host.get("ports") or 0)))
     return Section("more", "More figures", f"At {level_label(level.mode, level.value)}.", blocks)
 
 
-def _more(measurement: Measurement) -> Iterator[Block]:
+def _more(measurement: Measurement, ports: int) -> Iterator[Block]:
+    yield Messages((Message(client_sentence(measurement.client, ports), tone=Tone.PLAIN),))
     if measurement.streaming is not None:
         yield Facts("Streams", _streams(measurement.streaming))
     if measurement.sequences is not None:
@@ -232,15 +232,24 @@ def _sequences(whole: SequenceFigures) -> tuple[tuple[str, str], ...]:
 
 def notes_section(result: Result) -> Section | None:
     """Every remark, with its advice once."""
+    rows = list(_unlike(result))
     said = [("", remark) for remark in result.remarks] + [
         (f"{level_label(level.mode, level.value)}: ", remark)
         for level in result.levels
         for remark in level.remarks
     ]
-    if not said:
-        return None
-    rows = []
     for note in dict.fromkeys(remark.note for _, remark in said):
         lines = [f"{where}{first_line(remark.text)}" for where, remark in said if remark.note is note]
         rows.append(Message("\n".join(lines), note.advice))
-    return Section("notes", "Notes", "", (Messages(tuple(rows)),))
+    return Section("notes", "Notes", "", (Messages(tuple(rows)),)) if rows else None
+
+
+def _unlike(result: Result) -> Iterator[Message]:
+    """What was left out as warm-up, and why figures are not as sure as asked."""
+    for level in result.levels:
+        if level.start is not None:
+            yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
+        if level.doubt is not None:
+            doubt = level.doubt
+            label = level_label(level.mode, level.value)
+            yield Message(f"{label}: {doubt.kind}: {doubt.text}", f"{doubt.figure} {doubt.sparkline}")

@@ -24,6 +24,11 @@ class _Row:
     is_counted: bool  # in the level's figures
 
     @property
+    def why_not(self) -> str:
+        """Why it is in no figure, when it is not."""
+        return "before the figures settled" if self.level.start is None else "warm-up"
+
+    @property
     def middle_s(self) -> float:
         return self.start_s + self.window.duration_ns / NS_PER_S / 2
 
@@ -161,7 +166,7 @@ def _tip(row: _Row) -> str:
     if window.failed_count:
         words.append(f"{window.failed_count} failed")
     if not row.is_counted:
-        words.append("not in the figures")
+        words.append(f"{row.why_not}, not in the figures")
     return ", ".join(words)
 
 
@@ -186,5 +191,5 @@ def _line(row: _Row) -> tuple[str, ...]:
         *(duration(ns) if ns else "-" for ns in times),
         str(window.request_count),
         str(window.failed_count),
-        "yes" if row.is_counted else "no",
+        "yes" if row.is_counted else f"no: {row.why_not}",
     )

@@ -10,7 +10,7 @@ from inferometer.advise import diagnosis as diagnoses
 from inferometer.base.notes import Note, Remark
 from inferometer.compare import comparison as comparisons
 from inferometer.measure import result as results
-from inferometer.measure.measurement import FailureGroup, WindowFigures
+from inferometer.measure.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
 from inferometer.report.html.timeline import first_counted
 from inferometer.report.saved import document, from_json, to_html
 from inferometer.testing.reports import (
@@ -28,6 +28,12 @@ REPORTS = {
     "diagnose": (sample_diagnosis, diagnoses.to_json),
     "compare": (sample_comparison, comparisons.to_json),
 }
+
+
+def replace_level(result, place, **changes):
+    levels = list(result.levels)
+    levels[place] = dataclasses.replace(levels[place], **changes)
+    return dataclasses.replace(result, levels=tuple(levels))
 
 
 def section(page, name):
@@ -92,7 +98,22 @@ def test_windows_that_are_in_no_figure_are_marked():
     spans = section(document(result), "timeline").blocks[0].spans
     assert [span.end - span.start for span in spans if span.is_faded] == [DISCARDED * WINDOW_S] * 4
     counted = [row[-1] for row in tables(document(result))["Every window"].rows[:WINDOWS]]
-    assert counted == ["no"] * DISCARDED + ["yes"] * (WINDOWS - DISCARDED)
+    assert counted == ["no: before the figures settled"] * DISCARDED + ["yes"] * (WINDOWS - DISCARDED)
+
+
+def test_a_cold_start_and_doubts_are_said():
+    result = sample_result()
+    level = result.levels[1]
+    start = StartFigures(DISCARDED * 500_000_000, 20, 20.0, level.measurement.latency)
+    doubt = Doubt("drift", "latency goes up by 20% over the level", "mean latency", "▁▂▃▄▅▆▇█")
+    page = document(replace_level(result, 1, start=start, doubt=doubt))
+    first, second = section(page, "notes").blocks[0].rows[:2]
+    assert first.text.startswith("concurrency 2: the first 1.00 s were unlike the rest and are left out")
+    assert (second.text, second.advice) == (
+        "concurrency 2: drift: latency goes up by 20% over the level",
+        "mean latency ▁▂▃▄▅▆▇█",
+    )
+    assert tables(page)["Every window"].rows[WINDOWS][-1] == "no: warm-up"
 
 
 def test_a_file_without_percentiles_of_windows_shows_their_mean():
@@ -113,14 +134,14 @@ def test_time_pieces_are_in_the_order_of_the_pipeline():
 
 def test_failures_are_grouped_and_change_the_tone():
     groups = (
-        FailureGroup("http 503", 12, f"{NASTY}\nmore", 0.1, 3.2),
+        FailureGroup("http 503", 12, f"{NASTY}\nmore", 0.1, 3.2, 2_000_000, 5_000_000),
         FailureGroup("timeout", 1, "", 2.0, 2.0),
     )
     page = document(sample_result(failures=groups))
     (table,) = section(page, "errors").blocks
     assert table.rows == (
-        ("concurrency 4", "http 503", "12", "0.1 s to 3.2 s", NASTY),
-        ("concurrency 4", "timeout", "1", "2.0 s", ""),
+        ("concurrency 4", "http 503", "12", "0.1 s to 3.2 s", "2.00 ms, at most 5.00 ms", NASTY),
+        ("concurrency 4", "timeout", "1", "2.0 s", "-", ""),
     )
     assert "of all requests failed" in page.verdict
     assert page.tone.value == "warning"
