@@ -13,7 +13,9 @@ from inferometer.report.files import write_text
 from inferometer.report.html.charts import bars_figure, chart_figure, differences_figure
 
 NO_BREAK = "\u00a0"
-_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)")
+_UNIT = re.compile(
+    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
