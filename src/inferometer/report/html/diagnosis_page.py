@@ -1,5 +1,6 @@
 """The report of a diagnosis: what limits the model, what to do about it, and what came of trying."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 
 from inferometer.advise.diagnosis import (
@@ -11,13 +12,14 @@ from inferometer.advise.diagnosis import (
     Suggestion,
     to_json,
 )
-from inferometer.measure.result import Result
+from inferometer.measure.result import Result, plain
 from inferometer.report.document import (
     Axis,
     Bar,
     Bars,
     Block,
     Chart,
+    Code,
     Column,
     Document,
     Facts,
@@ -227,14 +229,22 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     rows = diagnosis.suggestions
     if not rows:
         return None
-    messages = tuple(Message(_capital(row.text) + ".", _capital(row.why) + ".", Tone.PLAIN) for row in rows)
+    texts = tuple(Message(_capital(row.text) + ".", _capital(row.why) + ".", Tone.PLAIN) for row in rows)
     lead = "Predicted by a queueing model fitted to the measured service times; the best first."
-    return Section(
-        "suggestions",
-        "What would help",
-        lead,
-        (_gains(diagnosis), Messages(messages, is_ranked=True), _predictions(rows)),
+    blocks: tuple[Block, ...] = (
+        _gains(diagnosis),
+        Messages(texts, is_ranked=True),
+        _predictions(rows),
+        *_settings(rows),
     )
+    return Section("suggestions", "What would help", lead, blocks)
+
+
+def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
+    for row in rows:
+        if row.change.can_apply:
+            text = json.dumps(row.change.settings, indent=2, sort_keys=True, default=plain)
+            yield Code(f"{change_words(row.change)}: in the configuration of {row.change.model}", text)
 
 
 def _capital(text: str) -> str:
