@@ -1,8 +1,9 @@
 # Two commands do everything on a machine with python3, pip and make: `make demo` and `make test`.
 
-VENV   := .venv
-PYTHON := $(VENV)/bin/python
-STAMP  := $(VENV)/.installed
+VENV    := .venv
+PYTHON  := $(VENV)/bin/python
+STAMP   := $(VENV)/.installed
+BROWSER := $(VENV)/.browser
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test fmt lint type unit bench fuzz clean
@@ -15,10 +16,15 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+$(BROWSER): tests/install_chromium.sh
+	@mkdir -p $(VENV)
+	@sh tests/install_chromium.sh
+	@touch $@
+
 demo: $(STAMP)  ## start the embedded server and measure an image pipeline, in about a minute
 	@$(VENV)/bin/inferometer demo
 
-test: $(STAMP)  ## formatter check, linter, strict types and all tests
+test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all tests
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
@@ -34,7 +40,7 @@ lint: $(STAMP)  ## linter only
 type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
-unit: $(STAMP)  ## the quick tests: no real server
+unit: $(STAMP) $(BROWSER)  ## the quick tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist loadfile
 
 fuzz: $(STAMP)  ## the codecs against many more random streams

@@ -8,6 +8,8 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.arithmetic import Usage, marginal_us
@@ -20,6 +22,8 @@ from benchmarks.wrk import run_wrk
 Open = Callable[[Setting], AbstractContextManager[Contest]]
 
 MODEL = "simple"
+IDENTITY = "identity_fp32"
+MIB = 1024 * 1024
 WINDOWS = 3  # with so wide a stability threshold every run has exactly as many as it may have
 LONG_RUN_COUNT = 10_000_000
 _SHORT = 0.1  # of the long run
@@ -47,9 +51,9 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
                     command += ["-u", server.grpc_address if protocol == "grpc" else server.http_address]
                     command += ["--concurrency-range", str(concurrency), "-p", str(round(window_s * 1000))]
                     command += ["-s", "999", "-r", str(WINDOWS)]
-                    before = _served(server.http_address)
+                    before = _served(server.http_address, MODEL)
                     ended = run(command, timeout_s=WINDOWS * window_s + _MARGIN_S, environment=environment)
-                    return Usage(ended.cpu_s, _served(server.http_address) - before), ended
+                    return Usage(ended.cpu_s, _served(server.http_address, MODEL) - before), ended
 
                 short, short_ended = spend(setting.seconds * _SHORT)
                 long, long_ended = spend(setting.seconds)
@@ -65,23 +69,76 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
     return opened
 
 
-def _served(address: str) -> int:
+def _served(address: str, model: str) -> int:
     """How many requests the server itself has counted, once the last ones of a finished tool are in."""
-    count, seen = -1, _counted(address)
+    count, seen = -1, _counted(address, model)
     while count != seen:
         time.sleep(_SETTLED_S)
-        count, seen = seen, _counted(address)
+        count, seen = seen, _counted(address, model)
     return seen
 
 
-def _counted(address: str) -> int:
-    with urllib.request.urlopen(f"http://{address}/v2/models/{MODEL}/stats", timeout=10) as reply:
+def _counted(address: str, model: str) -> int:
+    with urllib.request.urlopen(f"http://{address}/v2/models/{model}/stats", timeout=10) as reply:
         statistics = json.load(reply)["model_stats"]
     return sum(
         int(model["inference_stats"][outcome].get("count", 0))
         for model in statistics
         for outcome in ("success", "fail")
     )
+
+
+# --- shared memory, on a real Triton
+
+
+def shared_memory_cpu(setting: Setting) -> AbstractContextManager[Contest]:
+    """Marginal CPU per request with tensors of 1 MiB: ours with them in shared memory against ours on the wire."""
+    return _shared_memory(setting, lambda cost: cost.cpu_us)
+
+
+def shared_memory_bytes(setting: Setting) -> AbstractContextManager[Contest]:
+    """The same for the bytes that go over the loopback device, headers and all, in both directions."""
+    return _shared_memory(setting, lambda cost: cost.wire_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _TransferCost:
+    """Of one more request."""
+
+    cpu_us: float
+    wire_bytes: float
+
+
+@contextlib.contextmanager
+def _shared_memory(setting: Setting, judged: Callable[[_TransferCost], float]) -> Iterator[Contest]:
+    from inferometer.server.embedded import EmbeddedTriton
+
+    script = our_script("perf_analyzer")
+    with EmbeddedTriton(load_models=(IDENTITY,)) as server:
+        command = [script, "-m", IDENTITY, "-u", server.http_address, "--shape", f"INPUT0:{MIB // 4}"]
+        command += ["--output-shared-memory-size", str(MIB), "-s", "99999", "-r", str(WINDOWS)]
+
+        def spend(window_s: float, *words: str) -> tuple[Usage, int]:
+            requests, sent = _served(server.http_address, IDENTITY), _loopback_bytes()
+            ended = run(
+                [*command, "-p", str(round(window_s * 1000)), *words],
+                timeout_s=WINDOWS * window_s + _MARGIN_S,
+            )
+            sent = _loopback_bytes() - sent
+            return Usage(ended.cpu_s, _served(server.http_address, IDENTITY) - requests), sent
+
+        def measure(*words: str) -> Sample:
+            short, short_bytes = spend(setting.seconds * _SHORT, *words)
+            long, long_bytes = spend(setting.seconds, *words)
+            cpu_us = marginal_us(short, long)
+            cost = _TransferCost(cpu_us, (long_bytes - short_bytes) / (long.requests - short.requests))
+            return Sample(judged(cost), {"CPU us/request": cost.cpu_us, "bytes/request": cost.wire_bytes})
+
+        yield Contest(ours=lambda: measure("--shared-memory", "system"), theirs=measure)
+
+
+def _loopback_bytes() -> int:
+    return int(Path("/sys/class/net/lo/statistics/rx_bytes").read_text())
 
 
 # --- throughput and latency, on nginx

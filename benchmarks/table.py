@@ -5,6 +5,7 @@ from benchmarks.bar import Bar, Direction
 
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"
+WIRE = "ours on the wire"
 
 BARS = (
     Bar(
@@ -37,6 +38,22 @@ BARS = (
         target=0.4,
         rival=PERF_ANALYZER,
         open=contests.cpu_per_request(1, "grpc"),
+    ),
+    Bar(
+        name="shm-cpu",
+        title="CPU per request, HTTP, 1 MiB tensors: system shared memory",
+        unit="us",
+        target=1.0,
+        rival=WIRE,
+        open=contests.shared_memory_cpu,
+    ),
+    Bar(
+        name="shm-bytes",
+        title="bytes over the socket, HTTP, 1 MiB tensors: system shared memory",
+        unit="bytes",
+        target=1.0,
+        rival=WIRE,
+        open=contests.shared_memory_bytes,
     ),
     Bar(
         name="nginx-rate-8",

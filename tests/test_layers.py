@@ -17,6 +17,8 @@ RANK = {
     "server": 3,
     "measure": 4,
     "profile": 5,
+    "advise": 6,
+    "compare": 6,
     "report": 7,
     "tune": 8,
     "api": 9,

@@ -1,12 +1,14 @@
 """The Python surface. `from inferometer import api; api.measure("simple", concurrency=(1, 4))`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
+    from inferometer.report.saved import Report
 
-__all__ = ["load", "measure"]
+__all__ = ["load", "measure", "to_html", "to_markdown"]
 
 
 def measure(
@@ -25,22 +27,39 @@ def measure(
     from inferometer.profile.options import Options, Range
     from inferometer.profile.prepare import prepare
     from inferometer.profile.run import run
+    from inferometer.report.export import exportable, write_export
 
     span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
+    if asked.profile_export is not None:
+        exportable(Path(asked.profile_export))
     setup = prepare(asked, command="measure")
     results = list(run(setup, _Silent() if watcher is None else watcher))
+    if setup.journal is not None:
+        write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
 
 
 def load(path: str) -> "Result":
     """A result that was saved with `--json`."""
-    from pathlib import Path
-
     from inferometer.measure.result import read
 
     return read(Path(path))
+
+
+def to_html(report: "Report") -> str:
+    """The report of a result, a diagnosis or a comparison as one self-contained page."""
+    from inferometer.report import saved
+
+    return saved.to_html(report)
+
+
+def to_markdown(report: "Report") -> str:
+    """The same in Markdown, without the charts."""
+    from inferometer.report import saved
+
+    return saved.to_markdown(report)
 
 
 class _Silent:

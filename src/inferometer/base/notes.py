@@ -26,7 +26,12 @@ class Note(Enum):
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
     METRICS_SLOW = "please try a larger querying interval via --metrics-interval"
-    FEW_FILES = "raise the limit of open files: ulimit -n"
+    NUMPY_TOO_NEW = "install an older one: pip install 'numpy<2'"
+    FEW_PORTS = (
+        "connections are opened faster than the system frees their ports: check why the server closes them, "
+        "or widen net.ipv4.ip_local_port_range"
+    )
+    FEW_FILES = "raise the hard limit of open files (ulimit -Hn), or share the load out with --workers"
 
     @property
     def advice(self) -> str:

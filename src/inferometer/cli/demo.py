@@ -42,7 +42,10 @@ def _demo(folder: Path) -> int:
 
     data = write_input(folder)
     print("Starting the embedded Triton server ...", file=sys.stderr)
-    with EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0")) as server:
+    server = EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0"))
+    for remark in server.remarks:
+        print(f"WARNING: {remark.text}; {remark.note.advice}", file=sys.stderr)
+    with server:
         options = Options(
             model=MODEL,
             url=server.http_address,

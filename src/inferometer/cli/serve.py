@@ -60,6 +60,8 @@ def _serve(asked: argparse.Namespace) -> int:
         load_models=None if asked.load_model is None else tuple(asked.load_model),
         log_file=asked.log_file,
     )
+    for remark in server.remarks:
+        print(f"WARNING: {remark.text}; {remark.note.advice}", file=sys.stderr)
     with server:
         print(f"HTTP     {server.http_address}")
         print(f"gRPC     {server.grpc_address}")

@@ -30,9 +30,11 @@ from inferometer.load.plan import NEVER, Closed, Open, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row
+from inferometer.records.spool import Head, Spool
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
+PATIENCE = 16  # failed answers in a row before a slot pauses
 BURST = 64
 LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room for many times that
 PREPARED = 8  # connections opened before an open plan starts
@@ -58,9 +60,15 @@ class Finish(Protocol):
 class Link(Protocol):
     """All connections of one worker to the server."""
 
-    reconnects: int
-    connects: int
-    connect_ns: int  # summed over `connects`
+    @property
+    def reconnects(self) -> int: ...
+
+    @property
+    def connects(self) -> int: ...
+
+    @property
+    def connect_ns(self) -> int:
+        """Summed over `connects`."""
 
     @property
     def opening(self) -> int:
@@ -111,6 +119,7 @@ class Engine:
         stride: int = 1,
         timeout_ns: int = 0,
         sequences: Sequences | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
@@ -128,7 +137,7 @@ class Engine:
         self._started: list[int] = []
         self._steps: list[int] = []
         self._busy: list[bool] = []
-        self._failures: list[int] = []  # of each slot, in a row, without an answer
+        self._failures: list[int] = []  # of each slot, in a row
         self._sequences = sequences
         self._marks: list[Mark | None] = []
         self._lanes: list[int] = []  # of each slot in an open plan
@@ -144,7 +153,9 @@ class Engine:
         self._next_due = NEVER
         self._free: list[int] = []
         self._again = self._issue  # what a slot does after its request has ended
-        self.link = open_link(finish=self.finish, explain=self._explain)
+        self._spool = spool
+        finish = self.finish if spool is None else self._finish_and_keep
+        self.link = open_link(finish=finish, explain=self._explain)
         self._send = self.link.send
 
     # --- what the worker asks for
@@ -304,6 +315,26 @@ class Engine:
             self._failures[slot] = 0
         self._again(slot)
 
+    def _finish_and_keep(
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        times: Sequence[int] = (),
+    ) -> None:
+        """What links call instead of `finish` when requests are exported."""
+        assert self._spool is not None
+        mark = self._marks[slot]
+        sequence = 0 if mark is None else mark.sequence_id
+        head = Head(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
+        self._spool.end(slot, head)
+        self.finish(slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times)
+
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
         if slot >= self._concurrency or self._remaining == 0:
@@ -417,11 +448,19 @@ class Engine:
     # --- failures
 
     def _failed(self, slot: int, now_ns: int, received: int) -> bool:
-        """A server that does not answer is asked again after a pause, longer each time: True when pausing."""
-        if received or slot >= self._concurrency or self._remaining == 0:
+        """A server that does not answer is asked again after a pause, longer each time: True when pausing.
+
+        One that answers, but refuses everything, gets the shortest pause after a while: nobody gains by a client
+        that spins, and a count of requests that all fail still comes to its end.
+        """
+        if slot >= self._concurrency or self._remaining == 0:
             return False
-        pause = min(FIRST_PAUSE_NS << min(self._failures[slot], 16), LONGEST_PAUSE_NS)
         self._failures[slot] += 1
+        if received and self._failures[slot] < PATIENCE:
+            return False
+        pause = FIRST_PAUSE_NS
+        if not received:
+            pause = min(FIRST_PAUSE_NS << min(self._failures[slot] - 1, 16), LONGEST_PAUSE_NS)
         heappush(self._pauses, (now_ns + pause, slot))
         return True
 

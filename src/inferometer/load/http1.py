@@ -3,21 +3,18 @@
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish
 from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import PLACE, http_mark
 from inferometer.target.traffic import Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
-
-if TYPE_CHECKING:
-    from inferometer.target.validation import Checker
 
 BUFFER = 256 * 1024
 
@@ -36,7 +33,7 @@ class Http1Link:
         *,
         wiring: Wiring,
         requests: Sequence[Request],
-        checker: "Checker | None" = None,
+        replies: Replies | None = None,
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
@@ -51,7 +48,7 @@ class Http1Link:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock)
-        self.checker = checker
+        self.replies = replies
         self._requests = requests
         self._connections: list[_Connection] = []
 
@@ -60,8 +57,8 @@ class Http1Link:
             self._grow(slot + 1)
         request = self._requests[step]
         connection = self._connections[slot]
-        if self.checker is not None:
-            connection.step = step if self.checker.wants_next() else -1
+        if self.replies is not None:
+            connection.step = step if self.replies.wants(slot) else -1
         connection.send(request if mark is None else _marked(request, mark), now_ns)
 
     def _grow(self, slots: int) -> None:
@@ -134,7 +131,7 @@ class _Connection:
         self._request: Request | None = None
         self._fd = -1
         self._replies = 0  # on this socket
-        self.step = -1  # whose expected reply this one is compared with; below 0 it is only counted
+        self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
         self._unsent: memoryview | None = None
 
@@ -148,7 +145,7 @@ class _Connection:
         self._request = request
         self._wrote_ns = self._first_ns = 0
         if self._is_open:
-            if self._link.checker is not None:
+            if self._link.replies is not None:
                 self._decoder.keep = self.step >= 0
             self._sent_ns = now_ns
             try:
@@ -259,7 +256,7 @@ class _Connection:
             status = outcome.HTTP + head.status
             self._link.explain(status, bytes(decoder.body).decode("utf-8", "replace") or head.reason)
         elif self.step >= 0:
-            status = self._validate(head, decoder.body)
+            status = self._judge(head, decoder.body, now_ns)
         decoder.next()
         self._replies += 1
         self._request = None
@@ -267,19 +264,14 @@ class _Connection:
             self.close()
         self._link.finish(self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, now_ns, received)
 
-    def _validate(self, head: Head, body: bytearray) -> int:
-        from inferometer.target.validation import http_outputs
-
-        checker = self._link.checker
-        assert checker is not None
-        try:
-            text = checker.check(self.step, http_outputs(body, head.get("inference-header-content-length")))
-        except PeerError as error:
-            self._link.explain(outcome.MALFORMED, str(error))
-            return outcome.MALFORMED
-        if text:
-            self._link.explain(outcome.MISMATCH, text)
-        return outcome.MISMATCH if text else outcome.OK
+    def _judge(self, head: Head, body: bytearray, now_ns: int) -> int:
+        replies = self._link.replies
+        assert replies is not None
+        header_length = head.get("inference-header-content-length")
+        status, text = replies.judge_http(self._slot, self.step, now_ns, body, header_length)
+        if status:
+            self._link.explain(status, text)
+        return status
 
     # --- endings
 

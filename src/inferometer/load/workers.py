@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
@@ -40,12 +42,23 @@ class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it."""
 
     def __init__(
-        self, traffic: Traffic, *, count: int = 1, timeout_ns: int = 0, sequences: SequencePlan | None = None
+        self,
+        traffic: Traffic,
+        *,
+        count: int = 1,
+        timeout_ns: int = 0,
+        sequences: SequencePlan | None = None,
+        verbose: int = 0,
+        spool_fds: Sequence[int] = (),
     ) -> None:
+        """`spool_fds`, one for each worker, are where requests are kept for the export."""
+        self.spool_problem = ""  # why some worker could not keep its requests
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns
         self._sequences = sequences
+        self._verbose = verbose
+        self._spool_fds = spool_fds
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
@@ -69,7 +82,8 @@ class Workers:
     def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Process:
         ours, theirs = socket.socketpair()
         ring_fd = create_ring()
-        fds = (theirs.fileno(), ring_fd, requests_fd)
+        spool_fd = self._spool_fds[index] if self._spool_fds else None
+        fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
         child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
         theirs.close()
@@ -86,6 +100,8 @@ class Workers:
             timeout_ns=self._timeout_ns,
             sequences=self._sequences,
             validation=self._traffic.validation,
+            verbose=self._verbose,
+            spool_fd=spool_fd,
         )
         control.send(job)
         return _Process(child, control, ring)
@@ -104,6 +120,7 @@ class Workers:
         pause = min(until_ns, now + ROUND_NS) - now
         if pause > 0:
             time.sleep(pause / NS_PER_S)
+        asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
         answers = self._answers(Synced, ANSWER_S)
@@ -113,6 +130,7 @@ class Workers:
             )
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
+            self.spool_problem = self.spool_problem or answer.spool_problem
         return Harvest(
             records=self._take(),
             seen_ns=min(answer.seen_ns for answer in answers),
@@ -122,8 +140,11 @@ class Workers:
                 reconnects=sum(answer.reconnects for answer in answers),
                 connects=sum(answer.connects for answer in answers),
                 connect_ns=sum(answer.connect_ns for answer in answers),
+                files=max(open_files(process.child.pid) for process in self._processes),
+                file_limit=file_limit(self._processes[0].child.pid),
             ),
             is_finished=all(answer.is_finished for answer in answers),
+            loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
         )
 
     def examples(self) -> dict[int, str]:
@@ -165,6 +186,23 @@ class Workers:
         self._drain()
         taken, self._backlog = join(self._backlog), []
         return taken
+
+
+def open_files(pid: int) -> int:
+    """How many a process has; 0 when it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def file_limit(pid: int) -> int:
+    """How many it may have; 0 without a limit."""
+    try:
+        soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    except OSError:
+        return 0
+    return 0 if soft == resource.RLIM_INFINITY else soft
 
 
 def _receive(control: Connection) -> object:

@@ -19,18 +19,27 @@ from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
 
 DELAY_NS = NS_PER_MS
+THINNED_COUNT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """How often one status came, and when."""
+    """How often one status came, when, and after how long."""
 
     count: int
     first_ns: int
     last_ns: int
+    total_ns: int  # latencies of all, and the longest
+    longest_ns: int
 
     def and_later(self, other: "FailureCount") -> "FailureCount":
-        return FailureCount(self.count + other.count, self.first_ns, other.last_ns)
+        return FailureCount(
+            count=self.count + other.count,
+            first_ns=self.first_ns,
+            last_ns=other.last_ns,
+            total_ns=self.total_ns + other.total_ns,
+            longest_ns=max(self.longest_ns, other.longest_ns),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,9 @@ class Expense:
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0
+    files: int = 0
+    file_limit: int = 0
+    loop_lags_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +183,13 @@ class OpenWindow:
 
     def _add_failures(self, records: Records) -> None:
         failed = records.failed
+        # One that was never sent has waited since it was due.
+        began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
         for status in np.unique(failed.status):
-            ends = failed.end_ns[failed.status == status]
-            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]))
+            alike = failed.status == status
+            ends = failed.end_ns[alike]
+            took = ends - began[alike]
+            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
             old = self._failures.get(int(status))
             self._failures[int(status)] = found if old is None else old.and_later(found)
 
@@ -236,8 +252,16 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         latency_ns=_figure(durations, chosen),
         service_ns=_figure(window.service_ns, chosen),
         std_ns=deviation(durations),
+        p50_ns=_thinned_percentile(durations, 50),
+        p99_ns=_thinned_percentile(durations, 99),
     )
 
 
 def _figure(durations: Durations, chosen: int | None) -> int:
     return mean(durations) if chosen is None or not len(durations) else percentile(durations, chosen)
+
+
+def _thinned_percentile(durations: Durations, p: int) -> int:
+    """Exact for up to `THINNED_COUNT` requests; of more, every n-th: a copy of all could not be afforded."""
+    few = durations[:: 1 + len(durations) // (THINNED_COUNT + 1)]
+    return percentile(few, p) if len(few) else 0

@@ -102,7 +102,12 @@ def _measure(bench: Bench, recipe: Recipe, point: Point, duration_ns: float) -> 
     bench.load.apply(Closed(0))  # what the last probe left in the server's queue is not this one's
     rule = Precision(precision=0.0, duration_ns=round(duration_ns))
     timed = replace(
-        recipe, rule=rule, window_ns=max(round(duration_ns) // 10, 1), window_count=None, is_whole=False
+        recipe,
+        rule=rule,
+        window_ns=max(round(duration_ns) // 10, 1),
+        window_count=None,
+        is_whole=False,
+        finds_warm_up=False,  # a promise covers all requests
     )
     level = measure_level(bench, timed, point)
     return replace(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError, PeerError
@@ -10,29 +10,28 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
-from inferometer.measure.measurement import Level, Measurement, WindowFigures
-from inferometer.measure.merge import Subject, latency_estimate, measurement, rate_estimate
+from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.measure.merge import latency_estimate, rate_estimate
 from inferometer.measure.stopping import (
     GO_ON,
     MERGED,
     Precision,
     Stability,
     Verdict,
-    is_over,
     judge_precision,
     judge_stability,
 )
+from inferometer.measure.warm_up import cold_windows
 from inferometer.measure.windows import Expense, OpenWindow, Window, add_failures, figures, split
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling
 from inferometer.observe.statistics import Snapshot
+from inferometer.profile.conclusion import Course, conclude, latency_name
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
-BUSY = 0.9  # share of a core above which a worker is taken for the limit
-SLACK = 0.02  # share by which rates may differ before it is said
 FAR_NS = 3600 * NS_PER_S
 
 
@@ -48,6 +47,7 @@ class Recipe:
     window_ns: int | None = None
     window_count: int | None = None
     is_whole: bool = False
+    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
 
 
 class Watcher(Protocol):
@@ -63,6 +63,21 @@ class Watcher(Protocol):
         """The user wants to end: what has been measured is still reported."""
 
 
+@runtime_checkable
+class Ticking(Protocol):
+    """A watcher that also wants to hear how a window fills."""
+
+    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
+        """So long after the level started, so many requests of the window that fills have ended well or badly."""
+
+
+class Journal(Protocol):
+    """Who keeps which requests belong to which level."""
+
+    def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
+        """n windows have n + 1 boundaries, on the monotonic clock; `count` good requests ended in them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The instrument: load, clock, the server's counters and its metrics (None where there are none)."""
@@ -72,6 +87,7 @@ class Bench:
     read_counters: Callable[[], Snapshot | None]
     watcher: Watcher
     metrics: Poller | None = None
+    journal: Journal | None = None
 
 
 def warm_up(bench: Bench, plan: Plan) -> None:
@@ -102,7 +118,10 @@ def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
     run.start()
     with polling(bench.metrics):
         verdict = _measure_windows(bench, run)
-    level = run.level(verdict)
+    level = conclude(run.course(verdict))
+    if bench.journal is not None:
+        count = sum(window.request_count for window in run.figures)
+        bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
     bench.watcher.level_finished(level)
     return level
 
@@ -130,6 +149,7 @@ class _LevelRun:
         self._is_open = isinstance(point.plan, Open)
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
+        self.boundaries_ns: list[int] = []  # of all windows
         self._rest: Records = EMPTY  # ended after the window that was closed last
         self._is_gone = False
         self._was_silent = False  # in the window that was closed last
@@ -141,6 +161,8 @@ class _LevelRun:
         self._harvest: Harvest
         self._cost: Cost
         self._cost_ns = 0
+        self._loop_lags: list[int] = []  # since the window that was closed last
+        self._statistics_error: PeerError | None = None
         self._before: Snapshot | None = None
 
     def start(self) -> None:
@@ -164,7 +186,8 @@ class _LevelRun:
     def _read_counters(self) -> Snapshot | None:
         try:
             return self._bench.read_counters()
-        except PeerError:
+        except PeerError as error:
+            self._statistics_error = error
             return None  # a server that is gone cannot be asked; the client's figures remain
 
     # --- filling one window
@@ -191,6 +214,9 @@ class _LevelRun:
             self._take(inside)
             if self._harvest.seen_ns >= end_ns or self._is_gone:
                 return end_ns
+            # The classic rule lets the window end; it is compared with others.
+            if isinstance(self._recipe.rule, Precision) and self._bench.watcher.is_interrupted():
+                return max(self._harvest.seen_ns, self._open.start_ns + 1)
             self._collect(end_ns)
 
     def _fill_to_count(self, count: int) -> int:
@@ -211,6 +237,11 @@ class _LevelRun:
         fresh = split(self._harvest.records, self._start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._recipe.is_whole and self._harvest.is_finished
+        self._loop_lags.append(self._harvest.loop_lag_ns)
+        watcher = self._bench.watcher
+        if isinstance(watcher, Ticking):
+            elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
+            watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
         self._open.add(records)
@@ -238,6 +269,7 @@ class _LevelRun:
         if self._bench.metrics is not None:
             window = replace(window, samples=self._bench.metrics.take())
         self._before = after
+        self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
         self._windows.append(window)
         if isinstance(self._recipe.rule, Stability):
@@ -261,7 +293,11 @@ class _LevelRun:
             reconnects=new.reconnects - old.reconnects,
             connects=new.connects - old.connects,
             connect_ns=new.connect_ns - old.connect_ns,
+            files=new.files,
+            file_limit=new.file_limit,
+            loop_lags_ns=tuple(self._loop_lags),
         )
+        self._loop_lags.clear()
         self._cost, self._cost_ns = new, self._harvest.seen_ns
         return expense
 
@@ -295,74 +331,48 @@ class _LevelRun:
 
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self._windows[-1].end_ns - self._start_ns
-        if len(self._windows) < 2 * MERGED and elapsed_ns < rule.duration_ns:
+        warm = self._windows[self._cold_count() :]
+        if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
         chosen = self._recipe.percentile
-        name = "mean latency" if chosen is None else f"p{chosen} latency"
         estimates = [
-            ("throughput", rate_estimate(self._windows, self._recipe.batch)),
-            (name, latency_estimate(self._windows, chosen)),
+            ("throughput", rate_estimate(warm, self._recipe.batch)),
+            (latency_name(chosen), latency_estimate(warm, chosen)),
         ]
         return judge_precision(rule, elapsed_ns, estimates)
 
+    def _cold_count(self) -> int:
+        """Windows at the start that do not count; none when a silence was cut out."""
+        if not self._recipe.finds_warm_up or len(self._windows) != len(self.figures):
+            return 0
+        return cold_windows(self.figures)
+
     # --- the result
 
-    def level(self, verdict: Verdict) -> Level:
-        recipe = self._recipe
-        subject = Subject(
-            model=recipe.model,
-            batch=recipe.batch,
-            percentile=recipe.percentile,
-            level_start_ns=self._start_ns,
+    def course(self, verdict: Verdict) -> Course:
+        """What was seen, for the fold that makes a level of it."""
+        poller = self._bench.metrics
+        cold = self._cold_count()
+        return Course(
+            recipe=self._recipe,
+            point=self._point,
+            verdict=verdict,
+            cold=self._windows[:cold],
+            windows=self._windows[cold:],
+            figures=self.figures,
+            start_ns=self._start_ns,
             examples=self._bench.load.examples(),
-            samples=self._samples(),
-        )
-        ended = any(window.count or window.failures for window in self._windows)
-        found = measurement(self._windows, subject) if ended else None
-        remarks = [] if verdict.remark is None else [verdict.remark]
-        if self._bench.metrics is not None:
-            remarks += self._bench.metrics.remarks()
-        latency_ns = 0
-        if found is None:
-            remarks.append(Remark(Note.NO_REPLY, "no request finished"))
-        elif found.request_count:
-            chosen = recipe.percentile
-            latency_ns = found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
-            remarks += self._rate_remarks(found)
-            if found.client.cpu_share > BUSY:
-                text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
-                remarks.append(Remark(Note.CLIENT_LIMITED, text))
-        return Level(
-            mode=self._point.mode,
-            value=float(self._point.value),
-            measurement=found,
-            windows=tuple(self.figures),
-            is_stable=verdict.is_stable and not any(remark.note is Note.OVERLOADED for remark in remarks),
-            is_over_limit=is_over(latency_ns, recipe.latency_limit_ms),
-            remarks=tuple(remarks),
+            samples=self._samples(self._windows[cold:]),
+            statistics_error=None if self._is_gone else self._statistics_error,
+            metrics_remarks=() if poller is None else tuple(poller.remarks()),
         )
 
-    def _samples(self) -> tuple[Sample, ...] | None:
+    def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:
         """Of the merged windows; where none was taken in them, the last one before their end."""
         poller = self._bench.metrics
         if poller is None:
             return None
-        within = tuple(sample for window in self._windows for sample in window.samples)
+        within = tuple(sample for window in windows for sample in window.samples)
         if within or poller.latest is None:
             return within
         return (poller.latest,)
-
-    def _rate_remarks(self, found: Measurement) -> list[Remark]:
-        """By rate: whether as many requests were sent as asked for, and answered as sent."""
-        if not self._is_open or self._recipe.is_whole:
-            return []
-        asked, offered = self._point.value, found.send_per_s
-        ended = (found.request_count + found.failed_count) * NS_PER_S / found.duration_ns
-        slack = SLACK * offered + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
-        if ended < offered - slack:
-            text = f"overloaded: {offered:.4g} requests/s were sent and {ended:.4g} answered"
-            return [Remark(Note.OVERLOADED, text)]
-        if offered < asked - slack:
-            text = f"asked for {asked:.4g} requests/s, sent {offered:.4g}"
-            return [Remark(Note.NOT_OFFERED, text)]
-        return []

@@ -81,4 +81,6 @@ class Options:
     trace_count: int | None = None
     log_frequency: int | None = None
     json: str | None = None
+    profile_export: str | None = None
+    html: str | None = None
     verbose: int = 0

@@ -1,16 +1,20 @@
 """Before the load: what is asked of whom, checked and rendered; nothing is measured yet."""
 
 import dataclasses
+import math
+import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, UsageError
+from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.build import build
@@ -23,6 +27,7 @@ from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.profile.checks import check, check_model
+from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
 from inferometer.profile.points import is_rate
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 PORTS = {"http": 8000, "grpc": 8001}
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
+OWN_FILES = 16  # of a worker, besides its connections
 SLICES = 20  # windows in the time a level may take by the precision rule
 
 
@@ -59,6 +65,7 @@ class Setup:
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | None = None  # only when they are collected
+    journal: Journal | None = None  # only when requests are exported
 
 
 def prepare(options: Options, *, command: str) -> Setup:
@@ -80,7 +87,7 @@ def prepare(options: Options, *, command: str) -> Setup:
     server = _server(target)
     metrics, metrics_warnings = _metrics(options, endpoint, command)
     last, warnings = _last_level(options)
-    recipe = _recipe(options, model, size)
+    recipe = _recipe(options, model, size, command)
     return Setup(
         options=options,
         model=model,
@@ -101,12 +108,30 @@ def prepare(options: Options, *, command: str) -> Setup:
             host=describe_host(),
             server={**server, "url": str(endpoint)},
             model=_described(model),
+            remarks=_missing(server),
         ),
         target=target,
         has_statistics="statistics" in server["extensions"],
         last=last,
-        warnings=(*warnings, *_ignored(options), *metrics_warnings),
+        warnings=(*warnings, *_ignored(options), *metrics_warnings, *_few_files(options, last)),
         metrics=metrics,
+        journal=_maybe_journal(options, target, model, steps),
+    )
+
+
+def _maybe_journal(
+    options: Options, target: "Target", model: ModelSpec, steps: Sequence[Step]
+) -> Journal | None:
+    if options.profile_export is None:
+        return None
+    return Journal(
+        path=Path(options.profile_export),
+        service_kind=options.service_kind,
+        endpoint="",
+        steps=steps,
+        datatypes={output.name: output.datatype for output in model.outputs},
+        read_outputs=target.read_outputs,
+        missing=b"" if options.shared_memory == "none" else None,
     )
 
 
@@ -160,6 +185,25 @@ def _server(target: "Target") -> dict[str, Any]:
         found = {}
     extensions = found.get("extensions")
     return {**found, "extensions": extensions if isinstance(extensions, list) else []}
+
+
+def _missing(server: Mapping[str, Any]) -> tuple[Remark, ...]:
+    if "statistics" in server["extensions"]:
+        return ()
+    return (Remark(Note.STATISTICS_MISSING, "the server has no statistics extension"),)
+
+
+def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
+    """Workers raise their limit of open files as far as they may; that can be too little for what was asked."""
+    if options.protocol != "http" or is_rate(options) or last is None:
+        return ()  # over gRPC connections are shared, and by rate nobody knows how many it takes
+    start = 1 if options.concurrency is None else options.concurrency.start
+    needed = math.ceil(max(start, last) / options.workers) + OWN_FILES
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if allowed == resource.RLIM_INFINITY or needed <= allowed:
+        return ()
+    text = f"a worker will need {needed} open files, and the system allows it {allowed}"
+    return (f"WARNING: {text}; {Note.FEW_FILES.advice}",)
 
 
 def _endpoint(options: Options) -> Endpoint:
@@ -263,7 +307,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, size: int) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
@@ -282,7 +326,12 @@ def _recipe(options: Options, model: ModelSpec, size: int) -> Recipe:
     if options.duration_s is not None:
         duration_ns = round(options.duration_s * NS_PER_S)
         rule = Precision(precision=options.precision, duration_ns=duration_ns)
-        return replace(common, rule=rule, window_ns=max(duration_ns // SLICES, NS_PER_MS))
+        return replace(
+            common,
+            rule=rule,
+            window_ns=max(duration_ns // SLICES, NS_PER_MS),
+            finds_warm_up=command == "measure",
+        )
     if is_counted:
         return replace(common, window_count=options.measurement_request_count)
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)

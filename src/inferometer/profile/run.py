@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import InferometerError, LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
@@ -35,11 +35,11 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         except LocalError as error:  # a worker died between levels: those before it stand
             if not result.levels:
                 raise
-            yield replace(result, remarks=(Remark(Note.WORKER_LOST, str(error)),))
+            yield replace(result, remarks=(*result.remarks, Remark(Note.WORKER_LOST, str(error))))
             return
     if cut and setup.options.request_count:
         remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
-        yield replace(result, remarks=(remark,))
+        yield replace(result, remarks=(*result.remarks, remark))
 
 
 def _traced(setup: Setup) -> AbstractContextManager[None]:
@@ -62,17 +62,32 @@ def crew(setup: Setup) -> Iterator[Workers]:
     """The workers of a run, with the shared memory and the server's trace settings they may need."""
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
-    workers = min(options.workers, _most_slots(setup))
-    with (
-        _traced(setup),
-        _region(setup),
-        Workers(setup.traffic, count=workers, timeout_ns=timeout_ns, sequences=setup.sequences) as load,
-    ):
-        yield load
+    count = min(options.workers, _most_slots(setup))
+    journal = setup.journal
+    workers = Workers(
+        setup.traffic,
+        count=count,
+        timeout_ns=timeout_ns,
+        sequences=setup.sequences,
+        verbose=options.verbose,
+        spool_fds=() if journal is None else journal.open_spools(count),
+    )
+    try:
+        with _traced(setup), _region(setup), workers as load:
+            yield load
+    except InferometerError:
+        if journal is not None:
+            journal.close()
+        raise
+    finally:
+        if journal is not None:
+            journal.problem = workers.spool_problem
 
 
 def bench(setup: Setup, load: Load, watcher: Watcher) -> Bench:
-    return Bench(load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup))
+    return Bench(
+        load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup), setup.journal
+    )
 
 
 def _maybe_poller(setup: Setup) -> Poller | None:

@@ -1,24 +1,22 @@
-"""What people see: one table, where the time goes, what went wrong, and progress until then."""
+"""What people see at the end: one table, where the time goes, and what went wrong."""
 
 from collections.abc import Iterator
-from typing import Protocol, TextIO
 
 from rich import box
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from inferometer.base.clock import Clock
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import (
+    ClientCost,
+    Doubt,
     FailureGroup,
     Level,
     Measurement,
     SequenceFigures,
+    StartFigures,
     Streaming,
-    WindowFigures,
 )
 from inferometer.measure.result import Finding, Result
 from inferometer.report.format import (
@@ -36,8 +34,6 @@ from inferometer.report.metrics import metrics_lines
 from inferometer.report.server import Part, parts
 
 BAR_WIDTH = 24
-LIVE_LINES = 8
-PLAIN_PERIOD_NS = 5 * NS_PER_S
 WIDTH = 100
 
 _VERDICTS = {
@@ -70,6 +66,12 @@ def render(result: Result, console: Console) -> None:
         if level.measurement is not None and level.measurement.metrics is not None:
             for line in metrics_lines(level.measurement.metrics):
                 console.print(Text(line), width=width)
+        if level.measurement is not None:
+            ports = int(result.host.get("ports", 0))
+            client = client_sentence(level.measurement.client, ports)
+            for line in (interval_sentence(level.measurement), client):
+                if line:
+                    console.print(Text(line), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 
@@ -138,7 +140,8 @@ def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     )
 
 
-def _verdict(level: Level) -> Text:
+def verdict_words(level: Level) -> str:
+    """What came of a level in a few words: `ok`, or all that is wrong with it."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -148,9 +151,12 @@ def _verdict(level: Level) -> Text:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors")
-    if not words:
-        return Text("ok", style="green")
-    return Text(", ".join(dict.fromkeys(words)), style="yellow")
+    return ", ".join(dict.fromkeys(words)) if words else "ok"
+
+
+def _verdict(level: Level) -> Text:
+    words = verdict_words(level)
+    return Text(words, style="green" if words == "ok" else "yellow")
 
 
 def _last_measured(result: Result) -> tuple[Level, ...]:
@@ -254,8 +260,56 @@ def _sequences(sequences: SequenceFigures) -> str:
     )
 
 
+def interval_sentence(measurement: Measurement) -> str:
+    """How sure the latencies are."""
+    rows = [
+        f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
+        for name, estimate in measurement.latency_intervals
+    ]
+    return f"95 % intervals: {', '.join(rows)}." if rows else ""
+
+
+def client_sentence(client: ClientCost, ports: int) -> str:
+    """What measuring cost on this side; `ports` are those of the host, 0 when not known."""
+    words = [f"{share(client.cpu_share)} of a core, {client.cpu_us_per_request:.3g} µs a request"]
+    if client.lag_p99_ns:
+        words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
+    if client.loop_lag_max_ns:
+        words.append(
+            f"loop lag p50 {duration(client.loop_lag_p50_ns)}, at most {duration(client.loop_lag_max_ns)}"
+        )
+    if client.files:
+        limit = f" of {client.file_limit}" if client.file_limit else ""
+        words.append(f"{client.files}{limit} files open")
+    if client.connects:
+        among = f" ({ports} local ports)" if ports else ""
+        words.append(f"{plural(client.connects, 'connection')} opened{among}")
+    return f"Client: {'; '.join(words)}."
+
+
+def start_sentence(level: Level, start: StartFigures) -> str:
+    """What was left out at the start of a level."""
+    cold = start.latency
+    line = (
+        f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} were unlike the rest "
+        f"and are left out: {quantity(start.infer_per_s)} infer/s"
+    )
+    if cold.count:
+        line += f", avg {duration(cold.mean_ns)}, p99 {duration(cold.percentile_ns(99))}"
+    return line
+
+
+def _doubt(level: Level, doubt: Doubt) -> Text:
+    label = level_label(level.mode, level.value)
+    return Text(f"? {label}: {doubt.kind}: {doubt.text}\n  {doubt.figure} {doubt.sparkline}", style="yellow")
+
+
 def _troubles(result: Result) -> Iterator[Text]:
     for level in result.levels:
+        if level.start is not None:
+            yield Text(f"• {start_sentence(level, level.start)}")
+        if level.doubt is not None:
+            yield _doubt(level, level.doubt)
         if level.measurement is not None:
             for group in level.measurement.failures:
                 yield _failure(level, group)
@@ -276,6 +330,8 @@ def _failure(level: Level, group: FailureGroup) -> Text:
         when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
     example = first_line(group.example)
     failed = f"{plural(group.count, 'request')} failed ({group.kind}), {when}"
+    if group.max_ns:
+        failed += f", after {duration(group.mean_ns)} (at most {duration(group.max_ns)})"
     line = f"✗ {level_label(level.mode, level.value)}: {failed}"
     return Text(f"{line}: {example}" if example else line, style="red")
 
@@ -286,94 +342,12 @@ def _remarks(note: Note, lines: list[str]) -> Text:
     return text.append(f"\n  {note.advice}", style="default")
 
 
-class Progress(Protocol):
-    """Told what happens while a run goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-    def level_finished(self, level: Level) -> None: ...
-    def close(self) -> None: ...
-
-
-class PlainProgress:
-    """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
-
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._label = ""
-        self._last_ns = 0
-
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._say(f"{self._label}: started")
-
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            self._say(f"{self._label}: {_window(number, window)}")
-
-    def level_finished(self, level: Level) -> None:
-        self._say(_finished(level))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _say(self, line: str) -> None:
-        self._last_ns = self._clock()
-        print(line, file=self._stream, flush=True)
-
-
-class LiveProgress:
-    """A block on a terminal that is gone when the report appears.
-
-    It is redrawn only when told something: a drawing thread would take time from what is being measured.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(
-            console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-        )
-        self._done: tuple[str, ...] = ()
-        self._label = ""
-
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._live.start()
-        self._draw(f"{self._label}: started")
-
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        self._draw(f"{self._label}: {_window(number, window)}")
-
-    def level_finished(self, level: Level) -> None:
-        self._done = (*self._done, _finished(level))[-LIVE_LINES:]
-        self._draw("")
-
-    def close(self) -> None:
-        self._live.stop()
-
-    def _draw(self, current: str) -> None:
-        lines = [Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
-        if current:
-            lines.append(Text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
-        self._live.update(Group(*lines), refresh=True)
-
-
-def _window(number: int, window: WindowFigures) -> str:
-    words = [f"window {number}"]
-    if window.request_count:
-        words += [f"{quantity(window.infer_per_s)} infer/s", duration(window.latency_ns)]
-    else:
-        words.append("no request finished")
-    if window.failed_count:
-        words.append(f"{window.failed_count} failed")
-    return ", ".join(words)
-
-
-def _finished(level: Level) -> str:
+def level_sentence(level: Level) -> str:
+    """A finished level in a line."""
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
-    return f"{label}: {_headline(level.measurement)}, {_verdict(level).plain}"
+    return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
 
 
 def _headline(measurement: Measurement) -> str:

@@ -66,6 +66,11 @@ def share(part: float) -> str:
     return f"{percent:.{places}f} %"
 
 
+def change_text(part: float) -> str:
+    """A change in percent, with its sign: `+87 %`, `−4.2 %`."""
+    return f"{'−' if part < 0 else '+'}{share(abs(part))}"
+
+
 def interval(estimate: Estimate) -> str:
     """`±1.4 %`, or nothing where no interval is known."""
     half = estimate.relative_half_width

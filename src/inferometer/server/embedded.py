@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.notes import Remark
 from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports, listens_on, port_in_use
 from inferometer.server.repository import example_repository
@@ -24,6 +25,8 @@ from inferometer.server.wheel import (
     find_wheel,
     make_backends,
     make_interpreter,
+    maybe_numpy_remark,
+    numpy_version,
     server_environment,
 )
 
@@ -70,6 +73,12 @@ class EmbeddedTriton:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What to know before relying on the answers of its models."""
+        remark = maybe_numpy_remark(numpy_version())
+        return () if remark is None else (remark,)
 
     @property
     def http_address(self) -> str:

@@ -6,6 +6,7 @@ import ssl
 from typing import Any
 
 from inferometer.base.errors import MissingError, PeerError
+from inferometer.base.messages import MESSAGES
 from inferometer.target.endpoint import Connection, tls_context
 
 TIMEOUT_S = 20.0
@@ -54,8 +55,11 @@ class HttpControl:
                 client.putheader("Content-Type", "application/json")
                 client.putheader("Content-Length", str(len(body)))
             client.endheaders(body)
+            MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
             reply = client.getresponse()
-            return reply.status, reply.read()
+            text = reply.read()
+            MESSAGES.debug("< %d %s, %d bytes", reply.status, reply.reason, len(text))
+            return reply.status, text
         except (OSError, http.client.HTTPException) as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error

@@ -7,6 +7,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from inferometer.base.errors import MissingError, PeerError
+from inferometer.base.messages import MESSAGES
 from inferometer.target.control import TIMEOUT_S, why_unreachable
 from inferometer.target.endpoint import Connection, tls_context
 from inferometer.wire.grpc import (
@@ -49,9 +50,11 @@ class GrpcControl:
         """The reply, or a PeerError with the server's words."""
         rendered = render_call(self.block(method), request.SerializeToString())
         endpoint = self._connection.endpoint
+        MESSAGES.debug("> %s, %d bytes", method, request.ByteSize())
         try:
             with self._connect() as sock:
                 message = _exchange(sock, rendered, method, self._not_grpc())
+            MESSAGES.debug("< %s, %d bytes", method, len(message))
         except (ConnectionResetError, BrokenPipeError) as error:
             raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
         except OSError as error:

@@ -17,6 +17,7 @@ from inferometer.target.messages import load_messages
 from inferometer.target.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
+from inferometer.target.validation import grpc_outputs
 
 service_pb2 = load_messages()
 
@@ -121,6 +122,10 @@ class TritonGrpc:
         )
         requests = tuple(self._render(model, step, placement) for step in placed(steps, placement))
         return Traffic(wiring, requests)
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
+        """The raw values in a ModelInferResponse; those in shared memory are not in it."""
+        return grpc_outputs(body)
 
     def _render(self, model: ModelSpec, step: Sequence[Placed], placement: Placement | None) -> bytes:
         request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)

@@ -18,6 +18,7 @@ from inferometer.target.sequence_marks import PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
+from inferometer.target.validation import http_outputs
 from inferometer.wire.http1 import encode_request
 
 BINARY, JSON = "binary", "json"
@@ -116,6 +117,10 @@ class TritonHttp:
         outputs = [self._output(output, maybe_part(placement, output.name)) for output in model.outputs]
         requests = tuple(self._render(model, step, outputs) for step in placed(steps, placement))
         return Traffic(Wiring(self._connection.endpoint), requests)
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
+        """The raw values in a reply; those in shared memory are not in it."""
+        return http_outputs(body, None if header_length is None else str(header_length))
 
     def _render(self, model: ModelSpec, step: Sequence[Placed], outputs: Sequence[Document]) -> bytes:
         inputs = [self._input(tensor, part) for tensor, part in step]

@@ -86,7 +86,10 @@ def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str
         rows: Sequence[Any] = document["outputs"]
         outputs = {}
         for row in rows:
-            size = row.get("parameters", {}).get("binary_data_size")
+            parameters = row.get("parameters", {})
+            size = parameters.get("binary_data_size")
+            if "shared_memory_region" in parameters:
+                continue
             if size is None:
                 outputs[row["name"]] = encode(row["datatype"], _flat(row["data"]))
             else:

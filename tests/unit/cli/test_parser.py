@@ -36,7 +36,16 @@ SECTION_1_AND_6_1 = """
 """
 CONTRACT = SECTION_1_AND_6_1.split()
 OURS = [
-    *("--duration", "--precision", "--seed", "--json", "--request-timeout", "--max-error-rate", "--workers"),
+    *(
+        "--duration",
+        "--precision",
+        "--seed",
+        "--json",
+        "--html",
+        "--request-timeout",
+        "--max-error-rate",
+        "--workers",
+    ),
     *(
         "--input",
         "--validate-tolerance",
@@ -157,6 +166,7 @@ ACCEPTED = [
     ),
     # report
     ("-f r.csv --verbose-csv --json r.json", {"csv": "r.csv", "verbose_csv": True, "json": "r.json"}),
+    ("--html r.html", {"html": "r.html"}),
 ]
 
 
@@ -292,10 +302,6 @@ def test_export_file_must_be_new(tmp_path):
 
 UNBUILT = [
     ("--service-kind tfserving -i grpc", "--service-kind tfserving is not supported yet"),
-    (
-        "--profile-export-file new.json",
-        "--profile-export-file is not supported yet; write the result with --json",
-    ),
     ("--fixed-schedule", "--fixed-schedule is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
 ]
@@ -316,7 +322,7 @@ def test_what_is_not_built_never_passes_silently():
     for option in ROWS:
         if option.built:
             continue
-        file = sys.executable if option.metavar == "FILE" and option.field != "profile_export" else "1"
+        file = sys.executable if option.metavar == "FILE" else "1"
         value = "" if option.parse is None else values.get(option.names[0], file)
         refusal(f"-m m {option.names[0]} {value}")
 
