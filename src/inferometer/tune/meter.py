@@ -247,7 +247,7 @@ def _host(found: Measurement, pid: int | None) -> list[tuple[str, float]]:
     import psutil
 
     rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
-    used = _resident(pid)
+    used = resident(pid)
     if used is not None:
         rows.insert(0, ("cpu_used_ram", used / MEGA))
     if found.metrics is not None and found.metrics.cpu_share is not None:
@@ -255,7 +255,7 @@ def _host(found: Measurement, pid: int | None) -> list[tuple[str, float]]:
     return rows
 
 
-def _resident(pid: int) -> int | None:
+def resident(pid: int) -> int | None:
     """Memory of the server and everything it started, the python backend's processes included."""
     import psutil
 

@@ -1,0 +1,423 @@
+"""From what was asked to jobs."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, parse_duration_ns
+from inferometer.profile.options import Options
+from inferometer.server.ports import Ports
+from inferometer.tune.dialect import rules
+from inferometer.tune.dialect.asked import Asked, Dialect
+from inferometer.tune.dialect.flags import Flags, owned, words
+from inferometer.tune.dialect.job import JOURNAL, External, ProfileJob, ReportJob, Tables
+from inferometer.tune.dialect.keys import FORMATS
+from inferometer.tune.dialect.models import ModelAsked
+from inferometer.tune.dialect.rules import option
+from inferometer.tune.goal import LISTED_WEIGHT, Constraint, with_limit
+from inferometer.tune.launch.site import Addresses, Control
+from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.search.scope import OptunaLimits
+from inferometer.tune.search.search import Effort
+from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
+from inferometer.tune.space import Bounds
+
+ParseOptions = Callable[[Sequence[str]], Options]
+"""Words of the load generator's command line -> options; the command line's parser is handed in."""
+
+# The load generator's options that are the tuner's business, and what to use for them.
+_NOT_HERE = {
+    "model-name": "profile_models",
+    "url": "triton_grpc_endpoint or triton_http_endpoint",
+    "metrics-url": "triton_metrics_url",
+    "metrics-interval": "monitoring_interval",
+    "latency-report-file": "the tables below export_path",
+    "verbose": "-v",
+    "extra-verbose": "-v",
+    "verbose-csv": "the tables below export_path",
+    "binary-search": "constraints",
+    "latency-threshold": "latency_budget",
+    "triton-server-directory": "triton_server_path",
+    "model-repository": "model_repository",
+    "bls-composing-models": "bls_composing_models",
+}
+_LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
+
+
+def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJob:
+    """Checks everything that can be checked without touching the disk or a server."""
+    models: tuple[ModelAsked, ...] = asked["profile_models"] or ()
+    if not models:
+        raise UsageError(
+            "profile_models is not specified: no model to profile",
+            remedy="give --profile-models, or profile_models in the YAML file",
+        )
+    rules.check(asked)
+    is_remote = asked["triton_launch_mode"] == "remote"
+    if asked["model_repository"] is None and not is_remote:
+        raise UsageError(
+            "model_repository is not specified", remedy="give the folder of the models with --model-repository"
+        )
+    by_rate = any(rules.is_on(asked, name) for name in rules.BY_RATE) or _flag_of(models, asked, "request-rate-range")
+    settings = Settings(
+        models=tuple(_model(asked, model, by_rate=bool(by_rate), parse=parse) for model in models),
+        launch=_launch(asked, dialect, models, parse),
+        search=asked["run_config_search_mode"],
+        mode=asked.mode,
+        together=asked["run_config_profile_models_concurrently_enable"] and len(models) > 1,
+        bounds=_bounds(asked),
+        given=_given(asked),
+        by_rate=bool(by_rate),
+        intervals=_intervals(asked, models),
+        is_search_on=not asked["run_config_search_disable"],
+        early_exit=asked["early_exit_enable"],
+        top=asked["num_configs_per_model"],
+        binary_steps=asked["run_config_search_max_binary_search_steps"],
+        sweep_after=not asked["concurrency_sweep_disable"],
+        optuna=_optuna(asked),
+        budget_s=_budget_s(asked),
+        seed=asked["seed"],
+        effort=Effort(2.5, 0.03),
+        journal=asked["checkpoint_directory"] / JOURNAL,
+        cpu_only_members=asked["cpu_only_composing_models"],
+        watch_gpus=False if asked["dcgm_disable"] else (asked["always_report_gpu_metrics"] or None),
+        idle_s=asked["duration_seconds"],
+    )
+    return ProfileJob(
+        settings=settings,
+        output=asked["output_model_repository_path"],
+        overrides_output=asked["override_output_model_repository"],
+        checkpoints=asked["checkpoint_directory"],
+        export=asked["export_path"],
+        tables=_tables(asked),
+        top_across=asked["num_top_model_configs"],
+        has_reports=not asked["skip_summary_reports"],
+        has_details=not asked["skip_detailed_reports"],
+        with_gpus=asked["always_report_gpu_metrics"],
+        has_own_objectives=asked.has("objectives"),
+        plots=asked["plots"],
+        external=_external(asked, models) if asked.has("perf_analyzer_path") else None,
+        warnings=tuple(_warnings(asked, models)),
+    )
+
+
+def report_job(asked: Asked) -> ReportJob:
+    if not asked["report_model_configs"]:
+        raise UsageError(
+            "report_model_configs is not specified: no variant to report on",
+            remedy="give --report-model-configs with names such as MODEL_config_0",
+        )
+    for name in asked["output_formats"]:
+        if name not in FORMATS:
+            raise UsageError(f"{option('output_formats')} has '{name}'", remedy=f"it takes {', '.join(FORMATS)}")
+    return ReportJob(
+        checkpoints=asked["checkpoint_directory"],
+        export=asked["export_path"],
+        variants=tuple(asked["report_model_configs"].items()),
+        formats=tuple(dict.fromkeys(asked["output_formats"])),
+        mode=asked.mode,
+        with_gpus=asked["always_report_gpu_metrics"],
+        plots=asked["plots"],
+    )
+
+
+# --- models
+
+
+def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOptions) -> ModelSettings:
+    flags: Flags = model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])
+    concurrency, rates = rules.loads_of(asked, model)
+    listed = rates if by_rate else concurrency
+    loads = None if listed is None else tuple(float(value) for value in listed)
+    loads = _flag_load(model, flags) or loads
+    own = model.get("parameters", {})
+    batches = own.get("batch_sizes", asked["batch_sizes"])
+    given_batch = dict(flags).get("batch-size")
+    if given_batch is not None:
+        batches = (_whole(f"{model.where}.perf_analyzer_flags.batch-size", given_batch),)
+    is_bls = bool(asked["bls_composing_models"])
+    members = asked["bls_composing_models"] or asked["ensemble_composing_models"] or ()
+    constraints = _constraints(asked, model)
+    return ModelSettings(
+        name=model.name,
+        objectives=model.get("objectives", asked["objectives"]) or ((THROUGHPUT, LISTED_WEIGHT),),
+        constraints=constraints,
+        weight=float(model.get("weighting", 1)),
+        cpu_only=model.own.get("cpu_only"),
+        batches=batches or (1,),
+        loads=loads,
+        swept=model.own.get("model_config_parameters"),
+        where=f"{model.where}.model_config_parameters",
+        options=_options(asked, model, flags, constraints, parse),
+        members=tuple(_member(row) for row in members),
+        is_bls=is_bls,
+        server_flags=model.own.get("triton_server_flags", ()),
+        environment=_expanded(model.own.get("triton_server_environment", {})),
+    )
+
+
+def _member(model: ModelAsked) -> ModelSettings:
+    return ModelSettings(
+        name=model.name,
+        cpu_only=model.own.get("cpu_only"),
+        swept=model.own.get("model_config_parameters"),
+        where=f"{model.where}.model_config_parameters",
+    )
+
+
+def _constraints(asked: Asked, model: ModelAsked) -> tuple[Constraint, ...]:
+    rows: tuple[Constraint, ...] = model.get("constraints", asked["constraints"]) or ()
+    if asked["latency_budget"] is not None:
+        rows = with_limit(rows, Constraint(LATENCY_P99, high=asked["latency_budget"]))
+    if asked["min_throughput"] is not None:
+        rows = with_limit(rows, Constraint(THROUGHPUT, low=asked["min_throughput"]))
+    return rows
+
+
+def _options(
+    asked: Asked, model: ModelAsked, flags: Flags, constraints: Sequence[Constraint], parse: ParseOptions
+) -> Options:
+    """What the built-in load generator is to send."""
+    protocol = dict(flags).get("protocol", asked["client_protocol"])
+    if asked.has("perf_analyzer_path"):
+        return Options(model=model.name, protocol=str(protocol).lower())
+    where = f"{model.where if 'perf_analyzer_flags' in model.own else ''}.perf_analyzer_flags".lstrip(".")
+    for name, _ in flags:
+        if name in _NOT_HERE:
+            raise UsageError(
+                f"{where}.{name} does not go with the built-in load generator", remedy=f"use {_NOT_HERE[name]}"
+            )
+    handed = [row for row in flags if row[0] not in (*_LOADS, "protocol")]
+    try:
+        found = parse(["-m", model.name, "-i", str(protocol), *words(handed)])
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", remedy=error.remedy) from error
+    limited = any(row.tag == LATENCY_P99 for row in constraints)
+    return replace(
+        found,
+        asynchronous=not found.synchronous,
+        percentile=found.percentile if found.percentile is not None or not limited else 99,
+        collect_metrics=True,
+        metrics_interval_ms=round(1000 * asked["monitoring_interval"]),
+    )
+
+
+def _flag_of(models: Sequence[ModelAsked], asked: Asked, name: str) -> Any:
+    for model in models:
+        found = dict(model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])).get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _flag_load(model: ModelAsked, flags: Flags) -> tuple[float, ...] | None:
+    """A load among the load generator's flags overrides the tuner's own."""
+    given = dict(flags)
+    value = given.get("request-rate-range", given.get("concurrency-range"))
+    if value is None:
+        return None
+    name = "request-rate-range" if "request-rate-range" in given else "concurrency-range"
+    return (float(_whole(f"{model.where}.perf_analyzer_flags.{name}", value)),)
+
+
+def _whole(path: str, value: Any) -> int:
+    if isinstance(value, int) or str(value).isdigit():
+        number = int(value)
+        if number >= 1:
+            return number
+    raise UsageError(
+        f"{path} is {value!r}", remedy="give one whole number; several go under concurrency or request_rate"
+    )
+
+
+def _intervals(asked: Asked, models: Sequence[ModelAsked]) -> str | None:
+    found = _flag_of(models, asked, "request-intervals")
+    return None if found is None else str(found)
+
+
+# --- the search
+
+
+def _bounds(asked: Asked) -> Bounds:
+    def span(noun: str) -> tuple[int, int]:
+        return asked[f"run_config_search_min_{noun}"], asked[f"run_config_search_max_{noun}"]
+
+    return Bounds(
+        instances=span("instance_count"),
+        batch=span("model_batch_size"),
+        concurrency=span("concurrency"),
+        request_rate=span("request_rate"),
+    )
+
+
+def _given(asked: Asked) -> tuple[str, ...]:
+    names = {
+        "concurrency": "concurrency",
+        "instance_count": "instances",
+        "model_batch_size": "batch",
+        "request_rate": "request_rate",
+    }
+    return tuple(
+        name
+        for noun, name in names.items()
+        if asked.has(f"run_config_search_min_{noun}", f"run_config_search_max_{noun}")
+    )
+
+
+def _optuna(asked: Asked) -> OptunaLimits:
+    return OptunaLimits(
+        min_percent=asked["min_percentage_of_search_space"],
+        max_percent=asked["max_percentage_of_search_space"],
+        is_percent_given=asked.has("min_percentage_of_search_space", "max_percentage_of_search_space"),
+        min_trials=asked["optuna_min_trials"],
+        max_trials=asked["optuna_max_trials"],
+        early_exit=asked["optuna_early_exit_threshold"],
+        use_formula=asked["use_concurrency_formula"],
+    )
+
+
+def _budget_s(asked: Asked) -> float | None:
+    if asked["budget"] is None:
+        return None
+    return max(1.0, parse_duration_ns(asked["budget"], option("budget")) / NS_PER_S)
+
+
+# --- the server
+
+
+def _launch(
+    asked: Asked, dialect: Dialect, models: Sequence[ModelAsked], parse: ParseOptions
+) -> LaunchSettings:
+    mode = asked["triton_launch_mode"]
+    gpus: tuple[str, ...] | None = asked["gpus"]
+    environment = _expanded(asked["triton_server_environment"])
+    if gpus is not None and mode == "local":
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    first = models[0]
+    flags = first.get("perf_analyzer_flags", asked["perf_analyzer_flags"])
+    options = parse(["-m", first.name, "-i", asked["client_protocol"], *words(_ssl(flags))])
+    return LaunchSettings(
+        mode=mode,
+        repositories=() if asked["model_repository"] is None else (asked["model_repository"],),
+        executable=_executable(asked),
+        ports=_ports(asked, dialect),
+        addresses=Addresses(
+            asked["triton_http_endpoint"], asked["triton_grpc_endpoint"], asked["triton_metrics_url"]
+        ),
+        control=Control(asked["client_protocol"], options.headers, options.tls, options.grpc_tls),
+        flags=asked["triton_server_flags"],
+        environment=environment,
+        log=asked["triton_output_path"],
+        timeout_s=float(asked["client_max_retries"]),
+        metrics_interval_ms=round(1000 * asked["monitoring_interval"]),
+        may_load=not (mode == "remote" and asked["reload_model_disable"]),
+        gpus=gpus,
+        docker_image=asked["triton_docker_image"],
+        docker_words=_docker_words(asked),
+        docker_mounts=asked["triton_docker_mounts"],
+    )
+
+
+def _ssl(flags: Flags) -> Flags:
+    return tuple(row for row in flags if row[0].startswith("ssl-") or row[0] == "http-header")
+
+
+def _executable(asked: Asked) -> str | None:
+    """As given; else the one on the PATH, as the classic tool does; else the embedded one."""
+    import shutil
+
+    if asked.has("triton_server_path"):
+        return str(asked["triton_server_path"])
+    return shutil.which("tritonserver")
+
+
+def _ports(asked: Asked, dialect: Dialect) -> Ports:
+    def port(name: str, text: str) -> int:
+        if dialect.picks_ports and not asked.has(name):
+            return 0
+        found = text.rpartition(":")[2].strip("/")
+        if not found.isdigit():
+            raise UsageError(f"{option(name)} is '{text}'", remedy="write it as HOST:PORT")
+        return int(found)
+
+    if asked["triton_launch_mode"] not in ("local", "docker"):
+        return Ports()
+    url = asked["triton_metrics_url"]
+    return Ports(
+        port("triton_http_endpoint", asked["triton_http_endpoint"]),
+        port("triton_grpc_endpoint", asked["triton_grpc_endpoint"]),
+        port("triton_metrics_url", urlsplit(url if "//" in url else f"//{url}").netloc),
+    )
+
+
+def _docker_words(asked: Asked) -> tuple[str, ...]:
+    found: list[str] = []
+    if asked["triton_docker_shm_size"] is not None:
+        found += ["--shm-size", asked["triton_docker_shm_size"]]
+    for name, value in asked["triton_docker_labels"].items():
+        found += ["--label", f"{name}={value}"]
+    return (*found, *asked["triton_docker_args"])
+
+
+def _expanded(environment: dict[str, str]) -> dict[str, str]:
+    return {name: os.path.expandvars(value) for name, value in environment.items()}
+
+
+# --- the rest
+
+
+def _external(asked: Asked, models: Sequence[ModelAsked]) -> External:
+    import shutil
+
+    name = asked["perf_analyzer_path"]
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(
+            f"the load generator '{name}' is not an executable program",
+            remedy="check --perf-analyzer-path, or leave it out to use the built-in one",
+        )
+    cpus = os.cpu_count() or 1
+    members = tuple(row.name for row in asked["bls_composing_models"] or ())
+    return External(
+        program=str(Path(found).absolute()),
+        flags=tuple(
+            (model.name, model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])) for model in models
+        ),
+        members=tuple((model.name, members) for model in models) if members else (),
+        protocol=asked["client_protocol"],
+        timeout_s=float(asked["perf_analyzer_timeout"]),
+        cpu_percent=asked["perf_analyzer_cpu_util"] or 80.0 * cpus,
+        most_starts=asked["perf_analyzer_max_auto_adjusts"],
+        shows_output=asked["perf_output"],
+        output=asked["perf_output_path"],
+        metrics_interval_ms=round(1000 * asked["monitoring_interval"]),
+        collects_gpus=not asked["dcgm_disable"],
+    )
+
+
+def _tables(asked: Asked) -> Tables:
+    return Tables(
+        asked["filename_model_inference"],
+        asked["filename_model_gpu"],
+        asked["filename_server_only"],
+        asked["inference_output_fields"],
+        asked["gpu_output_fields"],
+        asked["server_output_fields"],
+    )
+
+
+def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
+    found = list(rules.warnings(asked))
+    for where, flags in (
+        ("triton_server_flags", asked["triton_server_flags"]),
+        *((f"{row.where}.triton_server_flags", row.own.get("triton_server_flags", ())) for row in models),
+    ):
+        found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
+    for model in models:
+        if "triton_docker_args" in model.own:
+            found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
+    return found

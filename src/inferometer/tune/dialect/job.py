@@ -1,0 +1,80 @@
+"""What a command is to do, besides the search itself."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.tune.dialect.plots import Plot
+from inferometer.tune.settings import Settings
+
+JOURNAL = "journal.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A load generator that is a program of its own."""
+
+    program: str
+    flags: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]  # of the user, by model
+    members: tuple[tuple[str, tuple[str, ...]], ...] = ()  # that a BLS model calls, by model
+    protocol: str = "grpc"
+    timeout_s: float = 600.0
+    cpu_percent: float | None = None
+    most_starts: int = 10
+    shows_output: bool = False
+    output: Path | None = None
+    metrics_interval_ms: int = 1000
+    collects_gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Names and columns of the CSV files; columns None are the classic ones."""
+
+    inference: str = "metrics-model-inference.csv"
+    gpu: str = "metrics-model-gpu.csv"
+    server: str = "metrics-server-only.csv"
+    inference_fields: tuple[str, ...] | None = None
+    gpu_fields: tuple[str, ...] | None = None
+    server_fields: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileJob:
+    """A whole `profile`."""
+
+    settings: Settings
+    output: Path
+    overrides_output: bool
+    checkpoints: Path
+    export: Path
+    tables: Tables = Tables()
+    top_across: int = 0  # variants of all models in one summary
+    has_reports: bool = True
+    has_details: bool = True
+    with_gpus: bool = False  # figures of GPUs in reports even for CPU-only variants
+    has_own_objectives: bool = False
+    plots: tuple[Plot, ...] | None = None
+    external: External | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def journal(self) -> Path:
+        return self.checkpoints / JOURNAL
+
+    @property
+    def top(self) -> int:
+        return self.settings.top
+
+
+@dataclass(frozen=True, slots=True)
+class ReportJob:
+    """A whole `report`."""
+
+    checkpoints: Path
+    export: Path
+    variants: tuple[tuple[str, tuple[Plot, ...] | None], ...]
+    formats: tuple[str, ...]
+    mode: str = "online"
+    with_gpus: bool = False
+    plots: tuple[Plot, ...] | None = None
