@@ -12,6 +12,9 @@ COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
     "find": "the most load inside a promise, such as p99<50ms",
     "tune": "the best configuration of a model inside a promise, in minutes",
+    "profile": "all of the tuner, with the options and YAML files of model-analyzer",
+    "analyze": "another name of profile",
+    "report": "detailed reports of configurations that profile measured",
     "view": "the report of a saved result: a page, Markdown, a picture",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
@@ -58,7 +61,8 @@ usage: inferometer COMMAND [options]
 
 {rows}
 
-`inferometer COMMAND --help` lists a command's options. The script `perf_analyzer` speaks the classic dialect."""
+`inferometer COMMAND --help` lists a command's options. The scripts `perf_analyzer` and
+`model-analyzer` speak the classic dialects."""
 
 
 if __name__ == "__main__":

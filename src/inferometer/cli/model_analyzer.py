@@ -1,0 +1,44 @@
+"""The script `model-analyzer`: the classic dialect of the tuner."""
+
+import sys
+from dataclasses import replace
+
+from inferometer import __version__
+from inferometer.base.errors import InferometerError
+from inferometer.cli.signals import drop_output
+from inferometer.cli.tuner import FAILURE, OK, Console, Profile, complain, run, traced
+
+MARK = "Model Analyzer"
+
+
+def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> int:
+    """`profile` stands in for the real search in tests."""
+    from inferometer.tune.dialect.asked import CLASSIC, UnknownKeys, ask, parser
+
+    dialect = replace(CLASSIC, version=__version__)
+    console = Console(MARK)
+    is_verbose = False
+    try:
+        asked = ask(sys.argv[1:] if argv is None else argv, dialect)
+        if asked is None:
+            parser(dialect).print_help()
+            return OK
+        is_verbose = asked.is_verbose
+        console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=is_verbose)
+        return run(asked, dialect, console, profile=profile)
+    except InferometerError as error:
+        if is_verbose:
+            complain(traced(error))
+        if isinstance(error, UnknownKeys):
+            for key in error.keys:
+                complain(f"[{MARK}] the key '{key}' is unknown")
+        complain(f"[{MARK}] Model Analyzer encountered an error: {error}")
+        return FAILURE
+    except KeyboardInterrupt:
+        return FAILURE
+    except BrokenPipeError:
+        return drop_output()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

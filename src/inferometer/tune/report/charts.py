@@ -1,0 +1,128 @@
+"""Charts of a study: a line per variant over its loads."""
+
+from collections.abc import Sequence
+
+from inferometer.report.document import Axis, Chart, Point, Series, Span
+from inferometer.report.html.units import plain_number
+from inferometer.report.html.variants import colour
+from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
+from inferometer.tune.report.facts import load_text
+from inferometer.tune.scoring import Ranked
+from inferometer.tune.study import Study
+from inferometer.tune.trial import Trial
+
+LOADS = {"batch_size": "Client Batch Size", "concurrency": "Concurrency", "request_rate": "Request Rate"}
+
+
+def value_of(trial: Trial, tag: str) -> float | None:
+    """A metric, or a parameter of the load."""
+    if tag == "batch_size":
+        return float(trial.load.batch)
+    if tag == "concurrency":
+        return None if trial.load.concurrency is None else float(trial.load.concurrency)
+    if tag == "request_rate":
+        return trial.load.request_rate
+    return trial.combined(tag)
+
+
+def header(tag: str) -> str:
+    if tag in LOADS:
+        return LOADS[tag]
+    return BY_TAG[LATENCY_P99 if tag == OLD_LATENCY else tag].header
+
+
+def line(trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False) -> list[tuple[float, float, Trial]]:
+    """Points in the order of x; where asked, only those above all earlier ones."""
+    rows = [
+        (a, b, trial)
+        for trial in trials
+        if (a := value_of(trial, x)) is not None and (b := value_of(trial, y)) is not None
+    ]
+    rows.sort(key=lambda row: (row[0], row[1]))
+    if not monotonic:
+        return rows
+    kept: list[tuple[float, float, Trial]] = []
+    for row in rows:
+        if not kept or row[1] > kept[-1][1]:
+            kept.append(row)
+    return kept
+
+
+def curves(
+    study: Study, rows: Sequence[Ranked], x: str, y: str, title: str, *, monotonic: bool = False
+) -> Chart | None:
+    """None where nothing is known of one of the two."""
+    series = []
+    for number, ranked in enumerate(rows):
+        points = line(ranked.trials, x, y, monotonic=monotonic)
+        if points:
+            series.append(
+                Series(
+                    ranked.name,
+                    (tuple(_point(ranked.name, row, x, y) for row in points),),
+                    colour(number),
+                    is_dashed=ranked.name == study.default_name,
+                )
+            )
+    if not series:
+        return None
+    return Chart(
+        title,
+        Axis(header(x), plain_number),
+        Axis(header(y), plain_number),
+        tuple(series),
+        spans=_beyond(study, series, x),
+        note=_note(study, rows),
+    )
+
+
+def _point(name: str, row: tuple[float, float, Trial], x: str, y: str) -> Point:
+    a, b, trial = row
+    tip = f"{name}, {load_text(trial)}: {header(y)} {b:,.1f}, {header(x)} {a:,.2f}"
+    return Point(a, b, tip, y_limits=_limits(trial, y))
+
+
+def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
+    if len(trial.parts) > 1:
+        return None
+    found = trial.parts[0].figures.estimate(tag)
+    if found is None or found.low is None or found.high is None:
+        return None
+    return max(0.0, found.low), found.high
+
+
+def _beyond(study: Study, series: Sequence[Series], x: str) -> tuple[Span, ...]:
+    """Where the constraint on the x axis is broken."""
+    limit = study.goals[0].limit(x) if len(study.goals) == 1 else None
+    most = max(point.x for row in series for run in row.runs for point in run)
+    if limit is None or most <= limit:
+        return ()
+    return (Span(limit, most, f"beyond {limit:g}", is_faded=True),)
+
+
+def _note(study: Study, rows: Sequence[Ranked]) -> str:
+    if any(row.name == study.default_name for row in rows):
+        return "The dashed line is the model's own configuration."
+    return ""
+
+
+def predicted_chart(study: Study) -> Chart | None:
+    """What the search expected against what was measured."""
+    points = []
+    for trial in study.measured:
+        expected, found = dict(trial.predicted).get(THROUGHPUT), trial.combined(THROUGHPUT)
+        if expected is not None and found is not None:
+            tip = f"{trial.name}, {load_text(trial)}: expected {expected:,.1f}, measured {found:,.1f} infer/s"
+            points.append(Point(expected, found, tip, y_limits=_limits(trial, THROUGHPUT)))
+    if not points:
+        return None
+    most = max(max(point.x, point.y) for point in points)
+    diagonal = Series("as expected", ((Point(0, 0, ""), Point(most, most, "")),), "grey", is_dashed=True, has_marks=False)
+    # Each point is a run of its own, so that no line joins them.
+    marks = Series("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
+    return Chart(
+        "Measured against expected throughput",
+        Axis("expected (infer/s)", plain_number),
+        Axis("measured (infer/s)", plain_number),
+        (marks, diagonal),
+    )

@@ -1,0 +1,215 @@
+"""One variant in detail: its load curve, where the time goes, every measurement."""
+
+from collections.abc import Iterator, Sequence
+
+from inferometer.report.document import (
+    Axis,
+    Bar,
+    Bars,
+    Block,
+    Chart,
+    Code,
+    Column,
+    Document,
+    Point,
+    Section,
+    Segment,
+    Series,
+    Table,
+)
+from inferometer.report.format import plural
+from inferometer.report.html.units import plain_number
+from inferometer.tune import model_config
+from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.report import facts
+from inferometer.tune.report.charts import header, line, value_of
+from inferometer.tune.scoring import Ranked, passes
+from inferometer.tune.study import Study, to_json
+from inferometer.tune.trial import Trial
+
+PERCENTILES = ("avg", "p50", "p90", "p95", "p99")
+COMPONENTS = (
+    ("perf_client_send_recv", "client send/receive", "send"),
+    ("perf_server_queue", "server queue", "queue"),
+    ("perf_server_compute_input", "compute input", "input"),
+    ("perf_server_compute_infer", "compute infer", "infer"),
+    ("perf_server_compute_output", "compute output", "output"),
+)
+PLOTS = (
+    ("gpu_mem_v_latency", "GPU Memory vs. Latency", "gpu_used_memory"),
+    ("gpu_util_v_latency", "GPU Utilization vs. Latency", "gpu_utilization"),
+    ("cpu_mem_v_latency", "RAM Usage vs. Latency", "cpu_used_ram"),
+    ("gpu_power_v_latency", "GPU Power vs. Latency", "gpu_power_usage"),
+)
+READING = (
+    "Each row is one load. Latency is what a client sees, from sending a request to its whole answer; the server's "
+    "parts are averages over its requests. When the queue grows with the load and the compute time does not, more "
+    "instances or larger batches help; when the compute time grows, the hardware is busy."
+)
+
+
+def find(study: Study, name: str) -> Ranked:
+    return next(row for row in study.ranked if row.name == name)
+
+
+def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequence[Chart] = ()) -> Document:
+    """Of one variant by its name."""
+    ranked = find(study, name)
+    (variant,) = facts.variants_of(study, name)
+    with_gpus = with_gpus or not variant.cpu_only
+    table = measurements(study, ranked, with_gpus=with_gpus)
+    shape = (
+        f"{facts.instances(variant)} instance(s), max batch size {facts.batch_size(variant)}, "
+        f"dynamic batching {facts.batching(variant).lower()}"
+    )
+    verdict = (
+        f"{name} has {shape}. {plural(len(ranked.trials), 'measurement')} on {facts.hardware(study)}, "
+        f"platform {facts.platform(variant)}."
+    )
+    return Document(
+        kind="configuration in detail",
+        title="Detailed Report",
+        facts=(f"Model Config: {variant.title}", *facts.gpu_texts(study)),
+        verdict=verdict,
+        sections=tuple(_sections(study, ranked, table, with_gpus=with_gpus, extra=extra)),
+        source=to_json(study),
+        source_name="study.json",
+        tool=study.tool,
+    )
+
+
+def _sections(
+    study: Study, ranked: Ranked, table: Table, *, with_gpus: bool, extra: Sequence[Chart]
+) -> Iterator[Section]:
+    if study.mode != "offline":
+        yield Section("load", "Load and latency", "", tuple(_load_blocks(ranked)))
+    plots: list[Block] = [*extra]
+    if study.mode != "offline":
+        plots += [
+            chart
+            for _, title, tag in PLOTS
+            if (with_gpus or not tag.startswith("gpu_")) and (chart := _plot(ranked, LATENCY_P99, tag, title)) is not None
+        ]
+    else:
+        offline = (
+            _plot(ranked, "batch_size", THROUGHPUT, "Throughput vs. Batch Size"),
+            _plot(ranked, "batch_size", LATENCY_P99, "p99 Latency vs. Batch Size"),
+        )
+        plots += [chart for chart in offline if chart is not None]
+    if plots:
+        yield Section("plots", "Memory and utilization", "", tuple(plots))
+    yield Section("measurements", "All measurements", READING, (table, *_percentiles(ranked)))
+    (variant,) = facts.variants_of(study, ranked.name)
+    text = model_config.to_text({**variant.config, "name": variant.model})
+    yield Section("configuration", "The configuration", "", (Code(f"{variant.model}/config.pbtxt", text),))
+
+
+def by_load(ranked: Ranked) -> list[Trial]:
+    return sorted(ranked.trials, key=lambda trial: (trial.load.batch, trial.load.value))
+
+
+def _load_blocks(ranked: Ranked) -> Iterator[Block]:
+    trials = by_load(ranked)
+    tag = "request_rate" if trials[0].load.request_rate is not None else "concurrency"
+    curve = _plot(ranked, tag, THROUGHPUT, "Throughput over the load")
+    if curve is not None and len(trials) > 1:
+        yield curve
+    series = tuple(
+        Series(f"{name} latency", (tuple(points),), colour)
+        for name, colour in (("p50", "blue"), ("p99", "orange"))
+        if (points := _points(line(trials, tag, f"perf_latency_{name}")))
+    )
+    if series and len(trials) > 1:
+        yield Chart("Latency over the load", Axis(header(tag), plain_number, is_whole=True), Axis("latency (ms)", plain_number), series)
+    bars = tuple(bar for trial in trials if (bar := _bar(trial)) is not None)
+    if bars:
+        most = max(sum(segment.value for segment in bar.segments) for bar in bars)
+        yield Bars("Where the time of a request goes", bars, most, "Averages; the text is the whole latency.")
+
+
+def _points(rows: Sequence[tuple[float, float, Trial]]) -> list[Point]:
+    return [Point(a, b, f"{facts.load_text(trial)}: {b:,.2f}") for a, b, trial in rows]
+
+
+def _plot(ranked: Ranked, x: str, y: str, title: str) -> Chart | None:
+    points = _points(line(ranked.trials, x, y))
+    if not points:
+        return None
+    series = (Series(ranked.name, (tuple(points),), "blue"),)
+    return Chart(title, Axis(header(x), plain_number), Axis(header(y), plain_number), series)
+
+
+def _bar(trial: Trial) -> Bar | None:
+    segments = tuple(
+        Segment(name, value, f"{value:.2f} ms", colour)
+        for tag, name, colour in COMPONENTS
+        if (value := trial.combined(tag)) is not None
+    )
+    if not segments:
+        return None
+    mean = trial.combined("perf_latency_avg")
+    rest = 0.0 if mean is None else mean - sum(segment.value for segment in segments)
+    if rest > 0:
+        segments = (*segments, Segment("network and the rest", rest, f"{rest:.2f} ms", "network"))
+    total = sum(segment.value for segment in segments)
+    return Bar(facts.load_text(trial), segments, f"{total:.2f} ms")
+
+
+def measurements(study: Study, ranked: Ranked, *, with_gpus: bool) -> Table:
+    """The contract's columns; batch size and load both where both vary."""
+    trials = list(ranked.trials)
+    is_offline = study.mode == "offline"
+    key = (lambda t: -(t.combined(THROUGHPUT) or 0)) if is_offline else (lambda t: -(t.combined(LATENCY_P99) or 0))
+    trials.sort(key=key)
+    has_ram = any(trial.combined("cpu_used_ram") is not None for trial in trials)
+    loads = _load_columns(trials, is_offline=is_offline)
+    columns: list[tuple[str, str, int]] = [
+        *((head, tag, 0) for head, tag in loads),
+        ("p99 Latency (ms)", LATENCY_P99, 3),
+        ("Client Response Wait (ms)", "perf_client_response_wait", 3),
+        ("Server Queue (ms)", "perf_server_queue", 3),
+        ("Server Compute Input (ms)", "perf_server_compute_input", 3),
+        ("Server Compute Infer (ms)", "perf_server_compute_infer", 3),
+        ("Throughput (infer/sec)", THROUGHPUT, 1),
+        *([("Max CPU Memory Usage (MB)", "cpu_used_ram", 1)] if has_ram else []),
+        *([("Max GPU Memory Usage (MB)", "gpu_used_memory", 1), ("Average GPU Utilization (%)", "gpu_utilization", 1)]
+          if with_gpus else []),
+    ]  # fmt: skip
+    rows = tuple(
+        (
+            *(_cell(value_of(trial, tag), places) for _, tag, places in columns),
+            "Yes" if passes(study.goals, trial) else "No",
+        )
+        for trial in trials
+    )
+    heads = [*(head for head, _, _ in columns), "Satisfies Constraints"]
+    return Table("Measurements", tuple(Column(head) for head in heads), rows)
+
+
+def _load_columns(trials: Sequence[Trial], *, is_offline: bool) -> list[tuple[str, str]]:
+    by_rate = trials[0].load.request_rate is not None
+    load = ("Request Rate", "request_rate") if by_rate else ("Request Concurrency", "concurrency")
+    batch = ("Client Batch Size", "batch_size")
+    batches, loads = {trial.load.batch for trial in trials}, {trial.load.value for trial in trials}
+    if is_offline:
+        return [batch, load] if len(loads) > 1 else [batch]
+    return [load, batch] if len(batches) > 1 or batches != {1} else [load]
+
+
+def _cell(value: float | None, places: int) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if places == 0 else f"{value:.{places}f}"
+
+
+def _percentiles(ranked: Ranked) -> Iterator[Table]:
+    trials = by_load(ranked)
+    known = [name for name in PERCENTILES if any(t.combined(f"perf_latency_{name}") is not None for t in trials)]
+    if len(known) < 2:
+        return
+    columns = (Column("Load", is_number=False), *(Column(f"{name} (ms)") for name in known))
+    rows = tuple(
+        (facts.load_text(trial), *(_cell(trial.combined(f"perf_latency_{name}"), 3) for name in known))
+        for trial in trials
+    )
+    yield Table("Latency percentiles", columns, rows)

@@ -1,0 +1,165 @@
+"""Words about a study that several reports need: constraints, hardware, a variant's shape, the recommendation."""
+
+from collections.abc import Sequence
+
+from inferometer.report.format import plural
+from inferometer.tune import model_config
+from inferometer.tune.goal import Constraint, Goal
+from inferometer.tune.metrics import BY_TAG, THROUGHPUT
+from inferometer.tune.scoring import Ranked
+from inferometer.tune.study import Recommendation, Study, recommend
+from inferometer.tune.trial import Trial
+from inferometer.tune.variant import Variant
+
+MEGA = 1_000_000
+
+
+def title(study: Study) -> str:
+    return "Offline Result Summary" if study.mode == "offline" else "Online Result Summary"
+
+
+def models(study: Study) -> str:
+    return " and ".join(study.models)
+
+
+def constraint_text(row: Constraint) -> str:
+    """`Max p99 Latency: 10 ms`."""
+    name, _, unit = BY_TAG[row.tag].header.partition(" (")
+    bound, value = ("Max", row.high) if row.high is not None else ("Min", row.low)
+    return f"{bound} {name}: {value:g} {unit.rstrip(')')}".strip()
+
+
+def constraint_texts(goals: Sequence[Goal]) -> tuple[str, ...]:
+    """One line per model where there are several."""
+    if len(goals) == 1:
+        return tuple(map(constraint_text, goals[0].constraints)) or ("None",)
+    return tuple(
+        f"{goal.model}: {', '.join(map(constraint_text, goal.constraints)) or 'None'}" for goal in goals
+    )
+
+
+def gpu_texts(study: Study) -> tuple[str, ...]:
+    """`2 x NAME` and the memory of all; empty without GPUs."""
+    if not study.gpus:
+        return ()
+    names = [str(row.get("name", "GPU")) for row in study.gpus.values()]
+    counted = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+    total = sum(float(row.get("total_memory", 0)) for row in study.gpus.values())
+    return (counted, f"Total Available GPU Memory: {total / 1e9:.1f} GB")
+
+
+def hardware(study: Study) -> str:
+    gpus = gpu_texts(study)
+    if gpus:
+        return gpus[0]
+    name = study.host.get("cpu") or study.host.get("cpu_model")
+    return str(name) if name else "CPU"
+
+
+def platform(variant: Variant) -> str:
+    return str(variant.config.get("backend") or variant.config.get("platform") or "unknown")
+
+
+def instances(variant: Variant) -> str:
+    if "ensemble_scheduling" in variant.config and variant.composing:
+        return ", ".join(instances(part) for part in variant.composing)
+    return str(model_config.total_instances(variant.config))
+
+
+def batch_size(variant: Variant) -> str:
+    if "ensemble_scheduling" in variant.config and variant.composing:
+        return ", ".join(batch_size(part) for part in variant.composing)
+    return str(model_config.max_batch_size(variant.config))
+
+
+def batching(variant: Variant) -> str:
+    if "ensemble_scheduling" in variant.config and variant.composing:
+        return ", ".join(batching(part) for part in variant.composing)
+    return "Enabled" if model_config.has_dynamic_batching(variant.config) else "Disabled"
+
+
+def variants_of(study: Study, names: str) -> tuple[Variant, ...]:
+    return tuple(study.variant(name) for name in names.split(","))
+
+
+def each(study: Study, names: str, text: object) -> str:
+    assert callable(text)
+    return ", ".join(text(variant) for variant in variants_of(study, names))
+
+
+def selected(study: Study, top: int) -> tuple[Ranked, ...]:
+    """The best `top` that keep the constraints (of none, the best that break them), and the default."""
+    ranked = study.ranked
+    passing = [row for row in ranked if row.does_pass]
+    rows = (passing or list(ranked))[:top]
+    default = next((row for row in ranked if row.name == study.default_name), None)
+    return tuple(rows if default is None or default in rows else [*rows, default])
+
+
+def shortage(study: Study, top: int) -> str | None:
+    """The warning when there are fewer good variants than asked for."""
+    passing = [row for row in study.ranked if row.does_pass]
+    if not passing:
+        return (
+            f"Requested top {top} configs, but none satisfied constraints. "
+            "Showing available constraint failing configs for this model."
+        )
+    if len(passing) < top:
+        return f"Requested top {top} configs, but found only {len(passing)} that satisfied constraints."
+    return None
+
+
+def load_text(trial: Trial) -> str:
+    return ", ".join(dict.fromkeys(str(load) for load in trial.loads))
+
+
+def sentence(study: Study, *, has_own_objectives: bool = False) -> str:
+    """How many were measured, which is the best, by how much, and whether that is sure."""
+    found = recommend(study)
+    if found is None:
+        return f"No measurement of {models(study)} succeeded, so there is nothing to recommend."
+    counted = f"{plural(len(study.measured), 'measurement')} across {plural(len(study.ranked), 'configuration')}"
+    return f"In {counted}, {_judgement(study, found, has_own_objectives)}"
+
+
+def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) -> str:
+    name = found.best.name
+    target = (
+        "at meeting the objectives"
+        if has_own_objectives or _has_other_objectives(study)
+        else "at maximizing throughput"
+    )
+    limits = any(goal.constraints for goal in study.goals)
+    where = ", under the given constraints," if limits and study.mode != "offline" else ""
+    on = f" on {hardware(study)}"
+    if not found.does_pass:
+        return f"no configuration satisfies the constraints; {name} comes closest{on}."
+    if name == study.default_name:
+        return f"{name}, the model's own configuration, is the best{where}{on}; there is no gain to be had."
+    if found.gain_percent is None:
+        return f"{name} is the best{where} {target}{on}; the default configuration does not satisfy the constraints."
+    if round(found.gain_percent) <= 0:
+        return f"{name} is the best{where} but offers no gain over the default configuration{on}."
+    words = f"{name} is {found.gain_percent:.0f}% better than the default configuration {target}{where}{on}."
+    if not found.is_sure:
+        words += " The difference is inside the spread of the measurements, so measure both again before relying on it."
+    return words
+
+
+def _has_other_objectives(study: Study) -> bool:
+    return any(tag != THROUGHPUT for goal in study.goals for tag, _ in goal.objectives)
+
+
+def why(study: Study) -> str:
+    """Why this one is recommended."""
+    found = recommend(study)
+    if found is None:
+        return ""
+    best = found.best.best
+    rate, p99 = best.combined(THROUGHPUT), best.combined("perf_latency_p99")
+    at = f"At {load_text(best)} it gives {rate or 0:.1f} infer/sec"
+    if p99 is not None:
+        at += f" with a p99 latency of {p99:.2f} ms"
+    parts = [f"{instances(v)} instance(s), max batch size {batch_size(v)}" for v in variants_of(study, found.best.name)]
+    kept = "; that keeps the constraints" if found.does_pass and any(g.constraints for g in study.goals) else ""
+    return f"{at}{kept}. It runs {'; '.join(parts)}."

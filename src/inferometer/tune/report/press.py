@@ -1,0 +1,74 @@
+"""Pages to PDF and drawings to PNG, all in one browser: starting it is the slow part."""
+
+import base64
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import LocalError
+from inferometer.report.chromium import Tab, browsing
+from inferometer.report.files import write_text
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    page: str
+    target: Path
+    width: int = 0  # of a picture; 0 prints a PDF
+    height: int = 0
+
+
+@dataclass(slots=True)
+class Press:
+    """Collects what is to be printed; `print_all` does it, and says what kept it from doing so."""
+
+    written: list[Path] = field(default_factory=list)
+    _jobs: list[_Job] = field(default_factory=list)
+
+    def text(self, path: Path, content: str) -> None:
+        """A file that needs no browser."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, content)
+        self.written.append(path)
+
+    def pdf(self, path: Path, page: str) -> None:
+        self._jobs.append(_Job(page, path))
+
+    def png(self, path: Path, drawing: str, *, width: int, height: int) -> None:
+        page = f"<!doctype html><meta charset='utf-8'><style>*{{margin:0}}svg{{display:block}}</style>{drawing}"
+        self._jobs.append(_Job(page, path, width, height))
+
+    def print_all(self) -> str | None:
+        """None when all went well; without a browser, drawings stay SVG and reports stay pages."""
+        jobs, self._jobs = self._jobs, []
+        if not jobs:
+            return None
+        try:
+            with tempfile.TemporaryDirectory(prefix="inferometer-press-") as folder, browsing() as tab:
+                for number, job in enumerate(jobs):
+                    page = Path(folder) / f"{number}.html"
+                    page.write_text(job.page, encoding="utf-8")
+                    self._print(tab, page, job)
+        except LocalError as error:
+            for job in jobs:
+                if job.width and job.target not in self.written:
+                    self.text(job.target.with_suffix(".svg"), job.page[job.page.index("<svg") :])
+            return f"{error.message}; pictures are SVG and reports are HTML instead ({error.remedy})"
+        return None
+
+    def _print(self, tab: Tab, page: Path, job: _Job) -> None:
+        if job.width:
+            tab.open(page, width=job.width, height=job.height)
+            reply: Mapping[str, Any] = tab.call("Page.captureScreenshot", format="png")
+        else:
+            tab.open(page)
+            sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
+            reply = tab.call("Page.printToPDF", printBackground=True, **sheet)
+        job.target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            job.target.write_bytes(base64.b64decode(reply["data"]))
+        except OSError as error:
+            raise LocalError(f"'{job.target}' could not be written: {error.strerror or error}") from error
+        self.written.append(job.target)

@@ -1,0 +1,238 @@
+"""The summary of a search: the best variants against the default, and the sentence that recommends one."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from inferometer.report.document import Block, Code, Column, Document, Facts, Figure, Section, Table, Tone
+from inferometer.report.format import plural
+from inferometer.tune import model_config
+from inferometer.tune.metrics import BY_TAG, LATENCY_P99, THROUGHPUT
+from inferometer.tune.report import facts
+from inferometer.tune.report.charts import curves, predicted_chart
+from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.front import pareto
+from inferometer.tune.scoring import Ranked, passes
+from inferometer.tune.study import Study, recommend, to_json
+from inferometer.tune.trial import Status, Trial
+
+LISTED = 200  # rows of a table that may be long
+
+
+def summary(
+    study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False
+) -> Document:
+    """Of one study; the same study gives the same document."""
+    rows = facts.selected(study, top)
+    found = recommend(study)
+    with_gpus = with_gpus or not _is_cpu_only(study, rows)
+    return Document(
+        kind="search for a configuration",
+        title=facts.title(study),
+        facts=(
+            f"Model: {facts.models(study)}",
+            *facts.gpu_texts(study),
+            f"Constraint targets: {'; '.join(facts.constraint_texts(study.goals))}",
+            f"Search: {study.search}" if study.search else "",
+        ),
+        verdict=facts.sentence(study, has_own_objectives=has_own_objectives),
+        tone=Tone.WARNING if found is None or not found.does_pass else Tone.GOOD,
+        figures=tuple(_figures(study)),
+        sections=tuple(_sections(study, rows, with_gpus=with_gpus)),
+        source=to_json(study),
+        source_name="study.json",
+        tool=study.tool,
+    )
+
+
+def _is_cpu_only(study: Study, rows: Sequence[Ranked]) -> bool:
+    return all(variant.cpu_only for row in rows for variant in facts.variants_of(study, row.name))
+
+
+def _figures(study: Study) -> Iterator[Figure]:
+    found = recommend(study)
+    if found is None:
+        return
+    best = found.best.best
+    yield Figure("Best configuration", found.best.name, facts.load_text(best))
+    rate, p99 = best.combined(THROUGHPUT), best.combined(LATENCY_P99)
+    if rate is not None:
+        gain = "" if found.gain_percent is None else f"{found.gain_percent:+.0f} % against the default"
+        yield Figure("Throughput", f"{rate:,.1f} infer/s", gain)
+    if p99 is not None:
+        yield Figure("p99 latency", f"{p99:,.2f} ms", "; ".join(facts.constraint_texts(study.goals)))
+
+
+def _sections(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[Section]:
+    if rows:
+        yield _best(study, rows, with_gpus=with_gpus)
+        yield from _curves(study, rows, with_gpus=with_gpus)
+        yield _configuration(study)
+    effects = main_effects(study)
+    if effects:
+        tag = study.goals[0].objectives[0][0]
+        heads = ("Knob", "Value", "Variants", f"Mean {BY_TAG[tag].header}", f"Best {BY_TAG[tag].header}")
+        cells = tuple(
+            (row.knob, row.value, str(row.variants), f"{row.mean:,.1f}", f"{row.best:,.1f}") for row in effects
+        )
+        lead = f"Each variant counts with its best load. {effect_sentence(effects)}"
+        yield Section("effects", "What each knob did", lead, (_table("Main effects", heads, cells, texts=2),))
+    front = pareto(study)
+    if len(front) > 1:
+        yield _front(study, front)
+    expected = predicted_chart(study)
+    if expected is not None:
+        yield Section("expected", "Expected and measured", _error(study), (expected,))
+    if study.not_done:
+        yield _not_done(study)
+    yield Section(
+        "search", "The search", f"It ended because {study.ended}." if study.ended else "", (_search(study),)
+    )
+
+
+def _table(caption: str, heads: Sequence[str], cells: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:
+    columns = tuple(Column(head, is_number=place >= texts) for place, head in enumerate(heads))
+    return Table(caption, columns, tuple(cells))
+
+
+def best_table(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Table:
+    """The contract's columns, and the load at which the figures hold."""
+    several = len(study.models) > 1
+    has_ram = any(row.best.combined("cpu_used_ram") is not None for row in rows)
+    heads = [
+        "Model Config Name",
+        "Max Batch Size",
+        "Dynamic Batching",
+        "Total Instance Count",
+        "Average p99 Latency (ms)" if several else "p99 Latency (ms)",
+        "Total Throughput (infer/sec)" if several else "Throughput (infer/sec)",
+        *(["Max CPU Memory Usage (MB)"] if has_ram else []),
+        *(["Max GPU Memory Usage (MB)", "Average GPU Utilization (%)"] if with_gpus else []),
+        "Load",
+        "Satisfies Constraints",
+    ]
+    cells = []
+    for row in rows:
+        cells.append(
+            (
+                ",".join(variant.title for variant in facts.variants_of(study, row.name)),
+                facts.each(study, row.name, facts.batch_size),
+                facts.each(study, row.name, facts.batching),
+                facts.each(study, row.name, facts.instances),
+                _metric(row.best, LATENCY_P99),
+                _metric(row.best, THROUGHPUT),
+                *([_metric(row.best, "cpu_used_ram", 0)] if has_ram else []),
+                *([_metric(row.best, "gpu_used_memory", 0), _metric(row.best, "gpu_utilization", 1)] if with_gpus else []),
+                facts.load_text(row.best),
+                "Yes" if row.does_pass else "No",
+            )
+        )
+    return _table("The best configurations", heads, cells)
+
+
+def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
+    def text(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{round(value, 3):g}" if places is None else f"{value:.{places}f}"
+
+    combined = text(trial.combined(tag))
+    if len(trial.parts) == 1 or BY_TAG[tag].of_gpu:
+        return combined
+    return f"{combined} ({', '.join(text(trial.value(tag, part)) for part in range(len(trial.parts)))})"
+
+
+def _best(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Section:
+    total = len(study.ranked)
+    lead = f"{facts.why(study)} Shown: {len(rows)} of {plural(total, 'configuration')}, each at its best load."
+    return Section("best", "The best configurations", lead, (best_table(study, rows, with_gpus=with_gpus),))
+
+
+def _curves(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[Section]:
+    if study.mode == "offline":
+        charts: list[Block | None] = [
+            curves(study, rows, "batch_size", THROUGHPUT, "Throughput vs. Batch Size")
+        ]
+    else:
+        charts = [
+            curves(study, rows, LATENCY_P99, THROUGHPUT, "Throughput vs. Latency", monotonic=True),
+            curves(study, rows, LATENCY_P99, "gpu_used_memory", "GPU Memory vs. Latency") if with_gpus else None,
+            curves(study, rows, LATENCY_P99, "cpu_used_ram", "CPU Memory vs. Latency"),
+        ]
+    blocks = tuple(chart for chart in charts if chart is not None)
+    if blocks:
+        yield Section("curves", "Throughput and memory against latency", "", blocks)
+
+
+def _configuration(study: Study) -> Section:
+    found = recommend(study)
+    assert found is not None
+    best, blocks = found.best.name, []
+    for variant in facts.variants_of(study, best):
+        for part in (*variant.composing, variant):
+            config = {**part.config, "name": part.model}
+            blocks.append(Code(f"{part.model}/config.pbtxt ({part.name})", model_config.to_text(config)))
+    lead = f"The configuration of {best}, ready to copy into the model repository."
+    return Section("configuration", "The recommended configuration", lead, tuple(blocks))
+
+
+def _front(study: Study, front: Sequence[Trial]) -> Section:
+    heads = ("Configuration", "Load", "Throughput (infer/sec)", "p99 Latency (ms)", "Satisfies Constraints")
+    cells = tuple(
+        (
+            trial.name,
+            facts.load_text(trial),
+            _metric(trial, THROUGHPUT, 1),
+            _metric(trial, LATENCY_P99, 2),
+            "Yes" if passes(study.goals, trial) else "No",
+        )
+        for trial in front[:LISTED]
+    )
+    lead = "Nothing that was measured gives more throughput at the same or a lower p99 latency than these."
+    return Section("front", "The Pareto front", lead, (_table("Pareto front", heads, cells, texts=2),))
+
+
+def _error(study: Study) -> str:
+    errors = sorted(
+        abs(found - expected) / found * 100
+        for trial in study.measured
+        if (expected := dict(trial.predicted).get(THROUGHPUT)) is not None and (found := trial.combined(THROUGHPUT))
+    )
+    if not errors:
+        return ""
+    middle = errors[len(errors) // 2]
+    return f"Half of the {plural(len(errors), 'forecast')} were within {middle:.0f} % of what was measured."
+
+
+def _not_done(study: Study) -> Section:
+    failed = [trial for trial in study.not_done if trial.status is Status.FAILED]
+    reasons = Counter(trial.reason for trial in study.not_done if trial.status is Status.SKIPPED)
+    blocks: list[Block] = []
+    if failed:
+        cells = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in failed[:LISTED])
+        blocks.append(_table("Tried without success", ("Configuration", "Load", "Why"), cells, texts=3))
+    if reasons:
+        columns = (Column("Why", is_number=False), Column("Runs"))
+        counted = tuple((reason, str(count)) for reason, count in reasons.most_common(LISTED))
+        blocks.append(Table("Left out", columns, counted))
+        skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED][:LISTED]
+        each = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in skipped)
+        texts = tuple(Column(head, is_number=False) for head in ("Configuration", "Load", "Why"))
+        blocks.append(Table("Left out, one by one", texts, each, is_folded=True, is_printed=False))
+    return Section("not-done", "Runs not done, and why", "", tuple(blocks))
+
+
+def _search(study: Study) -> Facts:
+    spent_s = sum(trial.cost_s for trial in study.trials)
+    objectives = ", ".join(f"{tag} {share:.0%}" for goal in study.goals for tag, share in goal.shares)
+    return Facts(
+        "How it was found",
+        (
+            ("Search", study.search or "unknown"),
+            ("Objectives", objectives),
+            ("Constraints", "; ".join(facts.constraint_texts(study.goals))),
+            ("Measurements", str(len(study.measured))),
+            ("Configurations measured", str(len(study.ranked))),
+            ("Time in measurements", f"{spent_s:.0f} s"),
+            ("Hardware", facts.hardware(study)),
+        ),
+    )
