@@ -62,16 +62,16 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         raise UsageError(
             "model_repository is not specified", remedy="give the folder of the models with --model-repository"
         )
-    by_rate = any(rules.is_on(asked, name) for name in rules.BY_RATE) or _flag_of(models, asked, "request-rate-range")
+    by_rate = _is_by_rate(asked, models)
     settings = Settings(
-        models=tuple(_model(asked, model, by_rate=bool(by_rate), parse=parse) for model in models),
+        models=tuple(_model(asked, model, by_rate=by_rate, parse=parse) for model in models),
         launch=_launch(asked, dialect, models, parse),
         search=asked["run_config_search_mode"],
         mode=asked.mode,
         together=asked["run_config_profile_models_concurrently_enable"] and len(models) > 1,
         bounds=_bounds(asked),
         given=_given(asked),
-        by_rate=bool(by_rate),
+        by_rate=by_rate,
         intervals=_intervals(asked, models),
         is_search_on=not asked["run_config_search_disable"],
         early_exit=asked["early_exit_enable"],
@@ -102,6 +102,14 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         plots=asked["plots"],
         external=_external(asked, models) if asked.has("perf_analyzer_path") else None,
         warnings=tuple(_warnings(asked, models)),
+    )
+
+
+def _is_by_rate(asked: Asked, models: Sequence[ModelAsked]) -> bool:
+    return (
+        any(rules.is_on(asked, name) for name in rules.BY_RATE)
+        or any(rules.loads_of(asked, model)[1] is not None for model in models)
+        or _flag_of(models, asked, "request-rate-range") is not None
     )
 
 

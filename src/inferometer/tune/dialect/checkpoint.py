@@ -52,7 +52,7 @@ def read(path: Path) -> Found:
         return _found(document)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, UsageError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
 
 

@@ -38,8 +38,11 @@ class Stored:
 def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Trial]) -> Study:
     """The study with these trials too, each content once, and those that are of a former configuration left out."""
     by_name = {row.name: row for row in variants} | {row.name: row for row in study.variants}
-    seen = {trial.key for trial in study.trials if trial.is_measured}
-    kept = list(study.trials)
+    once: dict[object, Trial] = {}
+    for trial in study.trials:  # a search may have looked at one again
+        once.setdefault((trial.status, trial.name, trial.key), trial)
+    kept = list(once.values())
+    seen = {trial.key for trial in kept if trial.is_measured}
     for trial in trials:
         if trial.is_measured and trial.key not in seen and _is_current(trial, by_name):
             seen.add(trial.key)

@@ -29,11 +29,11 @@ from inferometer.tune.trial import Trial
 
 PERCENTILES = ("avg", "p50", "p90", "p95", "p99")
 COMPONENTS = (
-    ("perf_client_send_recv", "client send/receive", "send"),
-    ("perf_server_queue", "server queue", "queue"),
-    ("perf_server_compute_input", "compute input", "input"),
-    ("perf_server_compute_infer", "compute infer", "infer"),
-    ("perf_server_compute_output", "compute output", "output"),
+    ("perf_client_send_recv", "client send/receive", "part-send"),
+    ("perf_server_queue", "server queue", "part-queue"),
+    ("perf_server_compute_input", "compute input", "part-input"),
+    ("perf_server_compute_infer", "compute infer", "part-infer"),
+    ("perf_server_compute_output", "compute output", "part-output"),
 )
 PLOTS = (
     ("gpu_mem_v_latency", "GPU Memory vs. Latency", "gpu_used_memory"),
@@ -136,7 +136,8 @@ def _plot(ranked: Ranked, x: str, y: str, title: str) -> Chart | None:
     if not points:
         return None
     series = (Series(ranked.name, (tuple(points),), "blue"),)
-    return Chart(title, Axis(header(x), plain_number), Axis(header(y), plain_number), series)
+    is_whole = x in ("concurrency", "batch_size")
+    return Chart(title, Axis(header(x), plain_number, is_whole=is_whole), Axis(header(y), plain_number), series)
 
 
 def _bar(trial: Trial) -> Bar | None:
@@ -150,7 +151,7 @@ def _bar(trial: Trial) -> Bar | None:
     mean = trial.combined("perf_latency_avg")
     rest = 0.0 if mean is None else mean - sum(segment.value for segment in segments)
     if rest > 0:
-        segments = (*segments, Segment("network and the rest", rest, f"{rest:.2f} ms", "network"))
+        segments = (*segments, Segment("network and the rest", rest, f"{rest:.2f} ms", "part-network"))
     total = sum(segment.value for segment in segments)
     return Bar(facts.load_text(trial), segments, f"{total:.2f} ms")
 

@@ -52,8 +52,8 @@ def hardware(study: Study) -> str:
     gpus = gpu_texts(study)
     if gpus:
         return gpus[0]
-    name = study.host.get("cpu") or study.host.get("cpu_model")
-    return str(name) if name else "CPU"
+    name, cores = study.host.get("processor"), study.host.get("cores")
+    return f"{cores} cores of {name}" if name and cores else "CPU"
 
 
 def platform(variant: Variant) -> str:
@@ -109,6 +109,11 @@ def shortage(study: Study, top: int) -> str | None:
     return None
 
 
+def count(study: Study) -> int:
+    """Measurements, each once: a search may look at one again."""
+    return len({trial.key or str(trial.number) for trial in study.measured})
+
+
 def load_text(trial: Trial) -> str:
     return ", ".join(dict.fromkeys(str(load) for load in trial.loads))
 
@@ -118,7 +123,7 @@ def sentence(study: Study, *, has_own_objectives: bool = False) -> str:
     found = recommend(study)
     if found is None:
         return f"No measurement of {models(study)} succeeded, so there is nothing to recommend."
-    counted = f"{plural(len(study.measured), 'measurement')} across {plural(len(study.ranked), 'configuration')}"
+    counted = f"{plural(count(study), 'measurement')} across {plural(len(study.ranked), 'configuration')}"
     return f"In {counted}, {_judgement(study, found, has_own_objectives)}"
 
 

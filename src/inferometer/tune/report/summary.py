@@ -53,7 +53,8 @@ def _figures(study: Study) -> Iterator[Figure]:
     if found is None:
         return
     best = found.best.best
-    yield Figure("Best configuration", found.best.name, facts.load_text(best))
+    name = found.best.name.removeprefix(f"{study.name}_") if len(study.models) == 1 else found.best.name
+    yield Figure("Best configuration", name, facts.load_text(best))
     rate, p99 = best.combined(THROUGHPUT), best.combined(LATENCY_P99)
     if rate is not None:
         gain = "" if found.gain_percent is None else f"{found.gain_percent:+.0f} % against the default"
@@ -230,7 +231,7 @@ def _search(study: Study) -> Facts:
             ("Search", study.search or "unknown"),
             ("Objectives", objectives),
             ("Constraints", "; ".join(facts.constraint_texts(study.goals))),
-            ("Measurements", str(len(study.measured))),
+            ("Measurements", str(facts.count(study))),
             ("Configurations measured", str(len(study.ranked))),
             ("Time in measurements", f"{spent_s:.0f} s"),
             ("Hardware", facts.hardware(study)),
