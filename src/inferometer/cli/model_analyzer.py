@@ -6,7 +6,8 @@ from dataclasses import replace
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
 from inferometer.cli.signals import drop_output
-from inferometer.cli.tuner import FAILURE, OK, Console, Profile, complain, run, traced
+from inferometer.cli.tuner import FAILURE, OK, Profile, complain, run, traced
+from inferometer.cli.tuner_console import Console
 
 MARK = "Model Analyzer"
 

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from inferometer.cli.tuner import Console, Profile, run
+from inferometer.cli.tuner import Profile, run
+from inferometer.cli.tuner_console import Console
 
 MARK = "inferometer"
 
@@ -15,5 +16,3 @@ def main(argv: list[str], *, command: str = "profile", profile: Profile | None =
     assert asked is not None
     console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=asked.is_verbose)
     return run(asked, dialect, console, profile=profile)
-
-

@@ -42,14 +42,24 @@ CONFIGS = {
         input { name: "IN" data_type: TYPE_FP32 dims: [64] }
         output { name: "OUT" data_type: TYPE_FP32 dims: [64] }
         ensemble_scheduling {
-          step { model_name: "A" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "mid" } }
-          step { model_name: "S" model_version: -1 input_map { key: "IN" value: "mid" } output_map { key: "OUT" value: "OUT" } }
+          step {
+            model_name: "A" model_version: -1
+            input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "mid" }
+          }
+          step {
+            model_name: "S" model_version: -1
+            input_map { key: "IN" value: "mid" } output_map { key: "OUT" value: "OUT" }
+          }
         }""",
 }
 BOUNDED = (
-    "--run-config-search-max-concurrency", "8", "--run-config-search-max-instance-count", "2",
-    "--run-config-search-max-model-batch-size", "4",
-)  # fmt: skip
+    "--run-config-search-max-concurrency",
+    "8",
+    "--run-config-search-max-instance-count",
+    "2",
+    "--run-config-search-max-model-batch-size",
+    "4",
+)
 
 
 class _Server:
@@ -143,8 +153,16 @@ class Analyzer:
         return self.meters[-1].runs if self.meters else []
 
     def profile(self, *words, models="W", yaml=None, command="profile", before=()):
-        given = ["-m", str(self.folder / "repo"), "--triton-http-endpoint", "localhost:0",
-                 "--triton-grpc-endpoint", "localhost:0", "--triton-metrics-url", "http://localhost:0/metrics"]  # fmt: skip
+        given = [
+            "-m",
+            str(self.folder / "repo"),
+            "--triton-http-endpoint",
+            "localhost:0",
+            "--triton-grpc-endpoint",
+            "localhost:0",
+            "--triton-metrics-url",
+            "http://localhost:0/metrics",
+        ]
         given += ["--profile-models", models] if models else []
         given += self._yaml(yaml)
         return self.main([*before, command, *given, *words])
@@ -178,8 +196,12 @@ class Analyzer:
                 self.sites.append(site)
                 scope = make_scope(settings, group, lambda name: _read(settings, name), has_gpus=False)
                 name, steps = choose(settings.search, scope, names)
-                study = Study(SCHEMA, "inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0)
-                yield run(Lab(site, meter, journal, names, monotonic_ns, watcher, prepare), Search(steps), study)
+                study = Study(
+                    SCHEMA, "inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0
+                )
+                yield run(
+                    Lab(site, meter, journal, names, monotonic_ns, watcher, prepare), Search(steps), study
+                )
                 if watcher.is_interrupted():
                     return
 

@@ -52,7 +52,9 @@ def parser(dialect: Dialect) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog=dialect.program, description=dialect.description)
     if dialect.has_global_mode:
         modes = ("online", "offline")
-        top.add_argument("-m", "--mode", choices=modes, default="online", dest="mode", help="what reports show")
+        top.add_argument(
+            "-m", "--mode", choices=modes, default="online", dest="mode", help="what reports show"
+        )
         top.add_argument("--version", action="version", version=dialect.version)
     commands = top.add_subparsers(dest="command", metavar="{profile,analyze,report}")
     for name in dialect.commands:

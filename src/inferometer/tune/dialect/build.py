@@ -1,33 +1,28 @@
 """From what was asked to jobs."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.profile.options import Options
-from inferometer.server.ports import Ports
 from inferometer.tune.dialect import rules
 from inferometer.tune.dialect.asked import Asked, Dialect
-from inferometer.tune.dialect.flags import Flags, owned, words
+from inferometer.tune.dialect.flags import Flags, ParseOptions, owned, words
 from inferometer.tune.dialect.job import JOURNAL, External, ProfileJob, ReportJob, Tables
 from inferometer.tune.dialect.keys import FORMATS
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
+from inferometer.tune.dialect.server import expanded, launch_settings
 from inferometer.tune.goal import LISTED_WEIGHT, Constraint, with_limit
-from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.search.scope import OptunaLimits
 from inferometer.tune.search.search import Effort
-from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
+from inferometer.tune.settings import ModelSettings, Settings
 from inferometer.tune.space import Bounds
-
-ParseOptions = Callable[[Sequence[str]], Options]
-"""Words of the load generator's command line -> options; the command line's parser is handed in."""
 
 # The load generator's options that are the tuner's business, and what to use for them.
 _NOT_HERE = {
@@ -60,12 +55,13 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
     is_remote = asked["triton_launch_mode"] == "remote"
     if asked["model_repository"] is None and not is_remote:
         raise UsageError(
-            "model_repository is not specified", remedy="give the folder of the models with --model-repository"
+            "model_repository is not specified",
+            remedy="give the folder of the models with --model-repository",
         )
     by_rate = _is_by_rate(asked, models)
     settings = Settings(
         models=tuple(_model(asked, model, by_rate=by_rate, parse=parse) for model in models),
-        launch=_launch(asked, dialect, models, parse),
+        launch=launch_settings(asked, dialect, models, parse),
         search=asked["run_config_search_mode"],
         mode=asked.mode,
         together=asked["run_config_profile_models_concurrently_enable"] and len(models) > 1,
@@ -121,7 +117,9 @@ def report_job(asked: Asked) -> ReportJob:
         )
     for name in asked["output_formats"]:
         if name not in FORMATS:
-            raise UsageError(f"{option('output_formats')} has '{name}'", remedy=f"it takes {', '.join(FORMATS)}")
+            raise UsageError(
+                f"{option('output_formats')} has '{name}'", remedy=f"it takes {', '.join(FORMATS)}"
+            )
     return ReportJob(
         checkpoints=asked["checkpoint_directory"],
         export=asked["export_path"],
@@ -164,7 +162,7 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
         members=tuple(_member(row) for row in members),
         is_bls=is_bls,
         server_flags=model.own.get("triton_server_flags", ()),
-        environment=_expanded(model.own.get("triton_server_environment", {})),
+        environment=expanded(model.own.get("triton_server_environment", {})),
     )
 
 
@@ -197,7 +195,8 @@ def _options(
     for name, _ in flags:
         if name in _NOT_HERE:
             raise UsageError(
-                f"{where}.{name} does not go with the built-in load generator", remedy=f"use {_NOT_HERE[name]}"
+                f"{where}.{name} does not go with the built-in load generator",
+                remedy=f"use {_NOT_HERE[name]}",
             )
     handed = [row for row in flags if row[0] not in (*_LOADS, "protocol")]
     try:
@@ -292,87 +291,6 @@ def _budget_s(asked: Asked) -> float | None:
     if asked["budget"] is None:
         return None
     return max(1.0, parse_duration_ns(asked["budget"], option("budget")) / NS_PER_S)
-
-
-# --- the server
-
-
-def _launch(
-    asked: Asked, dialect: Dialect, models: Sequence[ModelAsked], parse: ParseOptions
-) -> LaunchSettings:
-    mode = asked["triton_launch_mode"]
-    gpus: tuple[str, ...] | None = asked["gpus"]
-    environment = _expanded(asked["triton_server_environment"])
-    if gpus is not None and mode == "local":
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    first = models[0]
-    flags = first.get("perf_analyzer_flags", asked["perf_analyzer_flags"])
-    options = parse(["-m", first.name, "-i", asked["client_protocol"], *words(_ssl(flags))])
-    return LaunchSettings(
-        mode=mode,
-        repositories=() if asked["model_repository"] is None else (asked["model_repository"],),
-        executable=_executable(asked),
-        ports=_ports(asked, dialect),
-        addresses=Addresses(
-            asked["triton_http_endpoint"], asked["triton_grpc_endpoint"], asked["triton_metrics_url"]
-        ),
-        control=Control(asked["client_protocol"], options.headers, options.tls, options.grpc_tls),
-        flags=asked["triton_server_flags"],
-        environment=environment,
-        log=asked["triton_output_path"],
-        timeout_s=float(asked["client_max_retries"]),
-        metrics_interval_ms=round(1000 * asked["monitoring_interval"]),
-        may_load=not (mode == "remote" and asked["reload_model_disable"]),
-        gpus=gpus,
-        docker_image=asked["triton_docker_image"],
-        docker_words=_docker_words(asked),
-        docker_mounts=asked["triton_docker_mounts"],
-    )
-
-
-def _ssl(flags: Flags) -> Flags:
-    return tuple(row for row in flags if row[0].startswith("ssl-") or row[0] == "http-header")
-
-
-def _executable(asked: Asked) -> str | None:
-    """As given; else the one on the PATH, as the classic tool does; else the embedded one."""
-    import shutil
-
-    if asked.has("triton_server_path"):
-        return str(asked["triton_server_path"])
-    return shutil.which("tritonserver")
-
-
-def _ports(asked: Asked, dialect: Dialect) -> Ports:
-    def port(name: str, text: str) -> int:
-        if dialect.picks_ports and not asked.has(name):
-            return 0
-        found = text.rpartition(":")[2].strip("/")
-        if not found.isdigit():
-            raise UsageError(f"{option(name)} is '{text}'", remedy="write it as HOST:PORT")
-        return int(found)
-
-    if asked["triton_launch_mode"] not in ("local", "docker"):
-        return Ports()
-    url = asked["triton_metrics_url"]
-    return Ports(
-        port("triton_http_endpoint", asked["triton_http_endpoint"]),
-        port("triton_grpc_endpoint", asked["triton_grpc_endpoint"]),
-        port("triton_metrics_url", urlsplit(url if "//" in url else f"//{url}").netloc),
-    )
-
-
-def _docker_words(asked: Asked) -> tuple[str, ...]:
-    found: list[str] = []
-    if asked["triton_docker_shm_size"] is not None:
-        found += ["--shm-size", asked["triton_docker_shm_size"]]
-    for name, value in asked["triton_docker_labels"].items():
-        found += ["--label", f"{name}={value}"]
-    return (*found, *asked["triton_docker_args"])
-
-
-def _expanded(environment: dict[str, str]) -> dict[str, str]:
-    return {name: os.path.expandvars(value) for name, value in environment.items()}
 
 
 # --- the rest

@@ -73,7 +73,9 @@ def _found(document: Mapping[str, Any]) -> Found:
             for row in rows:
                 for part in (*row.composing, row):
                     variants[part.name] = part
-            trials += [_trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())]
+            trials += [
+                _trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())
+            ]
     defaults = {row.model: row for row in variants.values() if row.is_default}
     return Found(
         tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
@@ -110,14 +112,17 @@ def _with_overrides(variant: Variant, default: Variant | None) -> Variant:
         for name, value in variant.config.items()
         if name != "name" and default.config.get(name) != value
     }
-    return Variant(
-        variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing
-    )
+    return Variant(variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing)
 
 
 def _trial(number: int, variants: Sequence[Variant], row: Mapping[str, Any]) -> Trial:
     parts = tuple(
-        Part(variant.model, variant.name, _load(part["_model_specific_pa_params"]), _figures(part["_non_gpu_data"]))
+        Part(
+            variant.model,
+            variant.name,
+            _load(part["_model_specific_pa_params"]),
+            _figures(part["_non_gpu_data"]),
+        )
         for variant, part in zip(variants, row["_model_config_measurements"], strict=True)
     )
     gpus = tuple((str(uuid), _figures(rows)) for uuid, rows in (row.get("_gpu_data") or {}).items())
@@ -160,9 +165,7 @@ def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int 
     for trial in trials:
         if not trial.is_measured or trial.repeat or any(part.variant not in by_name for part in trial.parts):
             continue
-        entry = results.setdefault(trial.models, {}).setdefault(
-            trial.name, [_run_config(trial, by_name), {}]
-        )
+        entry = results.setdefault(trial.models, {}).setdefault(trial.name, [_run_config(trial, by_name), {}])
         entry[1][_key(trial, by_name)] = _measurement(trial)
     found: dict[str, Any] = {
         MARK: True,
@@ -201,7 +204,9 @@ def _run_config(trial: Trial, variants: Mapping[str, Variant]) -> dict[str, Any]
                 "_model_name": part.model,
                 "_model_config_variant": _config_variant(variants[part.variant]),
                 "_perf_config": {"_args": _arguments(part.load), "_options": _options(part), "_verbose": {}},
-                "_composing_config_variants": [_config_variant(row) for row in variants[part.variant].composing],
+                "_composing_config_variants": [
+                    _config_variant(row) for row in variants[part.variant].composing
+                ],
             }
             for part in trial.parts
         ],
@@ -234,7 +239,15 @@ def _options(part: Part) -> dict[str, Any]:
 def _key(trial: Trial, variants: Mapping[str, Variant]) -> str:
     texts = []
     for part in trial.parts:
-        words = [part.variant, "-m", part.model, "-b", str(part.load.batch), "-f", f"{part.model}-results.csv"]
+        words = [
+            part.variant,
+            "-m",
+            part.model,
+            "-b",
+            str(part.load.batch),
+            "-f",
+            f"{part.model}-results.csv",
+        ]
         words += [f"--{name}={value}" for name, value in _arguments(part.load).items() if value is not None]
         members = ",".join(row.name for row in variants[part.variant].composing)
         texts.append(" ".join([*words, *([members] if members else [])]))
@@ -261,5 +274,3 @@ def _measurement(trial: Trial) -> dict[str, Any]:
 
 def _rows(figures: Figures) -> list[list[Any]]:
     return [[tag, {"_value": estimate.value, "_timestamp": 0}] for tag, estimate in figures.values]
-
-

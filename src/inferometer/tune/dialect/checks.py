@@ -17,7 +17,8 @@ def check_profile(job: ProfileJob, *, is_brute_explicit: bool) -> tuple[str, ...
     for folder in job.settings.launch.repositories:
         if not folder.is_dir():
             raise UsageError(
-                f"the model repository '{folder}' is not an existing folder", remedy="check --model-repository"
+                f"the model repository '{folder}' is not an existing folder",
+                remedy="check --model-repository",
             )
     check_models(job.settings)
     _check_parent(job.export, "--export-path")

@@ -1,12 +1,15 @@
 """Flags that are handed on: to the load generator, and to the server."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.profile.options import Options
 from inferometer.tune.dialect.values import mapping, texts_by_name, wrong
 
 Flags = tuple[tuple[str, Any], ...]
+ParseOptions = Callable[[Sequence[str]], Options]
+"""Words of the load generator's command line -> options; the command line's parser is handed in."""
 
 # In the order in which they are written on a command line.
 LOAD_FLAGS = (
@@ -40,30 +43,44 @@ SHORT = {
 }
 
 SERVER_FLAGS = frozenset(
-    """
-    allow-cpu-metrics allow-gpu-metrics allow-grpc allow-http allow-metrics allow-sagemaker allow-vertex-ai
-    allow-poll-model-repository allow-profiling backend-config backend-directory buffer-manager-thread-count
-    cache-config cache-directory cuda-memory-pool-byte-size cuda-virtual-address-size
-    disable-auto-complete-config enable-peer-access exit-on-error exit-timeout-secs grpc-address
-    grpc-header-forward-pattern grpc-http2-max-ping-strikes grpc-http2-max-pings-without-data
-    grpc-http2-min-recv-ping-interval-without-data grpc-infer-allocation-pool-size
-    grpc-infer-response-compression-level grpc-infer-thread-count grpc-keepalive-permit-without-calls
-    grpc-keepalive-time grpc-keepalive-timeout grpc-max-connection-age grpc-max-connection-age-grace
-    grpc-max-response-pool-size grpc-port grpc-restricted-protocol grpc-root-cert grpc-server-cert
-    grpc-server-key grpc-stream-infer-thread-count grpc-use-ssl grpc-use-ssl-mutual host-policy http-address
-    http-header-forward-pattern http-max-input-size http-port http-restricted-api http-thread-count id
-    load-model log-error log-file log-format log-info log-verbose log-warning metrics-address metrics-config
-    metrics-interval-ms metrics-port min-supported-compute-capability model-config-name model-control-mode
-    model-load-gpu-limit model-load-retry-count model-load-thread-count model-namespacing model-repository
-    model-store pinned-memory-pool-byte-size rate-limit rate-limit-resource repoagent-directory
-    repository-poll-secs response-cache-byte-size reuse-grpc-port reuse-http-port sagemaker-port
-    sagemaker-safe-port-range sagemaker-thread-count strict-model-config strict-readiness trace-config
-    trace-count trace-file trace-level trace-log-frequency trace-rate vertex-ai-default-model vertex-ai-port
-    vertex-ai-thread-count
-    """.split()
-)
+    {
+        "allow-cpu-metrics", "allow-gpu-metrics", "allow-grpc", "allow-http", "allow-metrics",
+        "allow-sagemaker", "allow-vertex-ai", "allow-poll-model-repository", "allow-profiling",
+        "backend-config", "backend-directory", "buffer-manager-thread-count", "cache-config",
+        "cache-directory", "cuda-memory-pool-byte-size", "cuda-virtual-address-size",
+        "disable-auto-complete-config", "enable-peer-access", "exit-on-error", "exit-timeout-secs",
+        "grpc-address", "grpc-header-forward-pattern", "grpc-http2-max-ping-strikes",
+        "grpc-http2-max-pings-without-data", "grpc-http2-min-recv-ping-interval-without-data",
+        "grpc-infer-allocation-pool-size", "grpc-infer-response-compression-level",
+        "grpc-infer-thread-count", "grpc-keepalive-permit-without-calls", "grpc-keepalive-time",
+        "grpc-keepalive-timeout", "grpc-max-connection-age", "grpc-max-connection-age-grace",
+        "grpc-max-response-pool-size", "grpc-port", "grpc-restricted-protocol", "grpc-root-cert",
+        "grpc-server-cert", "grpc-server-key", "grpc-stream-infer-thread-count", "grpc-use-ssl",
+        "grpc-use-ssl-mutual", "host-policy", "http-address", "http-header-forward-pattern",
+        "http-max-input-size", "http-port", "http-restricted-api", "http-thread-count", "id",
+        "load-model", "log-error", "log-file", "log-format", "log-info", "log-verbose", "log-warning",
+        "metrics-address", "metrics-config", "metrics-interval-ms", "metrics-port",
+        "min-supported-compute-capability", "model-config-name", "model-control-mode",
+        "model-load-gpu-limit", "model-load-retry-count", "model-load-thread-count",
+        "model-namespacing", "model-repository", "model-store", "pinned-memory-pool-byte-size",
+        "rate-limit", "rate-limit-resource", "repoagent-directory", "repository-poll-secs",
+        "response-cache-byte-size", "reuse-grpc-port", "reuse-http-port", "sagemaker-port",
+        "sagemaker-safe-port-range", "sagemaker-thread-count", "strict-model-config",
+        "strict-readiness", "trace-config", "trace-count", "trace-file", "trace-level",
+        "trace-log-frequency", "trace-rate", "vertex-ai-default-model", "vertex-ai-port",
+        "vertex-ai-thread-count",
+    }
+)  # fmt: skip
 OWN_SERVER_FLAGS = frozenset(
-    "model-repository http-port grpc-port metrics-port model-control-mode metrics-interval-ms strict-model-config".split()
+    {
+        "model-repository",
+        "http-port",
+        "grpc-port",
+        "metrics-port",
+        "model-control-mode",
+        "metrics-interval-ms",
+        "strict-model-config",
+    }
 )
 
 

@@ -58,9 +58,7 @@ def write_summaries(job: ProfileJob, studies: Sequence[Study], press: Press, war
             path = job.export / "plots" / "simple" / study.name / f"{name}.png"
             press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
         folder = job.export / "reports" / "summaries" / study.name
-        document = summary(
-            study, job.top, has_own_objectives=job.has_own_objectives, with_gpus=job.with_gpus
-        )
+        document = summary(study, job.top, has_own_objectives=job.has_own_objectives, with_gpus=job.with_gpus)
         _write(document, folder / "result_summary", ALL_FORMATS, press)
         press.text(folder / "study.json", to_json(study))
         for path, text in _recommended(study, folder):
@@ -85,7 +83,9 @@ def _summary_plots(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> 
     if study.mode == "offline":
         wanted = [Plot("through_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT)]
     else:
-        wanted = [Plot("throughput_v_latency", "Throughput vs. Latency", LATENCY_P99, THROUGHPUT, monotonic=True)]
+        wanted = [
+            Plot("throughput_v_latency", "Throughput vs. Latency", LATENCY_P99, THROUGHPUT, monotonic=True)
+        ]
         is_cpu = all(variant.cpu_only for row in rows for variant in facts.variants_of(study, row.name))
         if is_cpu and not with_gpus:
             wanted.append(Plot("cpu_mem_v_latency", "CPU Memory vs. Latency", LATENCY_P99, "cpu_used_ram"))
@@ -120,10 +120,10 @@ def write_detailed(
         for plot_name, drawing in _drawn(study, [ranked], chosen):
             path = export / "plots" / "simple" / name / f"{plot_name}.png"
             press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
-        drawing = picture.latency_breakdown(ranked) if study.mode != "offline" else None
-        if drawing is not None:
+        breakdown = picture.latency_breakdown(ranked) if study.mode != "offline" else None
+        if breakdown is not None:
             path = export / "plots" / "detailed" / name / "latency_breakdown.png"
-            press.png(path, drawing, width=picture.BREAKDOWN_WIDTH, height=picture.BREAKDOWN_HEIGHT)
+            press.png(path, breakdown, width=picture.BREAKDOWN_WIDTH, height=picture.BREAKDOWN_HEIGHT)
     extra: list[Chart] = []
     for row in plots or ():
         chart = curves(study, [ranked], row.x, row.y, row.title, monotonic=row.monotonic)

@@ -94,7 +94,15 @@ def command(
         own["bls-composing-models"] = ",".join(members)
     user = dict(dict(external.flags).get(model, ()))
     given = own | dict(extra) | user
-    short = ("model-name", "model-version", "batch-size", "url", "protocol", "latency-report-file", "http-header")
+    short = (
+        "model-name",
+        "model-version",
+        "batch-size",
+        "url",
+        "protocol",
+        "latency-report-file",
+        "http-header",
+    )
     first = [(name, given[name]) for name in short if name in given]
     verbosity = [(name, given[name]) for name in ("verbose", "extra-verbose", "verbose-csv") if name in given]
     long = [
@@ -158,7 +166,12 @@ class ProgramMeter:
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             jobs = [
-                _Job(variant.model, load, Path(folder) / f"{variant.model}-results.csv", self._flags(variant.model))
+                _Job(
+                    variant.model,
+                    load,
+                    Path(folder) / f"{variant.model}-results.csv",
+                    self._flags(variant.model),
+                )
                 for variant, load in proposal.parts
             ]
             for start in range(self.external.most_starts):
@@ -177,7 +190,8 @@ class ProgramMeter:
 
     def _start(self, jobs: "Sequence[_Job]", site: Site, start: int) -> "list[_Outcome]":
         commands = [
-            command(self.external, job.model, job.load, site, job.table, job.windows.flags(start)) for job in jobs
+            command(self.external, job.model, job.load, site, job.table, job.windows.flags(start))
+            for job in jobs
         ]
         try:
             for words_ in commands:
@@ -260,7 +274,8 @@ class ProgramMeter:
             log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
 
     def _reading(self, jobs: "Sequence[_Job]", site: Site) -> Reading:
-        parts, gpus = [], ()
+        parts: list[Figures] = []
+        gpus: tuple[tuple[str, Figures], ...] = ()
         for job in jobs:
             figures, found = read_table(job.table.read_text())
             gpus = gpus or found

@@ -29,7 +29,9 @@ def option(name: str) -> str:
 
 
 def _conflict(first: str, second: str, why: str) -> UsageError:
-    return UsageError(f"{option(first)} and {option(second)} do not go together: {why}", remedy="give one of them")
+    return UsageError(
+        f"{option(first)} and {option(second)} do not go together: {why}", remedy="give one of them"
+    )
 
 
 def is_on(asked: Asked, name: str) -> bool:
@@ -50,7 +52,9 @@ def _check_bounds(asked: Asked) -> None:
         raise UsageError(f"{option(low)} is {asked[low]} and {option(high)} is {asked[high]}")
     fewest, most = asked["optuna_min_trials"], asked["optuna_max_trials"]
     if fewest is not None and most is not None and fewest > most:
-        raise UsageError(f"{option('optuna_min_trials')} is {fewest} and {option('optuna_max_trials')} is {most}")
+        raise UsageError(
+            f"{option('optuna_min_trials')} is {fewest} and {option('optuna_max_trials')} is {most}"
+        )
 
 
 def _check_loads(asked: Asked) -> None:
@@ -138,10 +142,14 @@ def _check_composing(asked: Asked) -> None:
         return
     name = option("bls_composing_models")
     if is_explicit(asked, "brute"):
-        raise UsageError(f"{name} does not go with {option('run_config_search_mode')} brute", remedy="take quick")
+        raise UsageError(
+            f"{name} does not go with {option('run_config_search_mode')} brute", remedy="take quick"
+        )
     if asked["run_config_profile_models_concurrently_enable"]:
         raise _conflict(
-            "bls_composing_models", "run_config_profile_models_concurrently_enable", "a BLS model is tuned alone"
+            "bls_composing_models",
+            "run_config_profile_models_concurrently_enable",
+            "a BLS model is tuned alone",
         )
     if len(asked["profile_models"] or ()) > 1:
         raise UsageError(
@@ -176,13 +184,20 @@ def _check_server(asked: Asked) -> None:
     for model in (None, *(asked["profile_models"] or ())):
         path = "genai_perf_flags" if model is None else f"{model.where}.genai_perf_flags"
         if (asked["genai_perf_flags"] is not None) if model is None else "genai_perf_flags" in model.own:
-            raise UsageError(f"{path} goes with model_type LLM, which is not supported", remedy="leave it out")
+            raise UsageError(
+                f"{path} goes with model_type LLM, which is not supported", remedy="leave it out"
+            )
 
 
 def warnings(asked: Asked) -> Iterator[str]:
     """What is accepted but has no effect here."""
     mode = asked["triton_launch_mode"]
-    for name in ("triton_docker_mounts", "triton_docker_labels", "triton_docker_args", "triton_docker_shm_size"):
+    for name in (
+        "triton_docker_mounts",
+        "triton_docker_labels",
+        "triton_docker_args",
+        "triton_docker_shm_size",
+    ):
         if mode != "docker" and asked[name]:
             yield f"{option(name)} has no effect in launch mode {mode}"
     if mode != "remote" and asked["reload_model_disable"]:

@@ -46,7 +46,9 @@ class Sheet:
 
     def text(self) -> str:
         """In columns of fixed width."""
-        widths = [max(len(row[place]) for row in (self.header, *self.rows)) + 2 for place in range(len(self.header))]
+        widths = [
+            max(len(row[place]) for row in (self.header, *self.rows)) + 2 for place in range(len(self.header))
+        ]
         lines = [
             "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in (self.header, *self.rows)
@@ -212,7 +214,9 @@ _MAKERS: Mapping[str, Callable[[_Row], str | None]] = {
     "batch_size": _batch,
     "concurrency": _concurrency,
     "request_rate": _rate,
-    "model_config_path": lambda row: _each(row, lambda variant: variant.title if _is_ensemble(variant) else variant.name),
+    "model_config_path": lambda row: _each(
+        row, lambda variant: variant.title if _is_ensemble(variant) else variant.name
+    ),
     "instance_group": lambda row: _each(row, instance_group),
     "max_batch_size": lambda row: _each(row, max_batch),
     "satisfies_constraints": lambda row: "Yes" if passes(row.study.goals, row.trial) else "No",

@@ -36,7 +36,7 @@ def across(studies: Sequence[Study], top: int) -> Document:
         kind="search for a configuration",
         title=facts.title(studies[0]),
         facts=(f"Models: {names}",),
-        verdict=f"The best {plural(len(shown), 'configuration')} of all models, out of {len(found)} that were measured.",
+        verdict=f"The best {plural(len(shown), 'configuration')} of all models, out of {len(found)} measured.",
         sections=(Section("best", NAME, "", (Table(NAME, columns, cells),)),),
         tool=studies[0].tool,
     )

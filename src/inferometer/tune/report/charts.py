@@ -31,7 +31,9 @@ def header(tag: str) -> str:
     return BY_TAG[LATENCY_P99 if tag == OLD_LATENCY else tag].header
 
 
-def line(trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False) -> list[tuple[float, float, Trial]]:
+def line(
+    trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False
+) -> list[tuple[float, float, Trial]]:
     """Points in the order of x; where asked, only those above all earlier ones."""
     rows = [
         (a, b, trial)
@@ -117,7 +119,9 @@ def predicted_chart(study: Study) -> Chart | None:
     if not points:
         return None
     most = max(max(point.x, point.y) for point in points)
-    diagonal = Series("as expected", ((Point(0, 0, ""), Point(most, most, "")),), "grey", is_dashed=True, has_marks=False)
+    diagonal = Series(
+        "as expected", ((Point(0, 0, ""), Point(most, most, "")),), "grey", is_dashed=True, has_marks=False
+    )
     # Each point is a run of its own, so that no line joins them.
     marks = Series("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
     return Chart(

@@ -88,7 +88,8 @@ def _sections(
         plots += [
             chart
             for _, title, tag in PLOTS
-            if (with_gpus or not tag.startswith("gpu_")) and (chart := _plot(ranked, LATENCY_P99, tag, title)) is not None
+            if (with_gpus or not tag.startswith("gpu_"))
+            and (chart := _plot(ranked, LATENCY_P99, tag, title)) is not None
         ]
     else:
         offline = (
@@ -120,7 +121,12 @@ def _load_blocks(ranked: Ranked) -> Iterator[Block]:
         if (points := _points(line(trials, tag, f"perf_latency_{name}")))
     )
     if series and len(trials) > 1:
-        yield Chart("Latency over the load", Axis(header(tag), plain_number, is_whole=True), Axis("latency (ms)", plain_number), series)
+        yield Chart(
+            "Latency over the load",
+            Axis(header(tag), plain_number, is_whole=True),
+            Axis("latency (ms)", plain_number),
+            series,
+        )
     bars = tuple(bar for trial in trials if (bar := _bar(trial)) is not None)
     if bars:
         most = max(sum(segment.value for segment in bar.segments) for bar in bars)
@@ -137,7 +143,9 @@ def _plot(ranked: Ranked, x: str, y: str, title: str) -> Chart | None:
         return None
     series = (Series(ranked.name, (tuple(points),), "blue"),)
     is_whole = x in ("concurrency", "batch_size")
-    return Chart(title, Axis(header(x), plain_number, is_whole=is_whole), Axis(header(y), plain_number), series)
+    return Chart(
+        title, Axis(header(x), plain_number, is_whole=is_whole), Axis(header(y), plain_number), series
+    )
 
 
 def _bar(trial: Trial) -> Bar | None:
@@ -160,7 +168,11 @@ def measurements(study: Study, ranked: Ranked, *, with_gpus: bool) -> Table:
     """The contract's columns; batch size and load both where both vary."""
     trials = list(ranked.trials)
     is_offline = study.mode == "offline"
-    key = (lambda t: -(t.combined(THROUGHPUT) or 0)) if is_offline else (lambda t: -(t.combined(LATENCY_P99) or 0))
+    key = (
+        (lambda t: -(t.combined(THROUGHPUT) or 0))
+        if is_offline
+        else (lambda t: -(t.combined(LATENCY_P99) or 0))
+    )
     trials.sort(key=key)
     has_ram = any(trial.combined("cpu_used_ram") is not None for trial in trials)
     loads = _load_columns(trials, is_offline=is_offline)
@@ -205,7 +217,9 @@ def _cell(value: float | None, places: int) -> str:
 
 def _percentiles(ranked: Ranked) -> Iterator[Table]:
     trials = by_load(ranked)
-    known = [name for name in PERCENTILES if any(t.combined(f"perf_latency_{name}") is not None for t in trials)]
+    known = [
+        name for name in PERCENTILES if any(t.combined(f"perf_latency_{name}") is not None for t in trials)
+    ]
     if len(known) < 2:
         return
     columns = (Column("Load", is_number=False), *(Column(f"{name} (ms)") for name in known))

@@ -42,7 +42,11 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
     is_higher_better = BY_TAG[tag].is_higher_better
     return tuple(
         Effect(
-            knob, _text(setting), len(values), sum(values) / len(values), max(values) if is_higher_better else min(values)
+            knob,
+            _text(setting),
+            len(values),
+            sum(values) / len(values),
+            max(values) if is_higher_better else min(values),
         )
         for knob, by_setting in groups.items()
         if len(by_setting) > 1

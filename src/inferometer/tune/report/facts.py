@@ -165,6 +165,11 @@ def why(study: Study) -> str:
     at = f"At {load_text(best)} it gives {rate or 0:.1f} infer/sec"
     if p99 is not None:
         at += f" with a p99 latency of {p99:.2f} ms"
-    parts = [f"{instances(v)} instance(s), max batch size {batch_size(v)}" for v in variants_of(study, found.best.name)]
-    kept = "; that keeps the constraints" if found.does_pass and any(g.constraints for g in study.goals) else ""
+    parts = [
+        f"{instances(v)} instance(s), max batch size {batch_size(v)}"
+        for v in variants_of(study, found.best.name)
+    ]
+    kept = (
+        "; that keeps the constraints" if found.does_pass and any(g.constraints for g in study.goals) else ""
+    )
     return f"{at}{kept}. It runs {'; '.join(parts)}."

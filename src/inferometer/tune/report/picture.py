@@ -47,7 +47,9 @@ class _Box:
     bottom: float
 
 
-def plot(study: Study, rows: Sequence[Ranked], title: str, x: str, y: str, *, monotonic: bool = False) -> str | None:
+def plot(
+    study: Study, rows: Sequence[Ranked], title: str, x: str, y: str, *, monotonic: bool = False
+) -> str | None:
     """One line with round marks per variant; None where there is nothing to draw."""
     lines = [(row.name, line(row.trials, x, y, monotonic=monotonic)) for row in rows]
     lines = [(name, points) for name, points in lines if points]
@@ -71,8 +73,13 @@ def plot(study: Study, rows: Sequence[Ranked], title: str, x: str, y: str, *, mo
         colour = COLOURS[number % len(COLOURS)]
         places = [(across.place(a), up.place(b)) for a, b, _ in points]
         text = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-        shapes.append(element("polyline", {"points": text, "fill": "none", "stroke": colour, "stroke-width": 1.8}))
-        shapes += [element("circle", {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 3.6, "fill": colour}) for a, b in places]
+        shapes.append(
+            element("polyline", {"points": text, "fill": "none", "stroke": colour, "stroke-width": 1.8})
+        )
+        shapes += [
+            element("circle", {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 3.6, "fill": colour})
+            for a, b in places
+        ]
         names.append((short_name(name), colour))
     for tag, found in ((x, targets[0]), (y, targets[1])):
         names += [(f"Target {header(tag)}", "#444444")] if found else []
@@ -83,7 +90,9 @@ def plot(study: Study, rows: Sequence[Ranked], title: str, x: str, y: str, *, mo
 def _targets(study: Study, tag: str) -> tuple[float, ...]:
     rows = study.goals[0].constraints if len(study.goals) == 1 else ()
     return tuple(
-        value for row in rows if row.tag == tag and (value := row.high if row.high is not None else row.low) is not None
+        value
+        for row in rows
+        if row.tag == tag and (value := row.high if row.high is not None else row.low) is not None
     )
 
 
@@ -112,7 +121,9 @@ def _legend(box: _Box, rows: Sequence[tuple[str, str]]) -> Iterator[Markup]:
     yield element("rect", {**frame, "fill": "#ffffff", "fill-opacity": 0.85, "stroke": "#cccccc"})
     for number, (name, colour) in enumerate(rows):
         y = top + 15 + 18 * number
-        yield element("rect", {"x": f"{left + 6:.1f}", "y": f"{y - 9:.1f}", "width": 12, "height": 8, "fill": colour})
+        yield element(
+            "rect", {"x": f"{left + 6:.1f}", "y": f"{y - 9:.1f}", "width": 12, "height": 8, "fill": colour}
+        )
         yield _text(left + 24, y, name)
 
 
@@ -145,15 +156,23 @@ def latency_breakdown(ranked: Ranked) -> str | None:
         bottom = 0.0
         for (_, _, colour), value in zip(PARTS, stack, strict=True):
             top = bottom + value
-            bar = {"x": f"{middle - step * 0.3:.1f}", "width": f"{step * 0.6:.1f}", "y": f"{up.place(top):.1f}"}
-            shapes.append(element("rect", {**bar, "height": f"{up.place(bottom) - up.place(top):.1f}", "fill": colour}))
+            bar = {
+                "x": f"{middle - step * 0.3:.1f}",
+                "width": f"{step * 0.6:.1f}",
+                "y": f"{up.place(top):.1f}",
+            }
+            shapes.append(
+                element("rect", {**bar, "height": f"{up.place(bottom) - up.place(top):.1f}", "fill": colour})
+            )
             bottom = top
         value_text = trial.load.intervals or f"{trial.load.value:g}"
         name = value_text if trial.load.batch == 1 else f"{value_text} (b{trial.load.batch})"
         shapes.append(_text(middle, box.bottom + 22, name, size=14, anchor="middle"))
         places.append((middle, second.place(rate), rate))
     text = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in places)
-    shapes.append(element("polyline", {"points": text, "fill": "none", "stroke": "#000000", "stroke-width": 2}))
+    shapes.append(
+        element("polyline", {"points": text, "fill": "none", "stroke": "#000000", "stroke-width": 2})
+    )
     for a, b, rate in places:
         shapes.append(element("circle", {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 4, "fill": "#000000"}))
         shapes.append(_text(a, b - 12, f"{rate:,.0f}", size=14, anchor="middle"))
@@ -170,7 +189,13 @@ def latency_breakdown(ranked: Ranked) -> str | None:
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, *, dashed: bool = False) -> Markup:
-    attributes = {"x1": f"{x1:.1f}", "y1": f"{y1:.1f}", "x2": f"{x2:.1f}", "y2": f"{y2:.1f}", "stroke": colour}
+    attributes = {
+        "x1": f"{x1:.1f}",
+        "y1": f"{y1:.1f}",
+        "x2": f"{x2:.1f}",
+        "y2": f"{y2:.1f}",
+        "stroke": colour,
+    }
     return element("line", {**attributes, **({"stroke-dasharray": "6 4"} if dashed else {})})
 
 

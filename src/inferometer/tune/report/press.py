@@ -37,7 +37,9 @@ class Press:
         self._jobs.append(_Job(page, path))
 
     def png(self, path: Path, drawing: str, *, width: int, height: int) -> None:
-        page = f"<!doctype html><meta charset='utf-8'><style>*{{margin:0}}svg{{display:block}}</style>{drawing}"
+        page = (
+            f"<!doctype html><meta charset='utf-8'><style>*{{margin:0}}svg{{display:block}}</style>{drawing}"
+        )
         self._jobs.append(_Job(page, path, width, height))
 
     def print_all(self) -> str | None:

@@ -18,9 +18,7 @@ from inferometer.tune.trial import Status, Trial
 LISTED = 200  # rows of a table that may be long
 
 
-def summary(
-    study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False
-) -> Document:
+def summary(study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False) -> Document:
     """Of one study; the same study gives the same document."""
     rows = facts.selected(study, top)
     found = recommend(study)
@@ -73,7 +71,8 @@ def _sections(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Itera
         tag = study.goals[0].objectives[0][0]
         heads = ("Knob", "Value", "Variants", f"Mean {BY_TAG[tag].header}", f"Best {BY_TAG[tag].header}")
         cells = tuple(
-            (row.knob, row.value, str(row.variants), f"{row.mean:,.1f}", f"{row.best:,.1f}") for row in effects
+            (row.knob, row.value, str(row.variants), f"{row.mean:,.1f}", f"{row.best:,.1f}")
+            for row in effects
         )
         lead = f"Each variant counts with its best load. {effect_sentence(effects)}"
         yield Section("effects", "What each knob did", lead, (_table("Main effects", heads, cells, texts=2),))
@@ -122,7 +121,11 @@ def best_table(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Tabl
                 _metric(row.best, LATENCY_P99),
                 _metric(row.best, THROUGHPUT),
                 *([_metric(row.best, "cpu_used_ram", 0)] if has_ram else []),
-                *([_metric(row.best, "gpu_used_memory", 0), _metric(row.best, "gpu_utilization", 1)] if with_gpus else []),
+                *(
+                    [_metric(row.best, "gpu_used_memory", 0), _metric(row.best, "gpu_utilization", 1)]
+                    if with_gpus
+                    else []
+                ),
                 facts.load_text(row.best),
                 "Yes" if row.does_pass else "No",
             )
@@ -144,7 +147,9 @@ def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
 
 def _best(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Section:
     total = len(study.ranked)
-    lead = f"{facts.why(study)} Shown: {len(rows)} of {plural(total, 'configuration')}, each at its best load."
+    lead = (
+        f"{facts.why(study)} Shown: {len(rows)} of {plural(total, 'configuration')}, each at its best load."
+    )
     return Section("best", "The best configurations", lead, (best_table(study, rows, with_gpus=with_gpus),))
 
 
@@ -156,7 +161,9 @@ def _curves(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterato
     else:
         charts = [
             curves(study, rows, LATENCY_P99, THROUGHPUT, "Throughput vs. Latency", monotonic=True),
-            curves(study, rows, LATENCY_P99, "gpu_used_memory", "GPU Memory vs. Latency") if with_gpus else None,
+            curves(study, rows, LATENCY_P99, "gpu_used_memory", "GPU Memory vs. Latency")
+            if with_gpus
+            else None,
             curves(study, rows, LATENCY_P99, "cpu_used_ram", "CPU Memory vs. Latency"),
         ]
     blocks = tuple(chart for chart in charts if chart is not None)
@@ -196,7 +203,8 @@ def _error(study: Study) -> str:
     errors = sorted(
         abs(found - expected) / found * 100
         for trial in study.measured
-        if (expected := dict(trial.predicted).get(THROUGHPUT)) is not None and (found := trial.combined(THROUGHPUT))
+        if (expected := dict(trial.predicted).get(THROUGHPUT)) is not None
+        and (found := trial.combined(THROUGHPUT))
     )
     if not errors:
         return ""

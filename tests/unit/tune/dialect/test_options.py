@@ -25,7 +25,13 @@ def made(tool):
 
 
 @pytest.mark.parametrize(
-    ("argv", "shown"), [(["--version"], "0."), ([], "usage:"), (["profile", "-h"], "--latency-budget"), (["report", "-h"], "-n")]
+    ("argv", "shown"),
+    [
+        (["--version"], "0."),
+        ([], "usage:"),
+        (["profile", "-h"], "--latency-budget"),
+        (["report", "-h"], "-n"),
+    ],
 )
 def test_version_and_help_end_well(tool, capsys, argv, shown):
     assert tool.main(argv) == 0
@@ -53,6 +59,8 @@ def test_bad_usage_ends_with_two(tool, argv, capsys):
     assert tool.main(argv) == 2
 
 
+QUICK = "run_config_search_mode: quick\n"
+
 # (YAML, words, what the message must hold)
 REFUSED = [
     ("no models", None, [], ["profile_models", "--profile-models"]),
@@ -60,70 +68,198 @@ REFUSED = [
     ("YAML that is none", "a: [1\n", [], ["line 2", "perf.yaml"]),
     ("models in both places", "profile_models: W\n", ["--profile-models", "W"], ["--profile-models", "YAML"]),
     ("two loads", None, ["-c", "1", "--request-rate", "5"], ["--concurrency", "--request-rate"]),
-    ("concurrency and rate search", None, ["-c", "1", "--request-rate-search-enable"], ["--concurrency", "--request-rate-search-enable"]),
     (
-        "a bound of the one and a search of the other", None,
+        "concurrency and rate search",
+        None,
+        ["-c", "1", "--request-rate-search-enable"],
+        ["--concurrency", "--request-rate-search-enable"],
+    ),
+    (
+        "a bound of the one and a search of the other",
+        None,
         ["--run-config-search-max-concurrency", "8", "--request-rate-search-enable"],
         ["--run-config-search-max-concurrency", "--request-rate-search-enable"],
     ),
-    ("both bounds", None, ["--run-config-search-max-concurrency", "8", "--run-config-search-min-request-rate", "8"], ["max-concurrency", "min-request-rate"]),
-    ("quick with a list", None, ["--run-config-search-mode", "quick", "-c", "1,2"], ["quick", "--concurrency"]),
-    ("quick with batches", None, ["--run-config-search-mode", "quick", "-b", "1"], ["quick", "--batch-sizes"]),
-    ("quick without search", None, ["--run-config-search-mode", "quick", "--run-config-search-disable"], ["quick", "disable"]),
+    (
+        "both bounds",
+        None,
+        ["--run-config-search-max-concurrency", "8", "--run-config-search-min-request-rate", "8"],
+        ["max-concurrency", "min-request-rate"],
+    ),
+    (
+        "quick with a list",
+        None,
+        ["--run-config-search-mode", "quick", "-c", "1,2"],
+        ["quick", "--concurrency"],
+    ),
+    (
+        "quick with batches",
+        None,
+        ["--run-config-search-mode", "quick", "-b", "1"],
+        ["quick", "--batch-sizes"],
+    ),
+    (
+        "quick without search",
+        None,
+        ["--run-config-search-mode", "quick", "--run-config-search-disable"],
+        ["quick", "disable"],
+    ),
     (
         "quick with a sweep of its own axis",
-        "run_config_search_mode: quick\nprofile_models: {W: {model_config_parameters: {instance_group: [{count: [1, 2]}]}}}\n",
-        [], ["profile_models.W.model_config_parameters.instance_group", "quick"],
+        QUICK + "profile_models: {W: {model_config_parameters: {instance_group: [{count: [1, 2]}]}}}\n",
+        [],
+        ["profile_models.W.model_config_parameters.instance_group", "quick"],
     ),
     (
         "quick with two choices",
-        "run_config_search_mode: quick\nprofile_models: {W: {model_config_parameters: {dynamic_batching: {max_queue_delay_microseconds: [1, 2]}}}}\n",
-        [], ["dynamic_batching has 2 choices"],
+        QUICK + "profile_models: {W: {model_config_parameters: {dynamic_batching: "
+        "{max_queue_delay_microseconds: [1, 2]}}}}\n",
+        [],
+        ["dynamic_batching has 2 choices"],
     ),
-    ("a wrong bound", "constraints: {perf_latency_p99: {min: 3}}\n", [], ["constraints.perf_latency_p99", "max"]),
+    (
+        "a wrong bound",
+        "constraints: {perf_latency_p99: {min: 3}}\n",
+        [],
+        ["constraints.perf_latency_p99", "max"],
+    ),
     ("a bound of nothing", "constraints: {gpu_power_usage: {max: 3}}\n", [], ["constraints.gpu_power_usage"]),
     ("a range backwards", "concurrency: {start: 5, stop: 2}\n", [], ["concurrency", "5", "2"]),
     ("a range with another key", "concurrency: {start: 1, end: 2}\n", [], ["concurrency.end", "stop"]),
-    ("an unknown key of a model", "profile_models: {m: {weigting: 1}}\n", [], ["profile_models.m.weigting", "weighting"]),
-    ("an unknown field", "profile_models: {m: {model_config_parameters: {max_batch: 1}}}\n", [], ["profile_models.m.model_config_parameters.max_batch", "max_batch_size"]),
-    ("a wrong kind", "profile_models: {m: {model_config_parameters: {instance_group: [{kind: KIND_TPU}]}}}\n", [], ["KIND_TPU", "KIND_CPU"]),
-    ("an unknown parameter", "profile_models: {m: {parameters: {concurency: 1}}}\n", [], ["profile_models.m.parameters.concurency"]),
+    (
+        "an unknown key of a model",
+        "profile_models: {m: {weigting: 1}}\n",
+        [],
+        ["profile_models.m.weigting", "weighting"],
+    ),
+    (
+        "an unknown field",
+        "profile_models: {m: {model_config_parameters: {max_batch: 1}}}\n",
+        [],
+        ["profile_models.m.model_config_parameters.max_batch", "max_batch_size"],
+    ),
+    (
+        "a wrong kind",
+        "profile_models: {m: {model_config_parameters: {instance_group: [{kind: KIND_TPU}]}}}\n",
+        [],
+        ["KIND_TPU", "KIND_CPU"],
+    ),
+    (
+        "an unknown parameter",
+        "profile_models: {m: {parameters: {concurency: 1}}}\n",
+        [],
+        ["profile_models.m.parameters.concurency"],
+    ),
     ("a load with a list of words", "concurrency: [1, many]\n", [], ["concurrency", "many"]),
     ("zero", "num_configs_per_model: 0\n", [], ["num_configs_per_model", "0"]),
     ("a flag that is none", "early_exit_enable: 1\n", [], ["early_exit_enable", "true or false"]),
     ("an unknown metric", "objectives: [perf_speed]\n", [], ["objectives.perf_speed"]),
-    ("a weight that is none", "objectives: {perf_throughput: high}\n", [], ["objectives.perf_throughput", "high"]),
+    (
+        "a weight that is none",
+        "objectives: {perf_throughput: high}\n",
+        [],
+        ["objectives.perf_throughput", "high"],
+    ),
     ("weighting at the top", "weighting: 3\n", [], ["weighting", "model"]),
-    ("a flag with underscores", "perf_analyzer_flags: {input_data: zero}\n", [], ["perf_analyzer_flags.input_data", "input-data"]),
+    (
+        "a flag with underscores",
+        "perf_analyzer_flags: {input_data: zero}\n",
+        [],
+        ["perf_analyzer_flags.input_data", "input-data"],
+    ),
     ("an unknown flag", "perf_analyzer_flags: {speed: 3}\n", [], ["perf_analyzer_flags.speed"]),
-    ("a flag of the tuner's", "perf_analyzer_flags: {url: here}\n", [], ["perf_analyzer_flags.url", "triton_grpc_endpoint"]),
+    (
+        "a flag of the tuner's",
+        "perf_analyzer_flags: {url: here}\n",
+        [],
+        ["perf_analyzer_flags.url", "triton_grpc_endpoint"],
+    ),
     ("a bad value of a flag", "perf_analyzer_flags: {shape: INPUT}\n", [], ["perf_analyzer_flags", "colon"]),
     ("an unknown server flag", "triton_server_flags: {speed: 3}\n", [], ["triton_server_flags.speed"]),
     ("an unknown docker argument", "triton_docker_args: {speed: 3}\n", [], ["triton_docker_args.speed"]),
-    ("a plot of nothing", "plots: {p: {x_axis: speed, y_axis: perf_throughput}}\n", [], ["plots.p.x_axis", "speed"]),
-    ("top configs without constraints", None, ["--num-top-model-configs", "2"], ["--num-top-model-configs", "constraints"]),
+    (
+        "a plot of nothing",
+        "plots: {p: {x_axis: speed, y_axis: perf_throughput}}\n",
+        [],
+        ["plots.p.x_axis", "speed"],
+    ),
+    (
+        "top configs without constraints",
+        None,
+        ["--num-top-model-configs", "2"],
+        ["--num-top-model-configs", "constraints"],
+    ),
     ("dcgm_disable here", None, ["--dcgm-disable"], ["--dcgm-disable", "remote"]),
-    ("remote without address", None, ["--triton-launch-mode", "remote", "--triton-grpc-endpoint", ""], ["--triton-grpc-endpoint"]),
-    ("docker without image", None, ["--triton-launch-mode", "docker", "--triton-docker-image", ""], ["--triton-docker-image"]),
-    ("a mount without mode", None, ["--triton-launch-mode", "docker", "--triton-docker-mounts", "/a:/b"], ["/a:/b", "host:container:mode"]),
-    ("bounds in the wrong order", None, ["--run-config-search-min-concurrency", "9", "--run-config-search-max-concurrency", "8"], ["min-concurrency", "max-concurrency"]),
-    ("a negative bound", None, ["--run-config-search-max-instance-count", "-1"], ["run-config-search-max-instance-count"]),
-    ("together and brute", None, ["--run-config-profile-models-concurrently-enable", "--run-config-search-mode", "brute"], ["concurrently", "brute"]),
-    ("BLS and brute", None, ["--bls-composing-models", "A", "--run-config-search-mode", "brute"], ["--bls-composing-models", "brute"]),
+    (
+        "remote without address",
+        None,
+        ["--triton-launch-mode", "remote", "--triton-grpc-endpoint", ""],
+        ["--triton-grpc-endpoint"],
+    ),
+    (
+        "docker without image",
+        None,
+        ["--triton-launch-mode", "docker", "--triton-docker-image", ""],
+        ["--triton-docker-image"],
+    ),
+    (
+        "a mount without mode",
+        None,
+        ["--triton-launch-mode", "docker", "--triton-docker-mounts", "/a:/b"],
+        ["/a:/b", "host:container:mode"],
+    ),
+    (
+        "bounds in the wrong order",
+        None,
+        ["--run-config-search-min-concurrency", "9", "--run-config-search-max-concurrency", "8"],
+        ["min-concurrency", "max-concurrency"],
+    ),
+    (
+        "a negative bound",
+        None,
+        ["--run-config-search-max-instance-count", "-1"],
+        ["run-config-search-max-instance-count"],
+    ),
+    (
+        "together and brute",
+        None,
+        ["--run-config-profile-models-concurrently-enable", "--run-config-search-mode", "brute"],
+        ["concurrently", "brute"],
+    ),
+    (
+        "BLS and brute",
+        None,
+        ["--bls-composing-models", "A", "--run-config-search-mode", "brute"],
+        ["--bls-composing-models", "brute"],
+    ),
     ("LLM", None, ["--model-type", "LLM"], ["LLM", "not supported"]),
     ("no load generator", None, ["--perf-analyzer-path", "no-such-program"], ["no-such-program"]),
     ("no server", None, ["--triton-server-path", "no-such-server"], ["no-such-server"]),
     ("no folder for exports", None, ["-e", "no/such/folder"], ["--export-path", "no/such"]),
     ("no folder for checkpoints", None, ["-s", "no/such/folder"], ["--checkpoint-directory", "no/such"]),
     ("an unknown model", None, ["--profile-models", "X"], ["'X'", "repo"]),
-    ("a member of nothing", None, ["--cpu-only-composing-models", "A"], ["--cpu-only-composing-models", "'W'"]),
-    ("an ensemble walked whole", None, ["--profile-models", "E", "--run-config-search-mode", "brute"], ["'E'", "ensemble"]),
-]  # fmt: skip
+    (
+        "a member of nothing",
+        None,
+        ["--cpu-only-composing-models", "A"],
+        ["--cpu-only-composing-models", "'W'"],
+    ),
+    (
+        "an ensemble walked whole",
+        None,
+        ["--profile-models", "E", "--run-config-search-mode", "brute"],
+        ["'E'", "ensemble"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("what", "yaml", "words", "shown"), REFUSED, ids=[row[0] for row in REFUSED])
 def test_what_cannot_work_is_refused_in_one_line(tool, capsys, what, yaml, words, shown):
-    is_free = what not in ("no models",) and "--profile-models" not in words and "profile_models" not in (yaml or "")
+    is_free = (
+        what not in ("no models",)
+        and "--profile-models" not in words
+        and "profile_models" not in (yaml or "")
+    )
     assert tool.profile(*words, models="W" if is_free else None, yaml=yaml) == 1
     error = capsys.readouterr().err
     assert "[Model Analyzer] Model Analyzer encountered an error: " in error
@@ -150,7 +286,9 @@ def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):
 
 
 def test_an_empty_file_is_no_file(tmp_path):
-    assert job("-m", "r", "--profile-models", "W", yaml="", tmp_path=tmp_path) == job("-m", "r", "--profile-models", "W", "-f", str(tmp_path / "given.yaml"))
+    assert job("-m", "r", "--profile-models", "W", yaml="", tmp_path=tmp_path) == job(
+        "-m", "r", "--profile-models", "W", "-f", str(tmp_path / "given.yaml")
+    )
 
 
 def test_every_key_can_stand_in_the_file(tmp_path):
@@ -162,13 +300,23 @@ def test_every_key_can_stand_in_the_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "found"),
-    [(3, (3,)), ("1, 2,4", (1, 2, 4)), ([1, 2], (1, 2)), ({"start": 2, "stop": 6, "step": 2}, (2, 4, 6)), ("2:4", (2, 3, 4)), ("2:9:3", (2, 5, 8))],
+    [
+        (3, (3,)),
+        ("1, 2,4", (1, 2, 4)),
+        ([1, 2], (1, 2)),
+        ({"start": 2, "stop": 6, "step": 2}, (2, 4, 6)),
+        ("2:4", (2, 3, 4)),
+        ("2:9:3", (2, 5, 8)),
+    ],
 )
 def test_lists_of_numbers_have_many_spellings(value, found):
     assert ints("concurrency", value) == found
 
 
-@pytest.mark.parametrize("value", [0, -1, True, None, "", "a", [], [0], "1:2:3:4", {"start": 1}, {"start": 1, "stop": 2, "step": 0}, 1.5])
+@pytest.mark.parametrize(
+    "value",
+    [0, -1, True, None, "", "a", [], [0], "1:2:3:4", {"start": 1}, {"start": 1, "stop": 2, "step": 0}, 1.5],
+)
 def test_other_lists_of_numbers_are_refused(value):
     with pytest.raises(UsageError, match="concurrency"):
         ints("concurrency", value)
@@ -194,7 +342,10 @@ profile_models:
     plain, own = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
     assert (plain.loads, plain.batches, plain.weight) == ((1.0, 2.0), (4,), 1.0)
     assert plain.objectives == (("perf_latency_p99", 10.0),)
-    assert plain.constraints == (Constraint("perf_throughput", low=5.0), Constraint("perf_latency_p99", high=2.5))
+    assert plain.constraints == (
+        Constraint("perf_throughput", low=5.0),
+        Constraint("perf_latency_p99", high=2.5),
+    )
     assert (own.loads, own.batches, own.weight, own.cpu_only) == ((1.0, 2.0), (2,), 4.0, True)
     assert own.objectives == (("perf_throughput", 3.0), ("perf_latency_avg", 1.0))
     assert own.constraints == (Constraint("perf_latency_p99", high=2.5),)
@@ -235,7 +386,17 @@ profile_models: W
     assert launch.control.grpc_tls
     assert launch.flags == (("log-verbose", "1"), ("http-port", "5"))
     assert launch.environment == {"COLOUR": "blue", "CUDA_VISIBLE_DEVICES": "GPU-1,2"}
-    assert launch.docker_words == ("--shm-size", "1G", "--label", "team=a", "--memory", "2g", "--privileged", "--env", "A=b")
+    assert launch.docker_words == (
+        "--shm-size",
+        "1G",
+        "--label",
+        "team=a",
+        "--memory",
+        "2g",
+        "--privileged",
+        "--env",
+        "A=b",
+    )
     assert any("http-port" in text for text in found.warnings)
     assert any("triton_docker_args" in text for text in found.warnings)
 

@@ -27,7 +27,14 @@ def test_brute_walks_the_bounded_space_in_order(tool, capsys):
     assert tool.profile(*BOUNDED) == 0
     names = ["W_config_default", *(f"W_config_{number}" for number in range(6))]
     assert list(dict.fromkeys(name for name, _ in tool.runs)) == names
-    assert [shape(tool, f"W_config_{number}") for number in range(6)] == [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4)]
+    assert [shape(tool, f"W_config_{number}") for number in range(6)] == [
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (2, 1),
+        (2, 2),
+        (2, 4),
+    ]
     assert len(tool.runs) == 28
     text = (tool.folder / "results/metrics-model-inference.csv").read_text()
     assert text.startswith(HEADER + "\n")
@@ -83,14 +90,21 @@ def test_an_existing_output_repository_is_only_replaced_when_asked(tool, capsys)
 
 def test_a_flat_server_stops_each_sweep_after_four_loads(tool, capsys):
     tool.formula = lambda variant, load: (100.0, load.value)
-    assert tool.profile("--run-config-search-max-instance-count", "1", "--run-config-search-max-model-batch-size", "1") == 0
+    assert (
+        tool.profile(
+            "--run-config-search-max-instance-count", "1", "--run-config-search-max-model-batch-size", "1"
+        )
+        == 0
+    )
     assert loads(tool.rows(), "W_config_0") == loads(tool.rows(), "W_config_default") == [1, 2, 4, 8]
     assert "No longer increasing concurrency as throughput has plateaued" in capsys.readouterr().out
 
 
 def test_batch_sizes_stop_where_throughput_falls(tool, capsys):
     def formula(variant, load):
-        return {1: 100.0, 2: 200.0, 4: 150.0}.get(model_config.max_batch_size(variant.config), 1.0), load.value
+        return {1: 100.0, 2: 200.0, 4: 150.0}.get(
+            model_config.max_batch_size(variant.config), 1.0
+        ), load.value
 
     tool.formula = formula
     words = ("--run-config-search-max-instance-count", "2", "--run-config-search-max-concurrency", "1")
@@ -173,8 +187,16 @@ def test_fewer_variants_than_asked_for_is_a_warning(tool, capsys):
 
 
 def test_request_rates_have_a_column_of_their_own(tool, capsys):
-    words = ("--run-config-search-min-request-rate", "64", "--run-config-search-max-request-rate", "512",
-             "--run-config-search-max-instance-count", "1", "--run-config-search-max-model-batch-size", "2")  # fmt: skip
+    words = (
+        "--run-config-search-min-request-rate",
+        "64",
+        "--run-config-search-max-request-rate",
+        "512",
+        "--run-config-search-max-instance-count",
+        "1",
+        "--run-config-search-max-model-batch-size",
+        "2",
+    )
     tool.formula = lambda variant, load: (load.value, 3.0)
     assert tool.profile(*words) == 0
     assert len(tool.runs) == 12
@@ -204,7 +226,10 @@ def test_an_ensemble_is_named_with_its_members(tool):
 
 
 def test_columns_come_in_the_order_asked_for(tool, capsys):
-    words = ("--inference-output-fields", "perf_throughput,model_name,no_such,backend_parameter/x,gpu_used_memory")
+    words = (
+        "--inference-output-fields",
+        "perf_throughput,model_name,no_such,backend_parameter/x,gpu_used_memory",
+    )
     assert tool.profile(*BOUNDED, *words) == 0
     assert list(tool.rows()[0]) == ["Throughput (infer/sec)", "Model"]
     out = capsys.readouterr().out
@@ -238,7 +263,12 @@ def test_all_files_of_a_run_are_there(tool):
     for name in ("throughput_v_latency", "cpu_mem_v_latency"):
         assert (tool.folder / f"plots/simple/W/{name}.svg").exists()  # PNG where there is a browser
     summaries = tool.folder / "reports/summaries/W"
-    assert {path.name for path in summaries.iterdir()} == {"result_summary.html", "result_summary.md", "study.json", "config.pbtxt"}
+    assert {path.name for path in summaries.iterdir()} == {
+        "result_summary.html",
+        "result_summary.md",
+        "study.json",
+        "config.pbtxt",
+    }
     assert model_config.max_batch_size(model_config.read_file(summaries / "config.pbtxt")) == 4
     for name in best:
         assert (tool.folder / f"reports/detailed/{name}/detailed_report.html").exists()
@@ -256,8 +286,14 @@ def test_reports_can_be_left_out(tool, capsys):
     assert tool.profile(*BOUNDED, "--skip-detailed-reports", "-e", "exported") == 0
     assert not (tool.folder / "exported/reports/detailed").exists()
     out = capsys.readouterr().out
-    assert "model-analyzer report --export-path exported --report-model-configs W_config_5,W_config_4,W_config_default" in out
-    assert tool.profile(*BOUNDED, "--skip-summary-reports", "--override-output-model-repository", "-e", "none") == 0
+    assert (
+        "model-analyzer report --export-path exported --report-model-configs W_config_5,W_config_4,W_config_default"
+        in out
+    )
+    assert (
+        tool.profile(*BOUNDED, "--skip-summary-reports", "--override-output-model-repository", "-e", "none")
+        == 0
+    )
     assert list((tool.folder / "none").iterdir()) == []
 
 
@@ -286,7 +322,9 @@ def test_an_edited_model_is_measured_again(tool):
     path.write_text(path.read_text().replace("max_batch_size: 8", "max_batch_size: 16"))
     assert tool.profile(*BOUNDED, "--override-output-model-repository") == 0
     assert {name for name, _ in tool.runs} == {"W_config_default"}
-    assert {row["Max Batch Size"] for row in tool.rows() if row["Model Config Path"] == "W_config_default"} == {"16"}
+    assert {
+        row["Max Batch Size"] for row in tool.rows() if row["Model Config Path"] == "W_config_default"
+    } == {"16"}
 
 
 def test_a_load_that_fails_costs_its_variant_the_rest_only(tool, capsys):

@@ -8,22 +8,51 @@ from inferometer.tune.meter import MeterError
 
 
 def test_the_program_gets_the_classic_words(tool, stub):
-    yaml = {"perf_analyzer_flags": {"shape": ["IN:64", "B:2"], "streaming": True, "input-data": "a b.json", "percentile": 95}}
+    yaml = {
+        "perf_analyzer_flags": {
+            "shape": ["IN:64", "B:2"],
+            "streaming": True,
+            "input-data": "a b.json",
+            "percentile": 95,
+        }
+    }
     words = ("--perf-analyzer-path", stub.path, "--run-config-search-disable", "-c", "2")
     assert tool.profile(*words, yaml=yaml) == 0
     (command,) = stub.commands
     assert command[:10] == ["-m", "W", "-b", "1", "-u", "127.0.0.1:2", "-i", "grpc", "-f", command[9]]
     assert command[10:] == [
-        "--verbose-csv", "--concurrency-range", "2", "--percentile", "95", "--input-data", "a b.json",
-        "--shape", "IN:64", "--shape", "B:2", "--measurement-mode", "count_windows", "--streaming",
-        "--collect-metrics", "--metrics-url", "http://127.0.0.1:3/metrics", "--metrics-interval", "1000",
-    ]  # fmt: skip
+        "--verbose-csv",
+        "--concurrency-range",
+        "2",
+        "--percentile",
+        "95",
+        "--input-data",
+        "a b.json",
+        "--shape",
+        "IN:64",
+        "--shape",
+        "B:2",
+        "--measurement-mode",
+        "count_windows",
+        "--streaming",
+        "--collect-metrics",
+        "--metrics-url",
+        "http://127.0.0.1:3/metrics",
+        "--metrics-interval",
+        "1000",
+    ]
     row = tool.rows()[0]
     assert (row["Throughput (infer/sec)"], row["p99 Latency (ms)"]) == ("200.0", "4.0")
 
 
 def test_users_flags_win(tool, stub):
-    yaml = {"perf_analyzer_flags": {"measurement-mode": "time_windows", "measurement-interval": 700, "batch-size": 4}}
+    yaml = {
+        "perf_analyzer_flags": {
+            "measurement-mode": "time_windows",
+            "measurement-interval": 700,
+            "batch-size": 4,
+        }
+    }
     assert tool.profile("--perf-analyzer-path", stub.path, "--run-config-search-disable", yaml=yaml) == 0
     assert stub.given("--measurement-mode") == ["time_windows"]
     assert stub.given("--measurement-interval") == ["700"]
@@ -72,7 +101,12 @@ def test_a_program_that_fails_once_costs_that_load(tool, stub, monkeypatch, caps
 
 
 @pytest.mark.parametrize(
-    ("flags", "sizes"), [({}, (50, 100)), ({"measurement-mode": "time_windows"}, (5000, 6000)), ({"measurement-request-count": 70}, (70, 120))]
+    ("flags", "sizes"),
+    [
+        ({}, (50, 100)),
+        ({"measurement-mode": "time_windows"}, (5000, 6000)),
+        ({"measurement-request-count": 70}, (70, 120)),
+    ],
 )
 def test_windows_grow_when_they_were_too_small(flags, sizes):
     first = Windows.first(flags)

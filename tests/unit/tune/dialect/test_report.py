@@ -44,7 +44,9 @@ def test_a_variant_is_reported_later(profiled):
     assert [load for load, _ in rows] == [8, 4, 2, 1]
     assert [p99 for _, p99 in rows] == sorted((p99 for _, p99 in rows), reverse=True)
     table = (fresh / "reports/detailed/W_config_3/detailed_report.csv").read_text().splitlines()
-    assert table[0].startswith("Request Concurrency,p99 Latency (ms),Client Response Wait (ms),Server Queue (ms),")
+    assert table[0].startswith(
+        "Request Concurrency,p99 Latency (ms),Client Response Wait (ms),Server Queue (ms),"
+    )
     assert len(table) == 6
 
 
@@ -57,7 +59,9 @@ def test_the_format_decides_what_is_written(profiled):
 def test_plots_can_be_chosen(profiled):
     yaml = profiled.folder / "plots.yaml"
     plot = {"title": "Mine", "x_axis": "concurrency", "y_axis": "perf_server_queue"}
-    yaml.write_text(json.dumps({"report_model_configs": {"W_config_3": {"plots": {"mine": plot}}, "W_config_0": None}}))
+    yaml.write_text(
+        json.dumps({"report_model_configs": {"W_config_3": {"plots": {"mine": plot}}, "W_config_0": None}})
+    )
     assert profiled.main(["report", "-f", yaml, "-e", "fresh"]) == 0
     fresh = profiled.folder / "fresh" / "plots" / "simple"
     assert [path.name for path in (fresh / "W_config_3").iterdir()] == ["mine.svg"]
