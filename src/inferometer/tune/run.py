@@ -1,6 +1,6 @@
 """The shell around a search: load what it proposes, measure, write it down, tell it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -67,14 +67,14 @@ def run(lab: Lab, search: Search, study: Study) -> Study:
         trial = _known(lab, proposal, retry=retry)
         lab.watcher.proposed(proposal, is_known=trial is not None)
         if trial is None:
-            trial = attempt(lab, proposal)
-            lab.journal.add(trial, proposal.variants, study=study.name)
+            for trial in _attempts(lab, proposal, study.name):
+                lab.watcher.tried(trial)
+                trials.append(trial)
             attempts += 1
-            successes += trial.is_measured
         else:
-            successes += trial.is_measured
-        lab.watcher.tried(trial)
-        trials.append(trial)
+            lab.watcher.tried(trial)
+            trials.append(trial)
+        successes += trial.is_measured
         if attempts >= FIRST_ATTEMPTS and not successes:
             raise PeerError(
                 f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {trial.reason}",
@@ -106,6 +106,17 @@ def _with(study: Study, lab: Lab, trials: list[Trial], ended: str) -> Study:
     used = {part.variant for trial in trials for part in trial.parts}
     variants = tuple(variant for variant in lab.names.known.values() if variant.name in used)
     return replace(study, trials=tuple(trials), variants=variants, ended=ended)
+
+
+def _attempts(lab: Lab, proposal: Proposal, study: str) -> Iterator[Trial]:
+    """One, or two where the server died in the first: that may be no fault of the variant's."""
+    trial = attempt(lab, proposal)
+    lab.journal.add(trial, proposal.variants, study=study)
+    yield trial
+    if not trial.is_measured and not lab.site.is_running():
+        trial = attempt(lab, proposal)
+        lab.journal.add(trial, proposal.variants, study=study)
+        yield trial
 
 
 def attempt(lab: Lab, proposal: Proposal) -> Trial:
