@@ -1,6 +1,6 @@
 """The shell around a search: load what it proposes, measure, write it down, tell it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -67,13 +67,14 @@ def run(lab: Lab, search: Search, study: Study) -> Study:
         trial = _known(lab, proposal, retry=retry)
         lab.watcher.proposed(proposal, is_known=trial is not None)
         if trial is None:
-            for trial in _attempts(lab, proposal, study.name):
-                lab.watcher.tried(trial)
-                trials.append(trial)
+            fresh = _attempts(lab, proposal, study.name)
             attempts += 1
         else:
+            fresh = [trial]
+        for trial in fresh:
             lab.watcher.tried(trial)
-            trials.append(trial)
+        trials += fresh
+        trial = fresh[-1]
         successes += trial.is_measured
         if attempts >= FIRST_ATTEMPTS and not successes:
             raise PeerError(
@@ -108,15 +109,13 @@ def _with(study: Study, lab: Lab, trials: list[Trial], ended: str) -> Study:
     return replace(study, trials=tuple(trials), variants=variants, ended=ended)
 
 
-def _attempts(lab: Lab, proposal: Proposal, study: str) -> Iterator[Trial]:
+def _attempts(lab: Lab, proposal: Proposal, study: str) -> list[Trial]:
     """One, or two where the server died in the first: that may be no fault of the variant's."""
-    trial = attempt(lab, proposal)
-    lab.journal.add(trial, proposal.variants, study=study)
-    yield trial
-    if not trial.is_measured and not lab.site.is_running():
-        trial = attempt(lab, proposal)
-        lab.journal.add(trial, proposal.variants, study=study)
-        yield trial
+    found: list[Trial] = []
+    while not found or (len(found) == 1 and not found[0].is_measured and not lab.site.is_running()):
+        found.append(attempt(lab, proposal))
+        lab.journal.add(found[-1], proposal.variants, study=study)
+    return found
 
 
 def attempt(lab: Lab, proposal: Proposal) -> Trial:

@@ -195,7 +195,7 @@ def test_a_trial_that_times_out_is_recorded_with_its_reason(path):
 
 
 def test_two_failures_at_the_start_end_it(path):
-    with pytest.raises(PeerError, match="first 2 attempts .* failed; the last: timed out"):
+    with pytest.raises(PeerError, match=r"first 2 attempts .* failed; the last: timed out"):
         study_of(path, FakeMeter(lambda variant, load: None))
 
 
