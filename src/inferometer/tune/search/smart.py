@@ -38,7 +38,7 @@ MOST_GROUPS = 6  # numbers of instances that are looked at first
 RACERS = 4
 REPEATS = 3
 CLOSE = 0.08  # to a limit, as a share of it
-LOAD_COST = 3.0  # loading a configuration, in looks; learned from the trials later
+LOAD_COST = 3.0  # of a look at another configuration, in looks at the one that is loaded
 MOST_SKIPS = 200
 ROUNDS = 6
 REOPEN = 0.01  # expected gain for which a race is broken off
@@ -164,7 +164,7 @@ def _next(state: _State) -> tuple[float, int | None]:
     which, gain = _gains(state)
     if gain.max() < 0:
         return 0.0, None
-    cost = np.where(which == state.loaded, 1.0, _load_cost(state))
+    cost = np.where(which == state.loaded, 1.0, LOAD_COST)
     return float(gain.max()), int((gain / cost).argmax())
 
 
@@ -201,22 +201,13 @@ def _incumbents(state: _State, feasible: Array) -> list[int]:
     ]
 
 
-def _load_cost(state: _State) -> float:
-    """What a look at another configuration costs, in looks at the one that is loaded."""
-    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
-    again = [cost for is_fresh, cost in state.costs if not is_fresh]
-    if not fresh or not again or not np.median(again):
-        return LOAD_COST
-    return float(np.clip(np.median(fresh) / np.median(again), 1.0, 10.0))
-
-
 # --- 3. the race
 
 
 def _race(state: _State) -> Generator[Step, Trial | None, str]:
     """Leaders are measured again until it is clear who is ahead."""
     state.has_raced = True
-    for _ in range(REPEATS * RACERS):
+    for _ in range(2 * REPEATS * RACERS):
         ranked = _standing(state)
         runner = _who_runs(state, ranked)
         if runner is None:
@@ -252,7 +243,7 @@ def _needed(state: _State, trial: Trial) -> int:
             value = trial.value(constraint.tag, number)
             limit = constraint.high if constraint.high is not None else constraint.low
             if value is not None and limit and abs(value - limit) / limit < CLOSE:
-                return REPEATS + 1
+                return 2 * REPEATS if abs(value - limit) / limit < CLOSE / 2 else REPEATS + 1
     return 2
 
 
