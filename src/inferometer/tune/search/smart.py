@@ -17,7 +17,7 @@ import numpy as np
 
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import THROUGHPUT
-from inferometer.tune.scoring import best_first, passes, pool, score, violation
+from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates
 from inferometer.tune.search.fluid import Array
@@ -230,10 +230,7 @@ def _who_runs(state: _State, standing: list[Trial]) -> int | None:
     leader = standing[0]
     if _held(state, leader) < _needed(state, leader):
         return _row_of(state, leader)
-    for rival in _rivals(state, standing):
-        if _held(state, rival) < _needed(state, rival):
-            return _row_of(state, rival)
-    return None
+    return max(_rivals(state, standing), default=(0.0, None), key=lambda pair: pair[0])[1]
 
 
 def _needed(state: _State, trial: Trial) -> int:
@@ -247,25 +244,33 @@ def _needed(state: _State, trial: Trial) -> int:
     return 2
 
 
-def _rivals(state: _State, standing: list[Trial]) -> list[Trial]:
-    """Those within reach of the leader: inside its interval, or failing a constraint by less than the noise."""
+def _rivals(state: _State, standing: list[Trial]) -> list[tuple[float, int]]:
+    """Those that could still be ahead of the leader, each with how much another run of it is worth."""
     leader = standing[0]
     goals = state.scope.goals
+    batches = np.array([load.batch for _, load in state.candidates.rows], float)
+    feasible = chance(goals[0], state.beliefs, batches)
     found = []
-    for trial in standing[1 : RACERS * 3]:
-        if _kind(state, trial) == _kind(state, leader):
+    for trial in standing[1:]:
+        row = _row_of(state, trial)
+        if row is None or _held(state, trial) >= _needed(state, trial):
             continue
-        near = score(goals, trial, leader) > -_reach(trial, leader)
-        if near and (passes(goals, trial) or _nearly_passes(state, trial)) and _matters(trial, leader):
-            found.append(trial)
-    return found[: RACERS - 1]
+        ahead = score(goals, trial, leader)
+        if not passes(goals, trial):
+            worth = ahead * float(
+                feasible[row]
+            )  # what is believed of its neighbours speaks for it, or against it
+            if worth > 2 * WORTH:
+                found.append((worth, row))
+        elif _kind(state, trial) != _kind(state, leader) and ahead > -_room(trial, leader):
+            found.append((ahead + _room(trial, leader), row))
+    return found
 
 
-def _matters(trial: Trial, leader: Trial) -> bool:
-    """Two loads of one configuration that do as well are the same answer."""
-    return trial.name != leader.name or (trial.combined(THROUGHPUT) or 0) > ENOUGH + (
-        leader.combined(THROUGHPUT) or 0
-    )
+def _room(trial: Trial, leader: Trial) -> float:
+    """How far behind the leader one can be and still be ahead in truth; of two loads of one configuration it matters
+    less which it is."""
+    return ENOUGH if trial.name == leader.name else _reach(trial, leader)
 
 
 def _reach(trial: Trial, leader: Trial) -> float:
@@ -276,10 +281,6 @@ def _reach(trial: Trial, leader: Trial) -> float:
         if (row := part.figures.estimate(THROUGHPUT)) is not None
     ]
     return max(ENOUGH, sum(width or 0.05 for width in widths))
-
-
-def _nearly_passes(state: _State, trial: Trial) -> bool:
-    return violation(state.scope.goals, trial) < 10
 
 
 def _held(state: _State, trial: Trial) -> int:
