@@ -51,7 +51,7 @@ class Landscape:
             tail=draw.uniform(1.1, 1.8),
             tail_growth=draw.uniform(0.0, 0.12),
             noise=draw.uniform(0.005, 0.03),
-            tail_noise=draw.uniform(0.03, 0.1),
+            tail_noise=draw.uniform(0.02, 0.08),
         )
 
     def truth(self, variant: Variant, load: ClientLoad) -> tuple[float, float]:

@@ -27,8 +27,8 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
     draw = random.Random(seed)
     bounds = Bounds(
         instances=(1, draw.choice((3, 4, 5))),
-        batch=(1, draw.choice((8, 32))),
-        concurrency=(1, draw.choice((64, 256))),
+        batch=(1, draw.choice((8, 16))),
+        concurrency=(1, draw.choice((64, 128))),
         delays_us=draw.choice(((), (), (500,))),
     )
     constraints = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
