@@ -109,7 +109,7 @@ def tune(tmp_path, models, *words) -> subprocess.CompletedProcess:
 
 
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
-    words = ("--slo", "p99<500ms", "--budget", "14s", "--study", "study.json", "--output", "best.pbtxt")
+    words = ("--slo", "p99<500ms", "--budget", "9s", "--study", "study.json", "--output", "best.pbtxt")
     done = tune(tmp_path, models, *words)
     assert done.returncode == 0, done.stderr
     assert "is the best of" in done.stdout
@@ -172,7 +172,7 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):
     command = [
         *(sys.executable, "-m", "inferometer.cli.main", "tune", "-m", "W", "--model-repository", str(models)),
-        *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "12s"),
+        *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
         *("--journal", str(tmp_path / "journal")),
     ]
     tool = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
