@@ -51,7 +51,7 @@ class Landscape:
             tail=draw.uniform(1.1, 1.8),
             tail_growth=draw.uniform(0.0, 0.12),
             noise=draw.uniform(0.005, 0.03),
-            tail_noise=draw.uniform(0.03, 0.1),
+            tail_noise=draw.uniform(0.02, 0.08),
         )
 
     def truth(self, variant: Variant, load: ClientLoad) -> tuple[float, float]:
@@ -63,7 +63,7 @@ class Landscape:
         delay_s = model_config.queue_delay_us(config) / 1e6
         n = float(load.concurrency or 1)
         rate = n / (self.outside_s + self._service(1.0, min(k, n)))
-        for _ in range(60):
+        for _ in range(30):
             inside = max(n - rate * self.outside_s, 0.01)
             busy = min(float(k), inside)
             batch = min(max(inside / (k + 1), 1.0), b)

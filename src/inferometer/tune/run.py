@@ -67,14 +67,15 @@ def run(lab: Lab, search: Search, study: Study) -> Study:
         trial = _known(lab, proposal, retry=retry)
         lab.watcher.proposed(proposal, is_known=trial is not None)
         if trial is None:
-            trial = attempt(lab, proposal)
-            lab.journal.add(trial, proposal.variants, study=study.name)
+            fresh = _attempts(lab, proposal, study.name)
             attempts += 1
-            successes += trial.is_measured
         else:
-            successes += trial.is_measured
-        lab.watcher.tried(trial)
-        trials.append(trial)
+            fresh = [trial]
+        for trial in fresh:
+            lab.watcher.tried(trial)
+        trials += fresh
+        trial = fresh[-1]
+        successes += trial.is_measured
         if attempts >= FIRST_ATTEMPTS and not successes:
             raise PeerError(
                 f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {trial.reason}",
@@ -106,6 +107,15 @@ def _with(study: Study, lab: Lab, trials: list[Trial], ended: str) -> Study:
     used = {part.variant for trial in trials for part in trial.parts}
     variants = tuple(variant for variant in lab.names.known.values() if variant.name in used)
     return replace(study, trials=tuple(trials), variants=variants, ended=ended)
+
+
+def _attempts(lab: Lab, proposal: Proposal, study: str) -> list[Trial]:
+    """One, or two where the server died in the first: that may be no fault of the variant's."""
+    found: list[Trial] = []
+    while not found or (len(found) == 1 and not found[0].is_measured and not lab.site.is_running()):
+        found.append(attempt(lab, proposal))
+        lab.journal.add(found[-1], proposal.variants, study=study)
+    return found
 
 
 def attempt(lab: Lab, proposal: Proposal) -> Trial:

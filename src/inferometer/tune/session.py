@@ -79,11 +79,14 @@ def _site_for(
 ) -> Site:
     """Models with server flags of their own get a server of their own."""
     own = group[0]
+    launch = settings.launch
+    if launch.mode == "local" and launch.executable is None and are_whole(settings):
+        # Completing a configuration starts the model once more, at every load.
+        launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
     if site is not None and not own.server_flags and not own.environment and not site.is_special:
         return site
     if site is not None:
         site.close()
-    launch = settings.launch
     if own.server_flags or own.environment:
         launch = replace(
             launch,
@@ -91,7 +94,7 @@ def _site_for(
             environment=own.environment or launch.environment,
         )
     fresh = open_site(launch)
-    fresh.is_special = launch is not settings.launch
+    fresh.is_special = bool(own.server_flags or own.environment)
     return stack.enter_context(fresh)
 
 
@@ -123,6 +126,25 @@ def check_models(settings: Settings) -> None:
 def find_model(folders: Sequence[Path], model: str) -> Path | None:
     """The folder of a model."""
     return next((folder / model for folder in folders if (folder / model).is_dir()), None)
+
+
+def are_whole(settings: Settings) -> bool:
+    """Every model that will be loaded has a configuration of its own that leaves nothing to the server."""
+    names = [
+        member for model in settings.models for member in (model.name, *(row.name for row in model.members))
+    ]
+    while names:
+        folder = find_model(settings.launch.repositories, name := names.pop())
+        if folder is None or not (folder / "config.pbtxt").exists():
+            return False
+        found = model_config.read_file(folder / "config.pbtxt")
+        is_ensemble = "ensemble_scheduling" in found
+        if not all(found.get(field) for field in ("input", "output")):
+            return False
+        if not is_ensemble and not (found.get("backend") or found.get("platform")):
+            return False
+        names += [member for member in model_config.members(found) if member != name]
+    return True
 
 
 def base_config(settings: Settings, site: Site, model: str) -> Fields:

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class Embedded:
     """The tritonserver of the wheel."""
 
     def __init__(self, options: LocalOptions) -> None:
-        flags = [word for name, value in options.flags for word in (f"--{name.replace('_', '-')}", value)]
+        flags = [word for name, value in options.flags for word in words_of(name, value)]
         self._server = EmbeddedTriton(
             options.repositories,
             http_port=options.ports.http,
@@ -75,7 +75,7 @@ class Embedded:
 
 
 @contextlib.contextmanager
-def _environment(added: Mapping[str, str]):  # type: ignore[no-untyped-def]
+def _environment(added: Mapping[str, str]) -> Iterator[None]:
     before = dict(os.environ)
     os.environ.update(added)
     try:
@@ -163,6 +163,12 @@ class Given:
         self._traces.remove_log()
 
 
+def words_of(name: str, value: str) -> tuple[str, ...]:
+    """One flag; an empty value is a switch."""
+    dashed = f"--{name.replace('_', '-')}"
+    return (dashed, value) if value else (dashed,)
+
+
 def server_words(options: LocalOptions, ports: Ports) -> list[str]:
     """A tritonserver's command line: the user's flags, except those that are the tool's own."""
     own = {
@@ -177,7 +183,7 @@ def server_words(options: LocalOptions, ports: Ports) -> list[str]:
     for name, value in options.flags:
         dashed = name.replace("_", "-")
         if dashed not in own and dashed != "model-repository":
-            words += [f"--{dashed}", value]
+            words += words_of(dashed, value)
     return words + [word for name, value in own.items() for word in (f"--{name}", value)]
 
 

@@ -144,7 +144,7 @@ class Site:
         self._note_before(known, [model])
         if not self._is_loaded(known, model):
             self._load(known, model, None)
-        found = model_config.normal(_known_fields(known.config(model)))
+        found = _loaded_config(known, model)
         self._loaded.pop(model, None)
         return _without_completed(found)
 
@@ -194,7 +194,7 @@ class Site:
             return
         for model in models:
             if model not in self._before:
-                self._before[model] = known.config(model) if self._is_loaded(known, model) else None
+                self._before[model] = _loaded_config(known, model) if self._is_loaded(known, model) else None
 
     def _restore(self) -> None:
         """Callers are put back after the models they call, which were noted first."""
@@ -205,6 +205,12 @@ class Site:
                     known.unload(model)
                 else:
                     known.load(model, config)
+
+
+def _loaded_config(known: Repository, model: str) -> Fields:
+    """What the server says of a loaded model, in the form it can be loaded with again: it also lists empty fields,
+    and refuses some of them."""
+    return model_config.normal(_known_fields(known.config(model)))
 
 
 def _known_fields(fields: Mapping[str, Any]) -> Fields:

@@ -48,6 +48,7 @@ class Candidates:
     spots: Spots
 
     kinds: NDArray[np.int64]  # the same number for rows that cannot differ
+    firsts: NDArray[np.int64]  # one row of each kind
 
 
 def make(scope: Scope, names: Names, *, per_doubling: int = PER_DOUBLING) -> Candidates:
@@ -68,9 +69,9 @@ def make(scope: Scope, names: Names, *, per_doubling: int = PER_DOUBLING) -> Can
         if load.batch <= _largest(configuration)
     )
     places = np.array([_place(configurations[number], load) for number, load in rows])
-    kinds = np.unique(places.round(6), axis=0, return_inverse=True)[1].reshape(-1)
+    _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
     spots = _spots(configurations, rows, scope.by_rate)
-    return Candidates(tuple(configurations), rows, places, spots, kinds)
+    return Candidates(tuple(configurations), rows, places, spots, kinds.reshape(-1), firsts)
 
 
 def _largest(configuration: Configuration) -> int:

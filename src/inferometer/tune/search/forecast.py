@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.tune.goal import Goal
 from inferometer.tune.metrics import BY_TAG, THROUGHPUT
@@ -33,6 +34,7 @@ class Forecaster:
     seed: int
     parameters: Array | None = None
     _fitted_at: int = 0
+    _forecast: Array | None = None  # with these parameters, for every candidate
 
     def beliefs(self, rows: list[int], trials: list[Trial]) -> dict[str, Belief]:
         """By tag, for every figure the goal needs; `rows` are the candidates the trials are of."""
@@ -40,7 +42,7 @@ class Forecaster:
         places = self.candidates.places
         found: dict[str, Belief] = {}
         measured = self._values(trials, THROUGHPUT)
-        speed = _corrected(places, rows, measured, base)
+        speed = _corrected(self.candidates, rows, measured, base)
         found[THROUGHPUT] = speed
         for tag in self._tags():
             values = self._values(trials, tag)
@@ -52,11 +54,11 @@ class Forecaster:
                 # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
                 little = np.log(self._requests()) - speed.mean
                 tail = process.fit(places[at], values[known] - little[at], least_scale=0.08)
-                mean, deviation = tail.predict(places)
+                mean, deviation = _everywhere(tail, self.candidates)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
                 found[tag] = Belief(little + mean, deviation)
             else:
-                found[tag] = _corrected(places, at, values[known], np.zeros(len(places)))
+                found[tag] = _corrected(self.candidates, at, values[known], np.zeros(len(places)))
         return found
 
     def _requests(self) -> Array:
@@ -78,21 +80,30 @@ class Forecaster:
 
     def _base(self, rows: list[int], trials: list[Trial]) -> Array:
         """The queueing forecast of the request rate, as logarithm."""
-        at = _at(self.candidates.spots, rows)
-        if self.parameters is None or len(rows) >= self._fitted_at * 1.3:
+        if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
             measured = np.exp(self._values(trials, THROUGHPUT))
+            at = _at(self.candidates.spots, rows)
             self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters)
-        return np.asarray(np.log(fluid.throughput(self.parameters[None, :], self.candidates.spots)[0]))
+            spots = _at(self.candidates.spots, self.candidates.firsts)
+            each = np.log(fluid.throughput(self.parameters[None, :], spots)[0])
+            self._forecast = each[self.candidates.kinds]
+        return self._forecast
 
 
-def _corrected(places: Array, rows: list[int], values: Array, base: Array) -> Belief:
-    fitted = process.fit(places[rows], values - base[rows], least_scale=0.08)
-    mean, deviation = fitted.predict(places)
+def _corrected(candidates: Candidates, rows: list[int], values: Array, base: Array) -> Belief:
+    fitted = process.fit(candidates.places[rows], values - base[rows], least_scale=0.08)
+    mean, deviation = _everywhere(fitted, candidates)
     return Belief(base + mean, deviation)
 
 
-def _at(spots: Spots, rows: list[int]) -> Spots:
+def _everywhere(fitted: process.Process, candidates: Candidates) -> tuple[Array, Array]:
+    """At every candidate, computed once for those that cannot differ."""
+    mean, deviation = fitted.predict(candidates.places[candidates.firsts])
+    return mean[candidates.kinds], deviation[candidates.kinds]
+
+
+def _at(spots: Spots, rows: list[int] | NDArray[np.int64]) -> Spots:
     return Spots(
         spots.instances[rows], spots.batch[rows], spots.delay_s[rows], spots.load[rows], spots.by_rate
     )

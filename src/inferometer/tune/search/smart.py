@@ -17,7 +17,7 @@ import numpy as np
 
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import THROUGHPUT
-from inferometer.tune.scoring import best_first, passes, pool, score, violation
+from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates
 from inferometer.tune.search.fluid import Array
@@ -38,7 +38,7 @@ MOST_GROUPS = 6  # numbers of instances that are looked at first
 RACERS = 4
 REPEATS = 3
 CLOSE = 0.08  # to a limit, as a share of it
-LOAD_COST = 3.0  # loading a configuration, in looks; learned from the trials later
+LOAD_COST = 3.0  # of a look at another configuration, in looks at the one that is loaded
 MOST_SKIPS = 200
 ROUNDS = 6
 REOPEN = 0.01  # expected gain for which a race is broken off
@@ -164,7 +164,7 @@ def _next(state: _State) -> tuple[float, int | None]:
     which, gain = _gains(state)
     if gain.max() < 0:
         return 0.0, None
-    cost = np.where(which == state.loaded, 1.0, _load_cost(state))
+    cost = np.where(which == state.loaded, 1.0, LOAD_COST)
     return float(gain.max()), int((gain / cost).argmax())
 
 
@@ -201,22 +201,13 @@ def _incumbents(state: _State, feasible: Array) -> list[int]:
     ]
 
 
-def _load_cost(state: _State) -> float:
-    """What a look at another configuration costs, in looks at the one that is loaded."""
-    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
-    again = [cost for is_fresh, cost in state.costs if not is_fresh]
-    if not fresh or not again or not np.median(again):
-        return LOAD_COST
-    return float(np.clip(np.median(fresh) / np.median(again), 1.0, 10.0))
-
-
 # --- 3. the race
 
 
 def _race(state: _State) -> Generator[Step, Trial | None, str]:
     """Leaders are measured again until it is clear who is ahead."""
     state.has_raced = True
-    for _ in range(REPEATS * RACERS):
+    for _ in range(2 * REPEATS * RACERS):
         ranked = _standing(state)
         runner = _who_runs(state, ranked)
         if runner is None:
@@ -239,10 +230,7 @@ def _who_runs(state: _State, standing: list[Trial]) -> int | None:
     leader = standing[0]
     if _held(state, leader) < _needed(state, leader):
         return _row_of(state, leader)
-    for rival in _rivals(state, standing):
-        if _held(state, rival) < _needed(state, rival):
-            return _row_of(state, rival)
-    return None
+    return max(_rivals(state, standing), default=(0.0, None), key=lambda pair: pair[0])[1]
 
 
 def _needed(state: _State, trial: Trial) -> int:
@@ -252,29 +240,37 @@ def _needed(state: _State, trial: Trial) -> int:
             value = trial.value(constraint.tag, number)
             limit = constraint.high if constraint.high is not None else constraint.low
             if value is not None and limit and abs(value - limit) / limit < CLOSE:
-                return REPEATS + 1
+                return 2 * REPEATS if abs(value - limit) / limit < CLOSE / 2 else REPEATS + 1
     return 2
 
 
-def _rivals(state: _State, standing: list[Trial]) -> list[Trial]:
-    """Those within reach of the leader: inside its interval, or failing a constraint by less than the noise."""
+def _rivals(state: _State, standing: list[Trial]) -> list[tuple[float, int]]:
+    """Those that could still be ahead of the leader, each with how much another run of it is worth."""
     leader = standing[0]
     goals = state.scope.goals
+    batches = np.array([load.batch for _, load in state.candidates.rows], float)
+    feasible = chance(goals[0], state.beliefs, batches)
     found = []
-    for trial in standing[1 : RACERS * 3]:
-        if _kind(state, trial) == _kind(state, leader):
+    for trial in standing[1:]:
+        row = _row_of(state, trial)
+        if row is None or _held(state, trial) >= _needed(state, trial):
             continue
-        near = score(goals, trial, leader) > -_reach(trial, leader)
-        if near and (passes(goals, trial) or _nearly_passes(state, trial)) and _matters(trial, leader):
-            found.append(trial)
-    return found[: RACERS - 1]
+        ahead = score(goals, trial, leader)
+        if not passes(goals, trial):
+            worth = ahead * float(
+                feasible[row]
+            )  # what is believed of its neighbours speaks for it, or against it
+            if worth > 2 * WORTH:
+                found.append((worth, row))
+        elif _kind(state, trial) != _kind(state, leader) and ahead > -_room(trial, leader):
+            found.append((ahead + _room(trial, leader), row))
+    return found
 
 
-def _matters(trial: Trial, leader: Trial) -> bool:
-    """Two loads of one configuration that do as well are the same answer."""
-    return trial.name != leader.name or (trial.combined(THROUGHPUT) or 0) > ENOUGH + (
-        leader.combined(THROUGHPUT) or 0
-    )
+def _room(trial: Trial, leader: Trial) -> float:
+    """How far behind the leader one can be and still be ahead in truth; of two loads of one configuration it matters
+    less which it is."""
+    return ENOUGH if trial.name == leader.name else _reach(trial, leader)
 
 
 def _reach(trial: Trial, leader: Trial) -> float:
@@ -285,10 +281,6 @@ def _reach(trial: Trial, leader: Trial) -> float:
         if (row := part.figures.estimate(THROUGHPUT)) is not None
     ]
     return max(ENOUGH, sum(width or 0.05 for width in widths))
-
-
-def _nearly_passes(state: _State, trial: Trial) -> bool:
-    return violation(state.scope.goals, trial) < 10
 
 
 def _held(state: _State, trial: Trial) -> int:
