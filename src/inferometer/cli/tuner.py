@@ -78,6 +78,7 @@ def run_profile(
     with Stops(console.info).caught() as stops:
         watcher = SearchConsole(job, console, stops)
         _recall(job, console, watcher)
+        _tell_gpus(job, console)
         studies = []
         make_meter = None if job.external is None else _program_meter(job, console)
         try:
@@ -109,6 +110,29 @@ def _program_meter(job: "ProfileJob", console: Console) -> "Callable[..., Meter]
         return ProgramMeter(external, error_log(job), console.plain)
 
     return make
+
+
+def _tell_gpus(job: "ProfileJob", console: Console) -> None:
+    """One line per GPU; figures of other GPUs than those of the checkpoint would not compare."""
+    from inferometer.observe.gpu import open_nvml
+    from inferometer.tune import journal as journals
+    from inferometer.tune.session import known_gpus
+
+    present = known_gpus(job.settings, open_nvml())
+    for number, (uuid, row) in enumerate(present.items()):
+        console.info(f"Using GPU {number} {row['name']} with UUID {uuid}")
+    with journals.opened(job.journal) as journal:
+        check_gpus(journal.recall("gpus"), sorted(present), job.checkpoints)
+        journal.remember("gpus", sorted(present))
+
+
+def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object) -> None:
+    if before is not None and list(before) != list(now):
+        raise UsageError(
+            f"the checkpoint in '{folder}' was made with other GPUs ({', '.join(before) or 'none'}) than those here "
+            f"({', '.join(now) or 'none'})",
+            remedy="remove the checkpoint, or give another --checkpoint-directory",
+        )
 
 
 def _recall(job: "ProfileJob", console: Console, watcher: SearchConsole) -> None:

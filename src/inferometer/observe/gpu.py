@@ -31,6 +31,13 @@ class Nvml:
         """By UUID."""
         return {uuid: self._gpu(handle) for uuid, handle in self._handles.items()}
 
+    def names(self) -> Mapping[str, str]:
+        """What each GPU is, by UUID."""
+        return {
+            uuid: _text(self._maybe(self._library.nvmlDeviceGetName, handle) or "GPU")
+            for uuid, handle in self._handles.items()
+        }
+
     def _gpu(self, handle: object) -> Gpu:
         library = self._library
         utilization = self._maybe(library.nvmlDeviceGetUtilizationRates, handle)

@@ -14,6 +14,7 @@
 | `study` | all trials of a search; `recommend` |
 | `search` | pure ask/tell objects: `brute`, `quick`, `optuna`, `smart` |
 | `launch` | where the models run: local, remote, docker |
+| `idle` | the GPUs of a server without models |
 | `meter` | one trial's load on a running model -> figures |
 | `journal` | SQLite: every trial as it ends; resume |
 | `run` | the shell: asks the search, loads the variant, measures, writes the journal |

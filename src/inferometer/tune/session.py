@@ -2,20 +2,22 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
-from inferometer.observe.gpu import open_nvml
+from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
 from inferometer.profile.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.goal import Goal
+from inferometer.tune.idle import watch_idle
 from inferometer.tune.launch.open import open_site
 from inferometer.tune.launch.site import Site
 from inferometer.tune.meter import EngineMeter, Meter
@@ -27,6 +29,7 @@ from inferometer.tune.search.search import Proposal, Search
 from inferometer.tune.settings import ModelSettings, Settings
 from inferometer.tune.space import automatic, manual
 from inferometer.tune.study import SCHEMA, Study
+from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
 
 MakeMeter = Callable[[Settings, Watcher], Meter]
@@ -42,7 +45,9 @@ def profile(
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search ended."""
     check_models(settings)
-    has_gpus = open_nvml() is not None
+    nvml = open_nvml()
+    has_gpus = nvml is not None
+    idle: tuple[Trial, ...] | None = None
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
         meter = (make_meter or _engine)(settings, watcher)
@@ -51,6 +56,8 @@ def profile(
         site: Site | None = None
         for group in _groups(settings):
             site = _site_for(settings, group, site, stack)
+            if idle is None:
+                idle = _idle(settings, nvml)
             lab = Lab(site, meter, journal, names, monotonic_ns, watcher, prepare)
             scope = make_scope(settings, group, partial(base_config, settings, site), has_gpus)
             scope = replace(scope, seed=_seed(settings, journal))
@@ -64,10 +71,29 @@ def profile(
                 host=describe_host(),
                 server={"launch": settings.launch.mode},
                 seed=scope.seed,
+                gpus=known_gpus(settings, nvml),
+                idle=idle,
             )
             yield run(lab, Search(steps), study)
             if watcher.is_interrupted():
                 return
+
+
+def known_gpus(settings: Settings, nvml: Nvml | None) -> Mapping[str, Any]:
+    """Name and memory by UUID; those of somebody else's server are not ours to see."""
+    if nvml is None or settings.watch_gpus is False or settings.launch.mode == "remote":
+        return {}
+    names = nvml.names()
+    return {
+        uuid: {"name": names[uuid], "total_memory": gpu.memory_total_bytes or 0}
+        for uuid, gpu in nvml.read().items()
+    }
+
+
+def _idle(settings: Settings, nvml: Nvml | None) -> tuple[Trial, ...]:
+    if nvml is None or not known_gpus(settings, nvml) or not settings.idle_s:
+        return ()
+    return (watch_idle(nvml.read, settings.idle_s, settings.launch.metrics_interval_ms / 1000),)
 
 
 def _groups(settings: Settings) -> Sequence[tuple[ModelSettings, ...]]:

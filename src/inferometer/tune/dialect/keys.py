@@ -203,7 +203,7 @@ KEYS = (
         "duration_seconds", number(), "how long the idle server is watched",
         default=3.0, short="d", kind=float, group=_SERVER,
     ),
-    _flag("collect_cpu_metrics", "show the server's memory", group=_SERVER),
+    _flag("collect_cpu_metrics", "accepted: the memory of a server of ours is always shown", group=_SERVER),
     Key("gpus", gpus, "GPUs to use: all, UUIDs or numbers", shown="all", group=_SERVER),
     _flag("dcgm_disable", "do not look at GPUs (remote)", group=_SERVER),
     Key("objectives", objectives, "", is_word=False),

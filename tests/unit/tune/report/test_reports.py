@@ -1,0 +1,193 @@
+"""Reports are folds over a study: what they say, and that the same study gives the same bytes."""
+
+from dataclasses import replace
+
+import pytest
+from scripted import W, drive, server
+
+from inferometer.measure.measurement import Estimate
+from inferometer.report.chromium import find_chromium
+from inferometer.report.html.page import render
+from inferometer.report.markdown import markdown
+from inferometer.tune.dialect import tables
+from inferometer.tune.goal import Constraint, Goal
+from inferometer.tune.report import facts, picture
+from inferometer.tune.report.detailed import detailed, find
+from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.front import pareto
+from inferometer.tune.report.press import Press
+from inferometer.tune.report.summary import summary
+from inferometer.tune.search.brute import brute
+from inferometer.tune.search.scope import Scope, Task
+from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.study import SCHEMA, Study, from_json, to_json
+from inferometer.tune.trial import Figures, Status
+from inferometer.tune.variant import Names
+
+BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
+
+
+def made(goal=None, formula=server, *, cpu_only=True):
+    goal = goal or Goal("W")
+    names = Names()
+    scope = Scope((Task(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
+    found = drive(brute(scope, names), formula)
+    return Study(
+        SCHEMA,
+        "inferometer test",
+        "online",
+        "brute",
+        (goal,),
+        tuple(names.known.values()),
+        tuple(found.trials),
+        host={"processor": "Model 5", "cores": 4},
+        ended=found.ended,
+    )
+
+
+def with_gpus(study):
+    figures = Figures((("gpu_used_memory", Estimate(512.25)), ("gpu_utilization", Estimate(40.0))))
+    trials = tuple(replace(trial, gpus=(("GPU-a", figures), ("GPU-b", figures))) for trial in study.trials)
+    idle = replace(trials[0], parts=(), number=-1)
+    gpus = {uuid: {"name": "Chip", "total_memory": 2e9} for uuid in ("GPU-a", "GPU-b")}
+    return replace(study, trials=trials, idle=(idle,), gpus=gpus)
+
+
+def test_a_report_is_the_same_from_the_saved_study():
+    study = made()
+    again = from_json(to_json(study), "study.json")
+    for make in (lambda found: summary(found, 3), lambda found: detailed(found, "W_config_5")):
+        assert render(make(study)) == render(make(again))
+        assert markdown(make(study)) == markdown(make(again))
+
+
+def test_the_summary_recommends_and_says_why():
+    text = markdown(summary(made(Goal("W", constraints=(Constraint("perf_latency_p99", high=6.0),))), 3))
+    for words in (
+        "Online Result Summary",
+        "Model: W",
+        "Max p99 Latency: 6 ms",
+        "better than the default configuration at maximizing throughput, under the given constraints,",
+        "4 cores of Model 5",
+        "W/config.pbtxt",
+        "What each knob did",
+        "The Pareto front",
+        "every configuration was tried",
+    ):
+        assert words in text
+
+
+FASTER = Goal("W", objectives=(("perf_latency_p99", 1.0),))
+
+# (goal, formula, words of the sentence)
+SENTENCES = [
+    (Goal("W"), lambda variant, load: (100.0 if variant.is_default else 50.0, 1.0), "no gain"),
+    (Goal("W"), lambda variant, load: (100.0, 1.0), "no gain"),
+    (Goal("W", constraints=(Constraint("perf_latency_p99", high=0.1),)), server, "no configuration satisfies"),
+    (FASTER, lambda v, load: (1.0, 9.0 if v.is_default else 3.0), "200% better"),
+    (FASTER, lambda v, load: (1.0, 9.0 if v.is_default else 3.0), "at meeting the objectives"),
+    (
+        Goal("W", constraints=(Constraint("perf_latency_p99", high=5.0),)),
+        lambda variant, load: (10.0, 9.0 if variant.is_default else 3.0),
+        "the default configuration does not satisfy",
+    ),
+    (Goal("W"), lambda variant, load: None, "No measurement of W succeeded"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("goal", "formula", "words"), SENTENCES)
+def test_the_sentence_fits_what_was_found(goal, formula, words):
+    study = made(goal, formula)
+    assert words in facts.sentence(study)
+    assert words in markdown(summary(study, 3))
+
+
+def test_a_difference_inside_the_spread_is_not_sold_as_a_gain():
+    study = made(formula=lambda variant, load: (100.0 if variant.is_default else 104.0, 1.0))
+    wide = tuple(
+        replace(
+            trial,
+            parts=tuple(
+                replace(part, figures=Figures((("perf_throughput", Estimate(rate, rate - 20, rate + 20)),)))
+                for part in trial.parts
+                for rate in [part.figures.get("perf_throughput")]
+            ),
+        )
+        for trial in study.trials
+    )
+    assert "inside the spread" in facts.sentence(replace(study, trials=wide))
+
+
+def test_main_effects_are_of_the_knobs_that_moved():
+    effects = main_effects(made())
+    assert {row.knob for row in effects} == {"instances", "max_batch_size"}
+    by_value = {(row.knob, row.value): row.best for row in effects}
+    assert by_value["instances", "2"] > by_value["instances", "1"]
+    assert "matters most" in effect_sentence(effects)
+
+
+def test_the_front_only_rises():
+    front = pareto(made())
+    rates = [trial.combined("perf_throughput") for trial in front]
+    times = [trial.combined("perf_latency_p99") for trial in front]
+    assert rates == sorted(set(rates))
+    assert times == sorted(times)
+
+
+def test_what_was_not_done_is_said_with_its_reason():
+    study = made()
+    failed = replace(study.trials[0], status=Status.FAILED, reason="it broke")
+    skipped = replace(study.trials[1], status=Status.SKIPPED, reason="cannot win")
+    expected = replace(study.trials[2], predicted=(("perf_throughput", 120.0),))
+    text = markdown(summary(replace(study, trials=(*study.trials[2:], failed, skipped, expected)), 3))
+    assert "it broke" in text
+    assert "cannot win" in text
+    assert "forecast" in render(summary(replace(study, trials=(*study.trials, expected)), 3))
+
+
+def test_gpus_have_a_table_each_and_columns():
+    study = with_gpus(made(cpu_only=False))
+    sheet = tables.gpu([study])
+    assert sheet.header == (
+        "Model", "GPU UUID", "Batch", "Concurrency", "Model Config Path", "Instance Group", "Satisfies Constraints",
+        "GPU Memory Usage (MB)", "GPU Utilization (%)",
+    )  # fmt: skip
+    assert sheet.missing == ("gpu_power_usage",)
+    assert len(sheet.rows) == 2 * 28
+    assert sheet.rows[0][7] == "512.2"
+    server_sheet = tables.server([study])
+    assert [row[:2] for row in server_sheet.rows] == [("triton-server", "GPU-a"), ("triton-server", "GPU-b")]
+    assert tables.gpu([with_gpus(made())]).rows == ()
+    assert len(tables.gpu([with_gpus(made())], always=True).rows) == 56
+    text = markdown(summary(study, 3))
+    assert "2 x Chip" in text
+    assert "Total Available GPU Memory: 4.0 GB" in text
+    assert "Max GPU Memory Usage (MB)" in text
+
+
+def test_long_names_keep_their_number():
+    name = "a_model_with_a_name_that_is_much_too_long_config_17"
+    assert picture.short_name(name) == "a_model_with_a_name_tha...config_17"
+    assert len(picture.short_name(name)) <= 35
+
+
+def test_a_limit_is_drawn_into_the_plot():
+    study = made(Goal("W", constraints=(Constraint("perf_latency_p99", high=6.0),)))
+    drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput", monotonic=True)
+    assert "stroke-dasharray" in drawing
+    assert "Target p99 Latency (ms)" in drawing
+    assert picture.plot(study, study.ranked, "T", "perf_latency_p99", "gpu_used_memory") is None
+    assert picture.latency_breakdown(find(study, "W_config_5")) is None
+
+
+def test_one_browser_prints_it_all(tmp_path):
+    find_chromium()
+    study, press = made(), Press()
+    press.pdf(tmp_path / "a" / "report.pdf", render(summary(study, 3)))
+    drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput")
+    press.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
+    assert press.print_all() is None
+    assert (tmp_path / "a" / "report.pdf").read_bytes().startswith(b"%PDF")
+    data = (tmp_path / "plot.png").read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (640, 480)

@@ -1,0 +1,27 @@
+"""The GPUs of a server without models."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.cli.tuner import check_gpus
+from inferometer.observe.gpu import Gpu
+from inferometer.tune.idle import watch_idle
+
+
+def test_memory_is_the_highest_and_the_rest_an_average():
+    samples = iter([Gpu(0.1, 50.0, 1_000_000, 9_000_000), Gpu(0.3, 70.0, 3_000_000, 9_000_000), Gpu()])
+    waits = []
+    trial = watch_idle(lambda: {"GPU-a": next(samples)}, 2.0, 1.0, waits.append)
+    ((uuid, figures),) = trial.gpus
+    assert (uuid, waits) == ("GPU-a", [1.0, 1.0])
+    assert figures.get("gpu_used_memory") == 3.0
+    assert figures.get("gpu_free_memory") == 6.0
+    assert figures.get("gpu_utilization") == pytest.approx(20.0)
+    assert figures.get("gpu_power_usage") == pytest.approx(60.0)
+
+
+def test_a_checkpoint_of_other_gpus_is_refused():
+    check_gpus(None, ["a"], "checkpoints")
+    check_gpus(["a"], ["a"], "checkpoints")
+    with pytest.raises(UsageError, match="remove the checkpoint"):
+        check_gpus(["a"], ["b"], "checkpoints")
