@@ -21,7 +21,7 @@ name = os.path.basename(sys.argv[0])
 module = "inferometer.cli.main" if name == "inferometer" else "inferometer.cli.perf_analyzer"
 if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
-elif name == "inferometer" and words[:1] == ["tune"]:
+elif name == "inferometer" and words[:1] in (["tune"], ["profile"]):
     words += ["--budget", "8s"]
 elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"]):
     is_grpc = any(word.lower() == "grpc" for word in words)

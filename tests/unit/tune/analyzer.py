@@ -97,11 +97,13 @@ class Meter:
     fingerprint: str = ""
     runs: list = field(default_factory=list)
     interrupt_at: int = 0
+    interrupts: int = 1
 
     def measure(self, proposal, site, *, is_fresh):
         self.runs.append((",".join(variant.name for variant in proposal.variants), proposal.parts[0][1]))
         if len(self.runs) == self.interrupt_at:
-            signal.raise_signal(signal.SIGINT)
+            for _ in range(self.interrupts):
+                signal.raise_signal(signal.SIGINT)
         trial = answer(proposal, self.formula, 0)
         if not trial.is_measured:
             raise MeterError("exit code 99")
@@ -139,6 +141,7 @@ class Analyzer:
     meters: list = field(default_factory=list)
     sites: list = field(default_factory=list)
     interrupt_at: int = 0
+    interrupts: int = 1
     started: int = 0
 
     def __post_init__(self):
@@ -184,7 +187,7 @@ class Analyzer:
         """As the real session does it, without a server."""
         check_models(settings)
         self.started += 1
-        meter = Meter(self.formula, interrupt_at=self.interrupt_at)
+        meter = Meter(self.formula, interrupt_at=self.interrupt_at, interrupts=self.interrupts)
         if make_meter is not None:
             meter = make_meter(settings, watcher)
         self.meters.append(meter)

@@ -8,6 +8,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.tune.dialect.keys import BY_NAME, KEYS, PROFILE, REPORT, Key
+from inferometer.tune.metrics import OLD_LATENCY
 
 CONFIG_FILE = "config_file"
 
@@ -22,6 +23,7 @@ class Asked:
     mode: str = "online"
     is_quiet: bool = False
     is_verbose: bool = False
+    has_old_names: bool = False  # of metrics
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -142,7 +144,16 @@ def ask(argv: Sequence[str], dialect: Dialect) -> Asked | None:
         mode=found["mode"],
         is_quiet=found["quiet"],
         is_verbose=found["verbose"] and not found["quiet"],
+        has_old_names=_mentions(given, OLD_LATENCY),
     )
+
+
+def _mentions(value: Any, name: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(key == name or _mentions(row, name) for key, row in value.items())
+    if isinstance(value, list):
+        return any(row == name or _mentions(row, name) for row in value)
+    return isinstance(value, str) and name in (word.strip() for word in value.split(","))
 
 
 def _path(name: str, words: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from inferometer.tune import model_config
 from inferometer.tune.dialect.asked import Asked
 from inferometer.tune.dialect.keys import BY_NAME
 from inferometer.tune.dialect.models import ModelAsked
+from inferometer.tune.metrics import LATENCY_P99, OLD_LATENCY
 from inferometer.tune.space import message_choices
 
 CONCURRENCY_BOUNDS = ("run_config_search_min_concurrency", "run_config_search_max_concurrency")
@@ -192,6 +193,8 @@ def _check_server(asked: Asked) -> None:
 def warnings(asked: Asked) -> Iterator[str]:
     """What is accepted but has no effect here."""
     mode = asked["triton_launch_mode"]
+    if asked.has_old_names:
+        yield f"{OLD_LATENCY} is deprecated: write {LATENCY_P99}"
     for name in (
         "triton_docker_mounts",
         "triton_docker_labels",

@@ -12,7 +12,7 @@ from inferometer.tune.report.charts import curves, predicted_chart
 from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.front import pareto
 from inferometer.tune.scoring import Ranked, passes
-from inferometer.tune.study import Study, recommend, to_json
+from inferometer.tune.study import Recommendation, Study, recommend, to_json
 from inferometer.tune.trial import Status, Trial
 
 LISTED = 200  # rows of a table that may be long
@@ -33,13 +33,19 @@ def summary(study: Study, top: int, *, has_own_objectives: bool = False, with_gp
             f"Search: {study.search}" if study.search else "",
         ),
         verdict=facts.sentence(study, has_own_objectives=has_own_objectives),
-        tone=Tone.WARNING if found is None or not found.does_pass else Tone.GOOD,
+        tone=_tone(found),
         figures=tuple(_figures(study)),
         sections=tuple(_sections(study, rows, with_gpus=with_gpus)),
         source=to_json(study),
         source_name="study.json",
         tool=study.tool,
     )
+
+
+def _tone(found: Recommendation | None) -> Tone:
+    if found is None or not found.does_pass:
+        return Tone.WARNING
+    return Tone.GOOD if found.is_sure or found.gain_percent is None else Tone.PLAIN
 
 
 def _is_cpu_only(study: Study, rows: Sequence[Ranked]) -> bool:

@@ -401,6 +401,13 @@ profile_models: W
     assert any("triton_docker_args" in text for text in found.warnings)
 
 
+def test_an_old_name_is_understood_with_a_warning(tmp_path):
+    yaml = "objectives: [perf_latency]\nprofile_models: W\n"
+    found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
+    assert found.settings.models[0].objectives == (("perf_latency_p99", 10.0),)
+    assert found.warnings == ("perf_latency is deprecated: write perf_latency_p99",)
+
+
 def test_long_options_may_be_shortened():
     asked = ask(["profile", "--latency", "3", "--profile-mod", "W"], CLASSIC)
     assert asked["latency_budget"] == 3.0

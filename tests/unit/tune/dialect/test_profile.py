@@ -361,6 +361,15 @@ def test_an_interrupt_lets_the_measurement_end_and_a_rerun_goes_on(tool, capsys)
     assert len(tool.rows()) == 28
 
 
+def test_three_interrupts_end_at_once(tool, capsys):
+    tool.interrupt_at, tool.interrupts = 3, 3
+    assert tool.profile(*BOUNDED, command="analyze") == 1
+    assert "Received SIGINT 3/3" in capsys.readouterr().out
+    tool.interrupt_at = 0
+    assert tool.profile(*BOUNDED, "--override-output-model-repository") == 0
+    assert len(tool.runs) == 26
+
+
 @pytest.mark.parametrize("search", ["smart", "quick", "optuna"])
 def test_other_searches_write_the_same_files(tool, search):
     words = ("--run-config-search-mode", search, "--seed", "1", *BOUNDED)
@@ -377,3 +386,41 @@ def test_offline_reports_show_batch_sizes(tool):
     text = (tool.folder / "reports/detailed/W_config_default/detailed_report.md").read_text()
     assert "Client Batch Size" in text
     assert "Offline Result Summary" in (tool.folder / "reports/summaries/W/result_summary.md").read_text()
+
+
+def test_optuna_keeps_its_limit_and_says_how_large_the_space_is(tool, capsys):
+    words = ("--run-config-search-mode", "optuna", "--optuna-max-trials", "6", "--seed", "2", "-v")
+    bounds = (
+        *("--run-config-search-max-instance-count", "3", "--run-config-search-max-model-batch-size", "4"),
+        *("--run-config-search-max-concurrency", "8", "--concurrency-sweep-disable"),
+    )
+    assert tool.profile(*words, *bounds) == 0
+    assert len(tool.runs) <= 7
+    assert "Number of configs in search space: 36" in capsys.readouterr().out
+
+
+def test_quick_finds_the_best_corner_in_few_runs(tool):
+    words = (*BOUNDED[2:], "--run-config-search-max-concurrency", "32", "--run-config-search-mode", "quick")
+    assert tool.profile(*words) == 0
+    assert len(tool.runs) <= 20
+    best = tool.rows()[0]
+    assert (best["Instance Group"], best["Max Batch Size"]) == ("2:CPU", "4")
+
+
+def test_a_member_is_loaded_before_it_is_measured(tool):
+    assert tool.profile("--bls-composing-models", "A", *BOUNDED, models="L") == 0
+    assert tool.sites[-1].loaded[0] == ["A_config_default", "L_config_default"]
+    assert any("A_config_0" in names for names in tool.sites[-1].loaded)
+
+
+def test_our_own_command_speaks_for_itself(tool, capsys):
+    from inferometer.cli import main as program
+    from inferometer.cli import profile
+
+    words = ["-m", str(tool.folder / "repo"), "--profile-models", "W", "--seed", "1", *BOUNDED]
+    assert profile.main([*words, "--mode", "online"], profile=tool._search) == 0
+    assert "[inferometer] Profile complete." in capsys.readouterr().out
+    assert program.main(["report", "-n", "W_config_default", "-o", "csv"]) == 0
+    assert (tool.folder / "reports/detailed/W_config_default/detailed_report.csv").exists()
+    assert program.main(["report", "-n", "W_config_99"]) == 2
+    assert "inferometer report: there is no measurement of 'W_config_99'" in capsys.readouterr().err
