@@ -188,6 +188,8 @@ class SearchConsole:
         )
 
     def tell_saved(self) -> None:
+        if not self._is_made:
+            return
         if self._checkpoint is None:
             self._console.info("No changes made to analyzer data, no checkpoint saved.")
         else:

@@ -7,7 +7,7 @@ from inferometer.server.ports import choose_ports
 from inferometer.tune import model_config
 from inferometer.tune.dialect.folders import check_output
 from inferometer.tune.dialect.job import ProfileJob, ReportJob
-from inferometer.tune.launch.local import find_executable
+from inferometer.tune.launch.open import open_site
 from inferometer.tune.session import check_models, find_model
 from inferometer.tune.settings import ModelSettings, Settings
 
@@ -30,8 +30,7 @@ def check_profile(job: ProfileJob, *, is_brute_explicit: bool) -> tuple[str, ...
         for text in _check_members(job.settings, model, is_brute_explicit=is_brute_explicit)
     )
     launch = job.settings.launch
-    if launch.mode == "local" and launch.executable is not None:
-        find_executable(launch.executable)
+    open_site(launch)  # not started: only its program is looked for
     if launch.mode in ("local", "docker"):
         _check_ports(job)
     return warnings

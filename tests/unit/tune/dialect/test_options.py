@@ -234,6 +234,7 @@ REFUSED = [
     ),
     ("LLM", None, ["--model-type", "LLM"], ["LLM", "not supported"]),
     ("no load generator", None, ["--perf-analyzer-path", "no-such-program"], ["no-such-program"]),
+    ("no process of its own", None, ["--triton-launch-mode", "c_api"], ["c_api", "not supported"]),
     ("no server", None, ["--triton-server-path", "no-such-server"], ["no-such-server"]),
     ("no folder for exports", None, ["-e", "no/such/folder"], ["--export-path", "no/such"]),
     ("no folder for checkpoints", None, ["-s", "no/such/folder"], ["--checkpoint-directory", "no/such"]),
