@@ -82,6 +82,21 @@ BARS = (
         open=contests.nginx_p50(1),
     ),
     Bar(
+        name="lag",
+        title="open loop at 2,000/s to nginx: p99 of the send behind its due time",
+        unit="us",
+        target=150,
+        open=contests.nginx_lag(2000),
+    ),
+    Bar(
+        name="lag-triton",
+        title="open loop at 2,000/s to Triton simple: p99 of the send behind its due time",
+        unit="us",
+        target=1.0,
+        rival=PERF_ANALYZER,
+        open=contests.triton_lag(2000),
+    ),
+    Bar(
         name="memory",
         title="peak memory, 10 million requests, simulated server",
         unit="MiB",

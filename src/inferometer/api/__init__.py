@@ -14,12 +14,12 @@ __all__ = ["load", "measure", "to_html", "to_markdown"]
 def measure(
     model: str,
     *,
-    concurrency: int | tuple[int, ...] = 1,
+    concurrency: int | tuple[int, ...] | None = None,
     duration_s: float | None = 10.0,
     watcher: "Watcher | None" = None,
     **options: Any,
 ) -> "Result":
-    """Load a model and measure it: one level, or (start, end[, step]) of them.
+    """Load a model and measure it: one level, or (start, end[, step]) of them; one request at a time unless asked.
 
     `options` are the fields of `inferometer.profile.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
@@ -29,7 +29,8 @@ def measure(
     from inferometer.profile.run import run
     from inferometer.report.export import exportable, write_export
 
-    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+    levels = (concurrency,) if isinstance(concurrency, int) else concurrency
+    span = None if levels is None else Range(*levels)
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
     if asked.profile_export is not None:

@@ -11,7 +11,7 @@ class Note(Enum):
     NOT_OFFERED = (
         "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads"
     )
-    CLIENT_LIMITED = "add worker processes with --workers, or run the tool on another machine"
+    CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"

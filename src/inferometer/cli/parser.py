@@ -237,8 +237,9 @@ def _options(asked: dict[str, Any]) -> "Options":
         asked.setdefault("duration_s", _DURATION_S)
     built = {field: value for field, value in asked.items() if field in names}
     built["verbose"] = len(asked.get("verbose", ()))
-    if "request_rate" in asked:
-        built["request_rate"] = Range(*asked["request_rate"])
+    for field in ("request_rate", "periodic_concurrency"):
+        if field in asked:
+            built[field] = Range(*asked[field])
     if "concurrency" in asked:
         built["concurrency"] = Range(*asked["concurrency"])
     elif any(field in asked for field in ("old_start", "old_sweep")):

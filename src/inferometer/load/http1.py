@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish
+from inferometer.load.engine import Explain, Finish, Responded
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
@@ -23,6 +23,9 @@ Request = bytes | memoryview
 
 # What a non-blocking socket says when it can go on only later.
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# What it says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
+# ECONNRESET.
+CLOSED = (BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 class Http1Link:
@@ -76,6 +79,9 @@ class Http1Link:
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
+
+    def watch(self, responded: Responded) -> None:
+        """There are no streams to tell of: a reply is one response."""
 
     @property
     def opening(self) -> int:
@@ -288,11 +294,16 @@ class _Connection:
         if complete:
             self._complete(now_ns)
         else:
-            self._lost(ConnectionResetError("the server closed the connection before it answered"))
+            self._lost(BrokenPipeError("the server closed the connection before it answered"))
 
     def _lost(self, error: OSError) -> None:
-        """The connection broke. A kept-alive one that the server had closed meanwhile is opened again, once."""
-        if self._replies and self._request is not None and self._decoder.idle:
+        """The connection broke. A kept-alive one that the server had closed meanwhile is opened again, once.
+
+        A server may close an idle connection at any time, also while a request is on its way (RFC 9112, 9.3.1 and
+        9.5). A reset is no such farewell: the request has failed.
+        """
+        is_farewell = isinstance(error, CLOSED) and self._decoder.idle
+        if self._replies and self._request is not None and is_farewell:
             self.close()
             self._link.reconnects += 1
             self._open()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from inferometer.base.units import NS_PER_US
-from inferometer.load.engine import Explain, Finish, Link, OpenLink
+from inferometer.load.engine import Explain, Finish, Link, OpenLink, Responded
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 
@@ -76,6 +76,9 @@ class _Narrated:
 
     def close(self, slot: int) -> None:
         self._link.close(slot)
+
+    def watch(self, responded: Responded) -> None:
+        self._link.watch(responded)
 
 
 def title(request: bytes | memoryview) -> str:

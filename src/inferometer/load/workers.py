@@ -64,15 +64,29 @@ class Workers:
         self._backlog: list[Records] = []
 
     def __enter__(self) -> "Workers":
+        try:
+            self._start_all()
+        except BaseException:
+            self._end_all()
+            raise
+        return self
+
+    def _start_all(self) -> None:
+        """Returns when every process is ready: a schedule that begins before would begin late."""
         requests_fd, spans = _share_requests(self._traffic.requests)
         try:
             for index in range(self._count):
                 self._processes.append(self._start(index, requests_fd, spans))
         finally:
             os.close(requests_fd)
-        return self
+        for process in self._processes:
+            self._tell(Sync(), process)
+        self._answers(Synced, ANSWER_S)
 
     def __exit__(self, *_: object) -> None:
+        self._end_all()
+
+    def _end_all(self) -> None:
         for process in self._processes:
             process.control.close()
             process.child.kill()
@@ -105,6 +119,18 @@ class Workers:
         )
         control.send(job)
         return _Process(child, control, ring)
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def resize(self, count: int) -> None:
+        """Go on with so many processes: the old ones end with their load, and so do their records."""
+        self.stop()
+        self._end_all()
+        self._take()
+        self._count = count
+        self._start_all()
 
     # --- Load
 

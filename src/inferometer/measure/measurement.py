@@ -155,6 +155,15 @@ class Measurement:
         return self.failed_count / total if total else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of requests, where they have times at which they are due; a failed request is answered too."""
+
+    asked_per_s: float
+    sent_per_s: float
+    answered_per_s: float
+
+
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
 """What makes a level another one than was asked for."""
 
@@ -172,6 +181,7 @@ class Level:
     remarks: tuple[Remark, ...] = ()
     start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
+    rates: Rates | None = None  # None by concurrency
 
     @property
     def is_cut_short(self) -> bool:

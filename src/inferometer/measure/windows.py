@@ -204,7 +204,9 @@ class OpenWindow:
     ) -> Window:
         latency = self._latency.gather()
         ended = self._ended.gather()
-        ended -= np.uint32(self._shift_us)
+        ended = (
+            ended - np.uint32(self._shift_us) if self._shift_us > 0 else ended + np.uint32(-self._shift_us)
+        )
         return Window(
             start_ns=self.start_ns,
             end_ns=end_ns,

@@ -25,8 +25,11 @@ _LOAD_MODES = {
     "periodic_concurrency": "--periodic-concurrency-range",
     "fixed_schedule": "--fixed-schedule",
     "session_concurrency": "--session-concurrency",
+    "replay": "--replay",
+    "shape_load": "--shape-load",
 }
 _RANGES = ("concurrency", "request_rate")
+_AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
 _LEAST = {
     "batch": 1,
     "data.string_length": 1,
@@ -46,6 +49,7 @@ _LEAST = {
     "stability_percentage": 0,
     "trace_count": -1,
     "warmup_request_count": 0,
+    "request_period": 1,
     "workers": 1,
 }
 
@@ -110,6 +114,12 @@ def _paths(asked: Asked) -> bool:
 
 def _old_with(option: str) -> str:
     return f"Cannot use deprecated options -t, -c and -d with {option}"
+
+
+def _no_count_with(field: str) -> Rule:
+    return Rule(
+        lambda a: _counts(a) > 0 and field in a, f"request-count not supported with {_LOAD_MODES[field]}"
+    )
 
 
 RULES = (
@@ -189,9 +199,22 @@ RULES = (
         lambda a: _counts(a) > 0 and _rises(a, "request_rate"),
         "request-count not supported with multiple request-rate values in one run",
     ),
+    *map(_no_count_with, (*_AGENDAS, "periodic_concurrency")),
     Rule(
-        lambda a: _counts(a) > 0 and "fixed_schedule" in a,
-        "request-count not supported with --fixed-schedule",
+        lambda a: "fixed_schedule" in a and not _paths(a),
+        "--fixed-schedule takes its times from a data file. Give one with --input-data.",
+    ),
+    Rule(
+        lambda a: "fixed_schedule" in a and a.get("batch", 1) != 1,
+        "Batching is not supported with --fixed-schedule: each step has a time of its own. Leave out -b.",
+    ),
+    Rule(
+        lambda a: "speed" in a and "replay" not in a,
+        "--speed is for a trace. Give one with --replay.",
+    ),
+    Rule(
+        lambda a: "binary_search" in a and any(field in a for field in (*_AGENDAS, "periodic_concurrency")),
+        "Binary search needs a range. Give one with --concurrency-range or --request-rate-range.",
     ),
     Rule(
         lambda a: "metrics_url" in a and "collect_metrics" not in a,
@@ -274,12 +297,14 @@ def check(options: "Options") -> None:
     """Refuses what cannot be measured as asked, whoever made the options."""
     asked = _asked(options)
     for field, least in _LEAST.items():
-        if field in asked and asked[field] < least:
+        if field in asked and asked[field] != "auto" and asked[field] < least:
             raise UsageError(f"{field} must be {least} or more, but is {asked[field]}")
     if options.concurrency is not None and (options.concurrency.start < 1 or options.concurrency.step <= 0):
         raise UsageError(
             f"start and step of a concurrency range must be 1 or more, but it is {options.concurrency}"
         )
+    if options.speed <= 0:
+        raise UsageError(f"speed must be above 0, but is {options.speed}")
     check_asked(asked)
     for option in TARGET_OPTIONS:
         if option.field in asked and (refusal := option.unsupported(option.names[0], asked[option.field])):
@@ -306,6 +331,11 @@ def check_model(options: "Options", model: ModelSpec) -> None:
             "`--service-kind=triton_c_api`"
         )
     if is_sequence:
+        if options.fixed_schedule:
+            raise UsageError(
+                "a fixed schedule gives each step its time, and sequences give it another",
+                remedy="use --replay or --request-intervals for a sequence model",
+            )
         _check_sequences(options)
 
 
@@ -318,7 +348,7 @@ def _check_sequences(options: "Options") -> None:
     start, end = (1, None) if options.sequence_ids is None else options.sequence_ids
     if end is None:
         return
-    if options.request_rate is not None or options.request_intervals is not None:
+    if any(getattr(options, field) for field in ("request_rate", "request_intervals", *_AGENDAS)):
         needed, words = options.sequences, "number of sequences"
     else:
         needed = 1 if span is None else int(max(span.start, span.end or 0))
@@ -337,7 +367,7 @@ def _asked(options: "Options") -> dict[str, Any]:
     for part in ("data", "tls"):
         if part in asked:
             asked |= {f"{part}.{field}": value for field, value in _given(asked.pop(part)).items()}
-    for field in _RANGES:
+    for field in (*_RANGES, "periodic_concurrency"):
         span = getattr(options, field)
         if span is not None:
             asked[field] = (span.start, span.end, span.step)

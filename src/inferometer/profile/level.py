@@ -8,7 +8,7 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Cost, Harvest, Load
+from inferometer.load.load import Cost, Crew, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import latency_estimate, rate_estimate
@@ -28,6 +28,7 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling
 from inferometer.observe.statistics import Snapshot
 from inferometer.profile.conclusion import Course, conclude, latency_name
+from inferometer.profile.pace import Pace
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
 
@@ -37,7 +38,11 @@ FAR_NS = 3600 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How each level is measured, in windows of a time or of a count; `is_whole` makes one of the whole plan."""
+    """How each level is measured, in windows of a time or of a count.
+
+    With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
+    time that all belong to it.
+    """
 
     model: ModelSpec
     batch: int
@@ -77,10 +82,16 @@ class Journal(Protocol):
     def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
         """n windows have n + 1 boundaries, on the monotonic clock; `count` good requests ended in them."""
 
+    def forget_level(self) -> None:
+        """The one added last is measured again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The instrument: load, clock, the server's counters and its metrics (None where there are none)."""
+    """The instrument: load, clock, the server's counters and its metrics (None where there are none).
+
+    With a `crew`, which is the load too, there may be more workers, up to `most_workers`.
+    """
 
     load: Load
     clock: Clock
@@ -88,6 +99,8 @@ class Bench:
     watcher: Watcher
     metrics: Poller | None = None
     journal: Journal | None = None
+    crew: Crew | None = None
+    most_workers: int = 1
 
 
 def warm_up(bench: Bench, plan: Plan) -> None:
@@ -109,6 +122,8 @@ class Point:
     mode: str  # concurrency or request_rate
     value: float
     plan: Plan
+    asked_per_s: float | None = None  # requests; None by concurrency
+    before: Plan | None = None  # to warm up with; None takes the first requests of the plan
 
 
 def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
@@ -147,6 +162,8 @@ class _LevelRun:
         self._recipe = recipe
         self._point = point
         self._is_open = isinstance(point.plan, Open)
+        self._is_paced = self._is_open and recipe.is_whole
+        self._pace = Pace()
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -156,6 +173,7 @@ class _LevelRun:
         self._is_finished = False
         self._start_ns = 0
         self._last_good_ns = 0
+        self._silent_since_ns = 0
         self._last_end_ns = 0
         self._open = OpenWindow(0)
         self._harvest: Harvest
@@ -169,15 +187,17 @@ class _LevelRun:
         bench, plan = self._bench, self._point.plan
         if self._recipe.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
+            earlier = bench.load.collect(bench.clock())
             self._start_ns = bench.clock()
             bench.load.apply(plan)
             self._harvest = bench.load.collect(self._start_ns)
+            self._cost, self._cost_ns = earlier.cost, self._start_ns
         else:
             bench.load.apply(plan)
             self._harvest = bench.load.collect(bench.clock())
             self._before = self._read_counters()
             self._start_ns = bench.clock()
-        self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
+            self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
         self._rest = split(self._harvest.records, self._start_ns)[1]
         self._is_finished = self._harvest.is_finished and self._recipe.is_whole
         self._last_good_ns = self._start_ns
@@ -204,7 +224,7 @@ class _LevelRun:
             end_ns = max(
                 self._last_good_ns, self._open.start_ns + 1
             )  # the silence after the last answer is no load
-        if recipe.is_whole:
+        if recipe.is_whole and not self._windows:
             self._open.begin_at_first_send()
         self._close(end_ns)
 
@@ -212,6 +232,8 @@ class _LevelRun:
         while True:
             inside, self._rest = split(self._rest, end_ns)
             self._take(inside)
+            if self._is_finished and not len(self._rest):
+                return max(self._last_end_ns, self._open.start_ns + 1)
             if self._harvest.seen_ns >= end_ns or self._is_gone:
                 return end_ns
             # The classic rule lets the window end; it is compared with others.
@@ -247,10 +269,29 @@ class _LevelRun:
         self._open.add(records)
         if len(records):
             self._last_end_ns = int(records.end_ns[-1])
+        if self._is_paced:
+            self._pace.add(records)
         good = records.good
         if len(good):
             self._last_good_ns = int(good.end_ns[-1])
-        self._is_gone = self._has_silence() and self._harvest.seen_ns - self._last_good_ns > GONE_NS
+            self._silent_since_ns = 0
+        self._note_silence(records)
+
+    def _note_silence(self, records: Records) -> None:
+        """A server is gone when requests have got no answer for so long, and none was answered between them.
+
+        Time without requests says nothing: a schedule may have pauses.
+        """
+        is_silent = (
+            (records.status != status.OK)
+            & (records.status < status.HTTP)
+            & (records.status != status.TIMEOUT)
+            & (records.end_ns > self._last_good_ns)
+        )
+        ends = records.end_ns[is_silent]
+        if len(ends):
+            self._silent_since_ns = self._silent_since_ns or int(ends[0])
+            self._is_gone = int(ends[-1]) - self._silent_since_ns > GONE_NS
 
     def _has_silence(self) -> bool:
         """Some requests of this window got no answer at all."""
@@ -268,11 +309,13 @@ class _LevelRun:
         window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
         if self._bench.metrics is not None:
             window = replace(window, samples=self._bench.metrics.take())
-        self._before = after
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        self._windows.append(window)
-        if isinstance(self._recipe.rule, Stability):
+        is_lead = self._recipe.is_whole and not self._windows and not window.count and not window.failures
+        if not is_lead or self._is_finished:  # a whole plan counts from its first request on
+            self._before = after
+            self._windows.append(window)
+        if isinstance(self._recipe.rule, Stability) and not self._recipe.is_whole:
             del self._windows[:-MERGED]
         self.figures.append(
             figures(
@@ -308,8 +351,8 @@ class _LevelRun:
     # --- deciding
 
     def judge(self) -> Verdict:
-        last = self.figures[-1]
-        is_failing = last.failed_count > 0 and not last.request_count
+        judged = self.figures if self._recipe.is_whole else self.figures[-1:]
+        is_failing = any(row.failed_count for row in judged) and not any(row.request_count for row in judged)
         if self._is_gone or (is_failing and self._was_silent and self._last_good_ns > self._start_ns):
             self._cut_silence()
             answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
@@ -319,6 +362,8 @@ class _LevelRun:
             return Verdict(is_done=True, is_stable=False, remark=remark)
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
+        if self._recipe.is_whole and self._is_going_on:
+            return GO_ON
         if is_failing:
             return Verdict(
                 is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed")
@@ -328,6 +373,11 @@ class _LevelRun:
         if isinstance(self._recipe.rule, Stability):
             return judge_stability(self._recipe.rule, self.figures)
         return self._judge_precision(self._recipe.rule)
+
+    @property
+    def _is_going_on(self) -> bool:
+        """More windows of a whole plan are to come."""
+        return self._recipe.window_ns is not None and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self._windows[-1].end_ns - self._start_ns
@@ -365,6 +415,7 @@ class _LevelRun:
             samples=self._samples(self._windows[cold:]),
             statistics_error=None if self._is_gone else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
+            pace=self._pace if self._is_paced else None,
         )
 
     def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:

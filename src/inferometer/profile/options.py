@@ -1,6 +1,7 @@
 """What was asked of a measurement: one flat value, made by the command lines and by the Python API."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from inferometer.dataset.build import DataOptions
 from inferometer.target.endpoint import Tls
@@ -13,6 +14,11 @@ class Range:
     start: float
     end: float | None = None
     step: float = 1
+
+    @property
+    def last(self) -> int:
+        """The end, or the start where none was given."""
+        return int(self.start if self.end is None else self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,12 @@ class Options:
     request_rate: Range | None = None
     request_distribution: str = "constant"
     request_intervals: str | None = None
+    fixed_schedule: bool = False
+    replay: str | None = None  # a trace
+    speed: float = 1.0  # of the replay
+    shape_load: str | None = None  # such as "ramp 10..500 over 60s"
+    periodic_concurrency: Range | None = None
+    request_period: int = 10  # responses
     binary_search: bool = False
     request_count: int = 0
     warmup_request_count: int = 0
@@ -55,7 +67,7 @@ class Options:
     asynchronous: bool = False
     synchronous: bool = False
     max_threads: int | None = None
-    workers: int = 1
+    workers: int | Literal["auto"] = 1
     request_timeout_s: float = 0.0  # 0 is off
 
     measurement_mode: str = "time_windows"

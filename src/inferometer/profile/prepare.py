@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,9 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.build import build
-from inferometer.dataset.dataset import Dataset, Step, Streams
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.result import SCHEMA, Result
 from inferometer.measure.stopping import Precision, Stability
@@ -26,11 +25,13 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
+from inferometer.profile.agenda import Agenda, maybe_agenda
 from inferometer.profile.checks import check, check_model
 from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
-from inferometer.profile.points import is_rate
+from inferometer.profile.points import is_rate, load_mode
+from inferometer.profile.requests import make_requests
 from inferometer.target.discovery import describe_model
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name
@@ -46,7 +47,8 @@ PORTS = {"http": 8000, "grpc": 8001}
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
-SLICES = 20  # windows in the time a level may take by the precision rule
+SLICES = 20  # windows in the time a level may take by the precision rule, or that a schedule takes
+SHORTEST_SLICE_NS = 100 * NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +68,30 @@ class Setup:
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | None = None  # only when they are collected
     journal: Journal | None = None  # only when requests are exported
+    agenda: Agenda | None = None  # of load that ends by itself
 
 
 def prepare(options: Options, *, command: str) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet."""
     check(options)
+    trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     endpoint = _endpoint(options)
     target = _target(options, Connection(endpoint, options.headers))
     model = describe_model(target, options.model, options.version, options.bls_composing_models)
     if model.any_sequence and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
-    size = options.batch or 1
     with _contract_words("Failed to init manager inputs: ", command):
-        dataset = build(model, options.data)
+        dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
     with _contract_words("Unable to init infer data manager: ", command):
-        requests = _requests(options, dataset, model, size)
+        requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(target)
     metrics, metrics_warnings = _metrics(options, endpoint, command)
     last, warnings = _last_level(options)
-    recipe = _recipe(options, model, size, command)
+    agenda = maybe_agenda(options, dataset, trace, requests.numbers)
+    recipe = _recipe(options, model, agenda, command)
     return Setup(
         options=options,
         model=model,
@@ -104,7 +108,7 @@ def prepare(options: Options, *, command: str) -> Setup:
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
-            effective=_effective(options, recipe, dataset, last),
+            effective=_effective(options, recipe, dataset, last, agenda),
             host=describe_host(),
             server={**server, "url": str(endpoint)},
             model=_described(model),
@@ -115,6 +119,7 @@ def prepare(options: Options, *, command: str) -> Setup:
         last=last,
         warnings=(*warnings, *_ignored(options), *metrics_warnings, *_few_files(options, last)),
         metrics=metrics,
+        agenda=agenda,
         journal=_maybe_journal(options, target, model, steps),
     )
 
@@ -131,43 +136,9 @@ def _maybe_journal(
         steps=steps,
         datatypes={output.name: output.datatype for output in model.outputs},
         read_outputs=target.read_outputs,
+        load_mode=load_mode(options),
         missing=b"" if options.shared_memory == "none" else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Requests:
-    """What will be sent, what must come back, and how sequences are made of it."""
-
-    steps: tuple[Step, ...]
-    expected: tuple[Step, ...] | None = None
-    sequences: SequencePlan | None = None
-
-
-def _requests(options: Options, dataset: Dataset, model: ModelSpec, size: int) -> _Requests:
-    if not model.any_sequence:
-        return _Requests(batch(dataset, model, size), batch_expected(dataset, model, size))
-    streams, expected = stream_steps(dataset, model), stream_expected(dataset, model)
-    ends = list(accumulate(len(stream) for stream in streams))
-    first, end = options.sequence_ids or (1, None)
-    plan = SequencePlan(
-        streams=tuple(
-            tuple(range(stop - len(stream), stop)) for stream, stop in zip(streams, ends, strict=True)
-        ),
-        is_given=dataset.origin == "json",
-        length=options.sequence_length,
-        variation=options.sequence_length_variation,
-        first_id=max(first, 1),
-        last_id=max(first, 1) + 2**32 - 2 if end is None else end - 1,
-        lanes=options.sequences,
-        is_serial=options.serial_sequences,
-        seed=options.data.seed,
-    )
-    return _Requests(_flat(streams), None if expected is None else _flat(expected), plan)
-
-
-def _flat(streams: Streams) -> tuple[Step, ...]:
-    return tuple(step for stream in streams for step in stream)
 
 
 def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validation | None:
@@ -198,7 +169,8 @@ def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
     if options.protocol != "http" or is_rate(options) or last is None:
         return ()  # over gRPC connections are shared, and by rate nobody knows how many it takes
     start = 1 if options.concurrency is None else options.concurrency.start
-    needed = math.ceil(max(start, last) / options.workers) + OWN_FILES
+    workers = 1 if options.workers == "auto" else options.workers
+    needed = math.ceil(max(start, last) / workers) + OWN_FILES
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if allowed == resource.RLIM_INFINITY or needed <= allowed:
         return ()
@@ -307,11 +279,11 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: str) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
-        batch=size,
+        batch=options.batch or 1,
         percentile=options.percentile,
         latency_limit_ms=options.latency_limit_ms,
         rule=Stability(
@@ -321,6 +293,13 @@ def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Reci
             is_lenient=options.asynchronous,
         ),
     )
+    if options.periodic_concurrency is not None:
+        return replace(common, window_count=options.periodic_concurrency.last, is_whole=True)
+    if agenda is not None:
+        window_ns = options.measurement_interval_ms * NS_PER_MS
+        if options.duration_s is not None:
+            window_ns = max(agenda.length_ns // SLICES, SHORTEST_SLICE_NS)
+        return replace(common, window_ns=window_ns, is_whole=True)
     if options.request_count:
         return replace(common, window_count=options.request_count, is_whole=True)
     if options.duration_s is not None:
@@ -337,14 +316,12 @@ def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Reci
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
 
 
-def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float | None) -> dict[str, Any]:
-    span, rate = options.concurrency, options.request_rate
+def _effective(
+    options: Options, recipe: Recipe, dataset: Dataset, last: float | None, agenda: Agenda | None
+) -> dict[str, Any]:
+    span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
     return {
-        "mode": "request_rate"
-        if rate
-        else "request_intervals"
-        if options.request_intervals
-        else "concurrency",
+        "mode": load_mode(options),
         "request_rate_start": None if rate is None else rate.start,
         "request_rate_end": None if rate is None or rate.end is None else (last or 0),
         "distribution": options.request_distribution,
@@ -358,7 +335,12 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "concurrency_start": 1 if span is None else int(span.start),
         "concurrency_end": None if span is None or span.end is None else int(last or 0),
         "concurrency_step": 1 if span is None else int(span.step),
-        "request_count": options.request_count,
+        "request_count": options.request_count if agenda is None else agenda.count,
+        "schedule_s": None if agenda is None else agenda.length_ns / NS_PER_S,
+        "schedule": _schedule_name(options),
+        "speed": options.speed,
+        "periodic": None if periodic is None else [periodic.start, periodic.end, periodic.step],
+        "request_period": options.request_period,
         "warmup_request_count": options.warmup_request_count,
         "measurement_mode": options.measurement_mode,
         "measurement_interval_ms": options.measurement_interval_ms,
@@ -383,6 +365,12 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "data_streams": len(dataset.streams),
         "data_steps": len(dataset.streams[0]),
     }
+
+
+def _schedule_name(options: Options) -> str:
+    if options.replay is not None:
+        return f"replay of {Path(options.replay).name}"
+    return options.shape_load or ("fixed schedule" if options.fixed_schedule else "")
 
 
 def _asked(options: Options) -> dict[str, Any]:

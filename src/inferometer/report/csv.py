@@ -1,14 +1,15 @@
 """The CSV files of the classic tool: one for the model, one for each of its direct members."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from inferometer.base.units import NS_PER_US
 from inferometer.measure.measurement import Level, Measurement
 from inferometer.measure.result import Result
 from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.report.format import decimal, level_value, percentiles, whole_us
+from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import any_cache, average_ns, compute_ns
 
@@ -26,6 +27,7 @@ class Layout:
     is_verbose: bool
     has_gpus: bool
     percentile: int | None
+    effective: Mapping[str, Any]
 
 
 def main_csv(result: Result) -> str:
@@ -51,7 +53,9 @@ def floored_levels(result: Result) -> tuple[Level, ...]:
 
 
 def reported(result: Result) -> list[tuple[Level, Measurement]]:
-    """The rows' order in every file."""
+    """The rows' order in every file; periodic concurrency has none."""
+    if is_periodic(result.effective):
+        return []
     rows = [
         (level, measurement)
         for level in result.levels
@@ -69,6 +73,7 @@ def _layout(result: Result) -> Layout:
         is_verbose=bool(result.effective.get("verbose_csv")),
         has_gpus=bool(result.effective.get("collect_metrics")),
         percentile=result.effective.get("percentile"),
+        effective=result.effective,
     )
 
 
@@ -79,7 +84,7 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         send = receive = 0
     streamed = 0.0 if measurement.streaming is None else measurement.streaming.per_s * measurement.batch
     cells: list[tuple[str, object]] = [
-        _level_cell(level),
+        _level_cell(layout, level),
         ("Inferences/Second", decimal(measurement.infer_per_s.value)),
         *([] if layout.has_transport else [("Response Throughput", decimal(streamed))]),
         ("Client Send", send),
@@ -109,7 +114,7 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
     rate = measurement.infer_per_s.value * counters.success_count / parent if parent else 0.0
     rest = average_ns(counters.success_ns, counters.success_count) - _accounted_ns(counters)
     return (
-        _level_cell(level),
+        _level_cell(layout, level),
         ("Inferences/Second", decimal(rate)),
         ("Client Send", 0),
         *_server_cells(layout, member, rest),
@@ -122,9 +127,9 @@ def _members(measurement: Measurement) -> Iterator[ModelStatistics]:
         yield from (member for member in measurement.server.members if member.was_called)
 
 
-def _level_cell(level: Level) -> tuple[str, str]:
+def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:
     name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
-    return name, level_value(level.mode, level.value)
+    return name, classic_value(layout.effective, level)
 
 
 def _server_cells(layout: Layout, model: ModelStatistics | None, rest_ns: int) -> list[tuple[str, object]]:
