@@ -503,7 +503,8 @@ class _Channel:
 
     def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
         assert self._link.replies is not None
-        call.difference = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
+        found = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
+        call.difference = call.difference or found  # of a stream, the first difference counts
 
     def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
         try:
