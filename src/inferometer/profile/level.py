@@ -128,11 +128,26 @@ class Point:
 
 def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
     """Apply the point's plan and measure it by the recipe."""
+    run, verdict = _measured(bench, recipe, point)
+    return _concluded(bench, point, run, verdict)
+
+
+def measure_level_windows(bench: Bench, recipe: Recipe, point: Point) -> tuple[Level, tuple[Window, ...]]:
+    """The level with the windows it is made of, for those who merge them with others."""
+    run, verdict = _measured(bench, recipe, point)
+    windows = run.windows()
+    return _concluded(bench, point, run, verdict), windows
+
+
+def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, Verdict]":
     bench.watcher.level_started(point.mode, point.value)
     run = _LevelRun(bench, recipe, point)
     run.start()
     with polling(bench.metrics):
-        verdict = _measure_windows(bench, run)
+        return run, _measure_windows(bench, run)
+
+
+def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
     level = conclude(run.course(verdict))
     if bench.journal is not None:
         count = sum(window.request_count for window in run.figures)
@@ -182,6 +197,10 @@ class _LevelRun:
         self._loop_lags: list[int] = []  # since the window that was closed last
         self._statistics_error: PeerError | None = None
         self._before: Snapshot | None = None
+
+    def windows(self) -> tuple[Window, ...]:
+        """With durations of their own, as those of a single window are sorted when its level is made."""
+        return tuple(map(_with_own_durations, self._windows))
 
     def start(self) -> None:
         bench, plan = self._bench, self._point.plan
@@ -427,3 +446,9 @@ class _LevelRun:
         if within or poller.latest is None:
             return within
         return (poller.latest,)
+
+
+def _with_own_durations(window: Window) -> Window:
+    latency = window.latency_ns.copy()
+    is_same = window.service_ns is window.latency_ns
+    return replace(window, latency_ns=latency, service_ns=latency if is_same else window.service_ns)

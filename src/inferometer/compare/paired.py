@@ -1,0 +1,102 @@
+"""How far two variants differ, from figures taken in turns.
+
+Both variants were measured in every round, in the one order and then in the other, so what the machine does meanwhile
+meets both alike. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
+spread of those over the rounds. Three choices:
+
+* A drift of the machine adds to one order what it takes from the other. The half difference of both orders is
+  that drift, and is taken out.
+* A stall of the machine spoils a round whole. So the mean is trimmed, a fifth at either end, and the interval is the
+  one that belongs to a trimmed mean (Yuen 1974: the spread of the values with those ends pulled in).
+* Who looks at many figures sees a chance difference in one of them. So every interval is wide enough for all of them
+  to hold together (Bonferroni): the share of wrong ones is divided among them.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.measure.measurement import Estimate
+
+CONFIDENCE = 0.98  # of all intervals of a comparison together
+TRIMMED = 0.2  # share cut off at either end
+FEWEST = 4  # pairs without which nothing is said
+
+Logs = NDArray[np.float64]
+
+
+def paired_percent(base: Sequence[float], other: Sequence[float], looks: int) -> Estimate:
+    """The difference in percent; pair n was measured in the one order where n is even, in the other where it is odd.
+
+    `looks` is the number of intervals that shall hold together.
+    """
+    ratios = np.log(np.asarray(other, dtype=np.float64) / np.asarray(base, dtype=np.float64))
+    count = len(ratios)
+    if count < FEWEST:
+        return Estimate(_percent(float(np.median(ratios))))
+    ratios = _without_drift(ratios)
+    cut = int(TRIMMED * count)
+    ordered = np.sort(ratios)
+    centre = float(ordered[cut : count - cut].mean())
+    kept = count - 2 * cut
+    spread = float(np.clip(ordered, ordered[cut], ordered[count - cut - 1]).std(ddof=1))
+    error = spread * math.sqrt((count - 1) / (kept * (kept - 1)))
+    margin = student_t(1 - (1 - CONFIDENCE) / looks / 2, kept - 2) * error
+    return Estimate(_percent(centre), _percent(centre - margin), _percent(centre + margin))
+
+
+def _without_drift(ratios: Logs) -> Logs:
+    even, odd = ratios[::2], ratios[1::2]
+    drift = (_trimmed_mean(even) - _trimmed_mean(odd)) / 2
+    return ratios - drift * np.where(np.arange(len(ratios)) % 2, -1.0, 1.0)
+
+
+def _trimmed_mean(values: Logs) -> float:
+    cut = int(TRIMMED * len(values))
+    return float(np.sort(values)[cut : len(values) - cut].mean())
+
+
+def _percent(ratio: float) -> float:
+    return math.expm1(ratio) * 100
+
+
+def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
+    """The difference in percent of two figures that were measured apart, from their own 95 % intervals."""
+    value = (other.value / base.value - 1) * 100
+    widths = [estimate.relative_half_width for estimate in (base, other)]
+    if None in widths:
+        return Estimate(value)
+    # How many sections the intervals came from is not in the file; eight is on the careful side of usual.
+    wider = student_t(1 - (1 - CONFIDENCE) / looks / 2, 7) / student_t(0.975, 7)
+    margin = wider * math.hypot(*(width for width in widths if width is not None))
+    centre = math.log(other.value / base.value)
+    return Estimate(value, _percent(centre - margin), _percent(centre + margin))
+
+
+@cache
+def student_t(share: float, freedom: int) -> float:
+    """The value below which this share of Student's t lies, for shares above a half."""
+    low, high = 0.0, 1.0
+    while _student_below(high, freedom) < share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_below(middle, freedom) < share else (low, middle)
+    return high
+
+
+def _student_below(t: float, freedom: int) -> float:
+    """The distribution function for whole degrees of freedom, as a finite sum (Abramowitz and Stegun 26.7.3 and 4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    square = math.cos(angle) ** 2
+    is_odd = freedom % 2
+    term = math.cos(angle) if is_odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for factor in range(2 + is_odd, freedom - 1, 2):
+        term *= square * (factor - 1) / factor
+        total += term
+    within = 2 / math.pi * (angle + math.sin(angle) * total) if is_odd else math.sin(angle) * total
+    return 0.5 + within / 2

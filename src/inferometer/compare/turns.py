@@ -1,0 +1,252 @@
+"""Variants measured in turns: A B, B A, A B, so that what the machine does meanwhile meets all alike."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from inferometer.base.errors import LocalError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S
+from inferometer.compare.comparison import Turn
+from inferometer.compare.metrics import PERCENTILES
+from inferometer.load.plan import Closed, Open
+from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.measure.merge import Subject, measurement
+from inferometer.measure.quantiles import percentile
+from inferometer.measure.stopping import Precision
+from inferometer.measure.windows import Window, figures
+from inferometer.profile.level import BUSY, Bench, Point, Recipe, measure_level_windows
+
+ROUNDS = 30
+FEWEST_ROUNDS = 10
+_ANY_PRECISION = math.inf
+# Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
+_OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
+
+
+class Follower(Protocol):
+    """Who is told how a comparison goes on."""
+
+    def level_started(self, mode: str, value: float) -> None: ...
+
+    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None: ...
+
+    def is_interrupted(self) -> bool:
+        """The user wants to end: the whole rounds until then are still compared."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """A variant with everything that is needed to measure it. `steps` is the number of its different requests."""
+
+    name: str
+    bench: Bench
+    recipe: Recipe
+    steps: int = 1
+    is_alone: bool = True  # no other lane shares its server counters
+
+
+@dataclass(slots=True)
+class Course:
+    """What one lane did at one level, turn by turn."""
+
+    lane: Lane
+    windows: list[tuple[Window, ...]] = field(default_factory=list)  # of each turn
+    places: list[int] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    is_cut_short: bool = False
+
+    def requests(self, turn: int) -> int:
+        return sum(window.count for window in self.windows[turn])
+
+    def infer_per_s(self, turn: int) -> float:
+        windows = self.windows[turn]
+        span_ns = windows[-1].end_ns - windows[0].start_ns
+        return self.requests(turn) * self.lane.recipe.batch * NS_PER_S / span_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a comparison may take: time for each variant at each level, or a number of requests."""
+
+    duration_ns: int
+    request_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Rounds, and what a turn is: a number of requests, or a time where requests are sent by rate."""
+
+    rounds: int
+    count: int | None = None
+    turn_ns: int | None = None
+
+    def point(self, point: Point) -> Point:
+        return replace(point, plan=replace(point.plan, count=self.count))
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        return replace(
+            recipe,
+            rule=Precision(_ANY_PRECISION, self.turn_ns or 1),
+            window_ns=self.turn_ns,
+            window_count=self.count,
+            is_whole=self.count is not None,
+        )
+
+
+def schedule(point: Point, pace: Pace, *, slowest_per_s: float, steps: int) -> Schedule:
+    """As many rounds as the time allows, at most ROUNDS, each turn with a few requests per slot.
+
+    A closed loop counts out the same number of requests for every variant: the time they take is then in proportion
+    to the speed, wherever the last one falls.
+    """
+    if isinstance(point.plan, Open):
+        return Schedule(ROUNDS, turn_ns=pace.duration_ns // ROUNDS)
+    total = pace.request_count or math.ceil(slowest_per_s * pace.duration_ns / NS_PER_S)
+    least = 2 * point.plan.concurrency
+    rounds = max(FEWEST_ROUNDS, min(ROUNDS, total // least) // 2 * 2)
+    count = max(least, math.ceil(total / rounds))
+    if count > steps:
+        count = math.ceil(count / steps) * steps  # every turn sends the same requests
+    return Schedule(rounds, count=count)
+
+
+def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Follower) -> tuple[Course, ...]:
+    """All turns at one level; the first look at each lane warms it up and is not counted."""
+    follower.level_started(point.mode, point.value)
+    courses = tuple(Course(lane) for lane in lanes)
+    rates = [_first_look(course, point, pace) for course in courses]
+    if any(course.is_cut_short for course in courses) or follower.is_interrupted():
+        return courses
+    plan = schedule(point, pace, slowest_per_s=min(rates), steps=max(lane.steps for lane in lanes))
+    for number in range(plan.rounds):
+        for place, course in enumerate(courses if number % 2 == 0 else courses[::-1]):
+            _take_turn(course, plan, point, place)
+        if any(course.is_cut_short for course in courses):
+            return courses
+        if follower.is_interrupted():
+            _drop_half_round(courses, number)
+            return courses
+        told = tuple((course.lane.name, course.infer_per_s(number)) for course in courses)
+        follower.round_finished(number + 1, plan.rounds, told)
+    return courses
+
+
+def _drop_half_round(courses: Sequence[Course], number: int) -> None:
+    """The round in which the user stopped was cut somewhere."""
+    for course in courses:
+        del course.windows[number:], course.places[number:]
+
+
+def _first_look(course: Course, point: Point, pace: Pace) -> float:
+    """Requests per second; the look gets longer until something was answered."""
+    turn_ns = pace.duration_ns // ROUNDS
+    while True:
+        level, _ = _measure(
+            course, Schedule(1, turn_ns=turn_ns), replace(point, plan=replace(point.plan, count=None))
+        )
+        found = level.measurement
+        if found is not None and found.request_count:
+            return found.request_count * NS_PER_S / found.duration_ns
+        if course.is_cut_short or course.lane.bench.watcher.is_interrupted() or turn_ns >= pace.duration_ns:
+            course.is_cut_short = True
+            return 0.0
+        turn_ns *= 4
+
+
+def _take_turn(course: Course, plan: Schedule, point: Point, place: int) -> None:
+    _, windows = _measure(course, plan, plan.point(point))
+    course.windows.append(windows)
+    course.places.append(place)
+
+
+def _measure(course: Course, plan: Schedule, point: Point) -> tuple[Level, tuple[Window, ...]]:
+    lane = course.lane
+    level, windows = measure_level_windows(lane.bench, plan.recipe(lane.recipe), point)
+    known = {remark.note for remark in course.remarks}
+    course.remarks += [
+        remark for remark in level.remarks if remark.note not in known and remark.note not in _OF_A_TURN
+    ]
+    try:
+        lane.bench.load.apply(Closed(0))  # nothing of it is left in the server when the next one has its turn
+    except LocalError as error:
+        course.remarks.append(Remark(Note.WORKER_LOST, str(error)))
+        course.is_cut_short = True
+    answered = level.measurement is not None and level.measurement.request_count > 0
+    course.is_cut_short |= level.is_cut_short or not answered
+    return level, windows
+
+
+# --- what came of it
+
+
+def turns(course: Course, start_ns: int) -> tuple[Turn, ...]:
+    return tuple(
+        Turn(
+            number=number,
+            place=place,
+            start_s=(windows[0].start_ns - start_ns) / NS_PER_S,
+            request_count=course.requests(number),
+            infer_per_s=course.infer_per_s(number),
+            percentiles=_percentiles(windows),
+        )
+        for number, (windows, place) in enumerate(zip(course.windows, course.places, strict=True))
+    )
+
+
+def _percentiles(windows: Sequence[Window]) -> tuple[tuple[float, int], ...]:
+    (window,) = windows
+    if not window.count:
+        return ()
+    return tuple((float(p), percentile(window.latency_ns, p)) for p in PERCENTILES)
+
+
+def merged(course: Course, point: Point) -> Level:
+    """All turns of a lane as one level, as if they had followed each other without a gap."""
+    lane, recipe = course.lane, course.lane.recipe
+    windows = list(itertools.chain.from_iterable(course.windows))
+    if not windows:
+        said = (*course.remarks, Remark(Note.NO_REPLY, "no request finished"))
+        return Level(point.mode, point.value, None, (), is_stable=False, is_over_limit=False, remarks=said)
+    start_ns = windows[0].start_ns
+    subject = Subject(
+        model=recipe.model,
+        batch=recipe.batch,
+        percentile=recipe.percentile,
+        level_start_ns=start_ns,
+        examples=lane.bench.load.examples(),
+        samples=tuple(sample for window in windows for sample in window.samples)
+        if lane.bench.metrics is not None
+        else None,
+    )
+    found = measurement(_without_gaps(windows, is_alone=lane.is_alone), subject)
+    remarks = list(course.remarks)
+    if found.client.cpu_share > BUSY:
+        text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
+        remarks.append(Remark(Note.CLIENT_LIMITED, text))
+    return Level(
+        mode=point.mode,
+        value=float(point.value),
+        measurement=found,
+        windows=tuple(_figures(window, start_ns, recipe) for window in windows),
+        is_stable=not course.is_cut_short,
+        is_over_limit=False,
+        remarks=tuple(remarks),
+    )
+
+
+def _figures(window: Window, start_ns: int, recipe: Recipe) -> WindowFigures:
+    return figures(window, level_start_ns=start_ns, batch=recipe.batch, chosen=recipe.percentile)
+
+
+def _without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:
+    shifted = []
+    end_ns = windows[0].start_ns
+    for window in windows:
+        start_ns, end_ns = end_ns, end_ns + window.duration_ns
+        shifted.append(replace(window, start_ns=start_ns, end_ns=end_ns))
+    if not is_alone:  # the counters also hold what the others did in between
+        shifted[0] = replace(shifted[0], before=None)
+    return shifted
