@@ -3,14 +3,13 @@
 import math
 
 import numpy as np
-import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifference
 from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import metrics
-from inferometer.compare.turns import Lane, Pace, measure_point, merged
-from inferometer.load.plan import Closed, Constant, Open
+from inferometer.compare.turns import Lane, Pace, measure_point
+from inferometer.load.plan import Closed
 from inferometer.measure.stopping import Precision
 from inferometer.model.spec import ModelSpec
 from inferometer.profile.level import Bench, Point, Recipe
@@ -57,7 +56,9 @@ class Machine:
     def serve(self, factor):
         def script(number, sent_ns):
             at = min(sent_ns * 10 // NS_PER_S, len(self.factors) - 1)
-            return Reply(round(SERVICE_NS * factor * self.factors[at] * self.requests[(number * 7919) % (1 << 16)]))
+            return Reply(
+                round(SERVICE_NS * factor * self.factors[at] * self.requests[(number * 7919) % (1 << 16)])
+            )
 
         return script
 
@@ -66,7 +67,12 @@ def course(scripts, *, plan=None, servers=2, duration_s=10, follower=None, steps
     clock = FakeClock()
     follower = follower or Follower()
     lanes = [
-        Lane(name, Bench(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower), RECIPE, steps)
+        Lane(
+            name,
+            Bench(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower),
+            RECIPE,
+            steps,
+        )
         for name, script in scripts.items()
     ]
     plan = plan or Closed(2)

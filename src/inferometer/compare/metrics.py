@@ -1,6 +1,7 @@
 """The figures that are compared, and which way is better."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inferometer.compare.comparison import FASTER, NO_DIFFERENCE, SLOWER, THROUGHPUT
@@ -30,7 +31,7 @@ class Metric:
         return FASTER if is_more == (self.percentile is None) else SLOWER
 
 
-def metrics(chosen: int | None) -> tuple[Metric, ...]:
-    """The headline figures, with the percentile that was asked for among them."""
-    wanted = sorted({*PERCENTILES, *(() if chosen is None else (chosen,))})
+def metrics(chosen: int | None, more: Sequence[int] = ()) -> tuple[Metric, ...]:
+    """The headline figures, with the percentiles that were asked for among them."""
+    wanted = sorted({*PERCENTILES, *more, *(() if chosen is None else (chosen,))})
     return (Metric(THROUGHPUT), *(Metric(f"p{p}", p) for p in wanted))

@@ -30,7 +30,7 @@ class HttpControl:
         status, text = self.exchange(method, path, body)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
-            raise kind(_reason(text) or f"the server answered {method} {path} with status {status}")
+            raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")
         if not text:
             return {}
         try:
@@ -65,10 +65,28 @@ class HttpControl:
         finally:
             client.close()
 
+    def send(self, request: bytes) -> tuple[int, str | None, bytes]:
+        """A request that is rendered already: status, length of the reply's JSON header if it has one, and body."""
+        endpoint = self._connection.endpoint
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        try:
+            client.connect()
+            self._secure(client)
+            client.sock.sendall(request)
+            reply = http.client.HTTPResponse(client.sock, method="POST")
+            reply.begin()
+            return reply.status, reply.getheader("Inference-Header-Content-Length"), reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            reason, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
+        finally:
+            client.close()
+
     def _secure(self, client: http.client.HTTPConnection) -> None:
         tls = self._connection.endpoint.tls
         if self._context is not None and tls is not None:
-            client.connect()
+            if client.sock is None:
+                client.connect()
             name = tls.server_name or self._connection.endpoint.host
             client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
 
@@ -111,7 +129,7 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
     return str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
 
 
-def _reason(text: bytes) -> str:
+def reason_of(text: bytes) -> str:
     """The server's own words, if it gave any."""
     try:
         document = json.loads(text)

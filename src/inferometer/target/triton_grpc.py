@@ -17,7 +17,7 @@ from inferometer.target.messages import load_messages
 from inferometer.target.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
-from inferometer.target.validation import grpc_outputs
+from inferometer.target.validation import grpc_outputs, grpc_tensors
 
 service_pb2 = load_messages()
 
@@ -126,6 +126,12 @@ class TritonGrpc:
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a ModelInferResponse; those in shared memory are not in it."""
         return grpc_outputs(body)
+
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        asked = service_pb2.ModelInferRequest.FromString(request)
+        reply = self._control.call("ModelInfer", asked, service_pb2.ModelInferResponse)
+        return grpc_tensors(reply.SerializeToString())
 
     def _render(self, model: ModelSpec, step: Sequence[Placed], placement: Placement | None) -> bytes:
         request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)

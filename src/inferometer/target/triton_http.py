@@ -11,14 +11,14 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.target.control import HttpControl
+from inferometer.target.control import HttpControl, reason_of
 from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
 from inferometer.target.sequence_marks import PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
-from inferometer.target.validation import http_outputs
+from inferometer.target.validation import http_outputs, http_tensors
 from inferometer.wire.http1 import encode_request
 
 BINARY, JSON = "binary", "json"
@@ -121,6 +121,13 @@ class TritonHttp:
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a reply; those in shared memory are not in it."""
         return http_outputs(body, None if header_length is None else str(header_length))
+
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        status, header_length, body = self._control.send(request)
+        if status != 200:
+            raise PeerError(reason_of(body) or f"the server answered with status {status}")
+        return http_tensors(body, header_length)
 
     def _render(self, model: ModelSpec, step: Sequence[Placed], outputs: Sequence[Document]) -> bytes:
         inputs = [self._input(tensor, part) for tensor, part in step]
