@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.compare.comparison import Comparison
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
     from inferometer.report.saved import Report
 
-__all__ = ["load", "measure", "to_html", "to_markdown"]
+__all__ = ["compare", "load", "measure", "to_html", "to_markdown"]
 
 
 def measure(
@@ -42,6 +43,46 @@ def measure(
     return results[-1] if results else setup.result
 
 
+def compare(
+    *variants: "str | Result",
+    urls: tuple[str, ...] = (),
+    fail_if: str = "",
+    concurrency: int | tuple[int, ...] = 1,
+    duration_s: float = 10.0,
+    outputs: int = 20,
+    force: bool = False,
+    **options: Any,
+) -> "Comparison":
+    """Compare variants with the first one: models at live servers, or results.
+
+    Models are names or NAME@URL; one name with several `urls` compares servers. `duration_s` is the time each variant
+    is measured at each level, `outputs` the number of requests whose outputs are compared, `fail_if` the conditions of
+    a regression, and `force` compares results of unlike runs. `options` are those of `measure`.
+    """
+    from inferometer.base.errors import UsageError
+    from inferometer.compare.gates import parse_gates
+    from inferometer.compare.live import Order, compare_live, contestants, numbered
+    from inferometer.compare.saved import compare_saved
+    from inferometer.compare.verdict import Terms
+    from inferometer.measure.result import Result
+    from inferometer.profile.options import Options, Range
+
+    terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
+    results = [variant for variant in variants if isinstance(variant, Result)]
+    if results:
+        if len(results) < len(variants):
+            raise UsageError(
+                "results and models cannot be mixed in a comparison", remedy="measure the models first"
+            )
+        names = numbered([str(result.model.get("name", "result")) for result in results])
+        return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=force)
+    chosen = contestants([str(variant) for variant in variants], urls)
+    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+    options.setdefault("request_timeout_s", 60.0)
+    asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
+    return compare_live(Order(chosen, asked, terms, outputs), _Silent())
+
+
 def load(path: str) -> "Result":
     """A result that was saved with `--json`."""
     from inferometer.measure.result import read
@@ -73,6 +114,9 @@ class _Silent:
         pass
 
     def level_finished(self, level: object) -> None:
+        pass
+
+    def round_finished(self, number: int, rounds: int, rates: object) -> None:
         pass
 
     def is_interrupted(self) -> bool:

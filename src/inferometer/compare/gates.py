@@ -163,7 +163,7 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
 
 
 def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]]:
-    where = f"of output '{output.name}'"
+    where = f"in output '{output.name}'"
     if output.problem:
         yield FAILED, f"output '{output.name}': {output.problem}"
         return
@@ -175,4 +175,5 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
         return
     value = OUTPUT_FIGURES[gate.name](output)
     if value is not None:  # a figure that does not apply to this output says nothing about it
-        yield FAILED if gate.is_beyond(value) else PASSED, f"{gate.name} {value:.4g} {where}"
+        shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
+        yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} {where}"

@@ -71,9 +71,14 @@ def _labels(pairs: Sequence[tuple[str, str | None]]) -> list[str]:
         plain = [url or "default server" for _, url in pairs]
     else:
         plain = [f"{model}@{url}" if url else model for model, url in pairs]
+    return numbered(plain)
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The same names, those that come again with a number."""
     return [
-        f"{label} ({plain[: number + 1].count(label)})" if label in plain[:number] else label
-        for number, label in enumerate(plain)
+        f"{name} ({names[: place + 1].count(name)})" if name in names[:place] else name
+        for place, name in enumerate(names)
     ]
 
 

@@ -21,6 +21,7 @@ from inferometer.profile.level import BUSY, Bench, Point, Recipe, measure_level_
 
 ROUNDS = 30
 FEWEST_ROUNDS = 10
+ABOUT = 1.5  # factor up to which two speeds are about the same
 _ANY_PRECISION = math.inf
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
@@ -96,21 +97,27 @@ class Schedule:
         )
 
 
-def schedule(point: Point, pace: Pace, *, slowest_per_s: float, steps: int) -> Schedule:
-    """As many rounds as the time allows, at most ROUNDS, each turn with a few requests per slot.
+def schedules(point: Point, pace: Pace, *, per_s: Sequence[float], steps: int) -> tuple[Schedule, ...]:
+    """For each lane, from the requests per second it did at first look: as many rounds as the time allows.
 
-    A closed loop counts out the same number of requests for every variant: the time they take is then in proportion
-    to the speed, wherever the last one falls.
+    A closed loop counts requests out: the time they take is then in proportion to the speed, wherever the last one
+    falls. Lanes about as fast as the baseline get its number, so that even the ends of their turns are alike.
     """
     if isinstance(point.plan, Open):
-        return Schedule(ROUNDS, turn_ns=pace.duration_ns // ROUNDS)
-    total = pace.request_count or math.ceil(slowest_per_s * pace.duration_ns / NS_PER_S)
+        return (Schedule(ROUNDS, turn_ns=pace.duration_ns // ROUNDS),) * len(per_s)
+    base = per_s[0]
+    speeds = [base if base / ABOUT <= speed <= base * ABOUT else speed for speed in per_s]
+    totals = [pace.request_count or math.ceil(speed * pace.duration_ns / NS_PER_S) for speed in speeds]
     least = 2 * point.plan.concurrency
-    rounds = max(FEWEST_ROUNDS, min(ROUNDS, total // least) // 2 * 2)
-    count = max(least, math.ceil(total / rounds))
-    if count > steps:
-        count = math.ceil(count / steps) * steps  # every turn sends the same requests
-    return Schedule(rounds, count=count)
+    rounds = max(FEWEST_ROUNDS, min(ROUNDS, min(totals) // least) // 2 * 2)
+    return tuple(
+        Schedule(rounds, count=_count(max(least, math.ceil(total / rounds)), steps)) for total in totals
+    )
+
+
+def _count(count: int, steps: int) -> int:
+    """Whole passes through the different requests where there is more than one, so that every turn is alike."""
+    return math.ceil(count / steps) * steps if count > steps else count
 
 
 def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Follower) -> tuple[Course, ...]:
@@ -120,9 +127,11 @@ def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Fol
     rates = [_first_look(course, point, pace) for course in courses]
     if any(course.is_cut_short for course in courses) or follower.is_interrupted():
         return courses
-    plan = schedule(point, pace, slowest_per_s=min(rates), steps=max(lane.steps for lane in lanes))
-    for number in range(plan.rounds):
-        for place, course in enumerate(courses if number % 2 == 0 else courses[::-1]):
+    plans = schedules(point, pace, per_s=rates, steps=max(lane.steps for lane in lanes))
+    entries = tuple(zip(courses, plans, strict=True))
+    rounds = plans[0].rounds
+    for number in range(rounds):
+        for place, (course, plan) in enumerate(entries if number % 2 == 0 else entries[::-1]):
             _take_turn(course, plan, point, place)
         if any(course.is_cut_short for course in courses):
             return courses
@@ -130,7 +139,7 @@ def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Fol
             _drop_half_round(courses, number)
             return courses
         told = tuple((course.lane.name, course.infer_per_s(number)) for course in courses)
-        follower.round_finished(number + 1, plan.rounds, told)
+        follower.round_finished(number + 1, rounds, told)
     return courses
 
 

@@ -174,7 +174,7 @@ def title(comparison: Comparison) -> str:
 
 
 def _footnote(comparison: Comparison) -> str:
-    return f"All intervals hold together with {comparison.confidence:.0%} confidence."
+    return f"All intervals hold together with {share(comparison.confidence)} confidence."
 
 
 def _remarks(comparison: Comparison) -> Iterator[str]:
@@ -195,7 +195,9 @@ def render(comparison: Comparison, console: Console) -> None:
     """The whole report of a comparison."""
     width = max(WIDTH, console.width) if not console.is_terminal else console.width
     console.print(Text(first_line(title(comparison)), style="bold"), width=width)
-    console.print(_speed_table(comparison), width=width)
+    for label in dict.fromkeys(row[0] for row in speed_rows(comparison)):
+        console.print(Text(f"At {label}"), width=width)
+        console.print(_speed_table(comparison, label), width=width)
     if any(contrast.outputs for contrast in comparison.contrasts):
         compared = max(output.requests for row in comparison.contrasts for output in row.outputs)
         console.print(Text(f"Outputs of the same {plural(compared, 'request')}", style="bold"), width=width)
@@ -217,18 +219,15 @@ def _gate_line(gate: GateOutcome) -> str:
     return f"{_MARKS[gate.outcome]} {gate.variant}: {gate.text}: {gate.outcome}, {first_line(gate.found)}"
 
 
-def _speed_table(comparison: Comparison) -> Table:
+def _speed_table(comparison: Comparison, label: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in SPEED_HEAD:
+    for name in SPEED_HEAD[1:]:
         table.add_column(name, justify="right" if name in ("Baseline", "Variant's") else "left")
-    before: Row = ("", "")
-    for row in speed_rows(comparison):
-        is_same = row[:2] == before
-        before = row[:2]
-        head = ("", "") if is_same else row[:2]
-        verdict = row[-1]
-        cells = [Text(first_line(cell)) for cell in (*head, *row[2:-1])]
-        table.add_row(*cells, Text(verdict, style=_STYLES.get(verdict, "")))
+    before = ""
+    for _, variant, *cells, verdict in (row for row in speed_rows(comparison) if row[0] == label):
+        name, before = "" if variant == before else variant, variant
+        shown = (Text(first_line(cell)) for cell in (name, *cells))
+        table.add_row(*shown, Text(verdict, style=_STYLES.get(verdict, "")))
     return table
 
 
