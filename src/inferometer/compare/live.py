@@ -219,7 +219,7 @@ def _contrasts(
                 point.mode, float(point.value), of_turns(courses[0], courses[number + 1], wanted, looks)
             )
             for point, courses in measured
-            if courses[0].windows
+            if courses[0].windows and courses[number + 1].windows
         )
         outputs, note = compared[number]
         found.append(Contrast(name, levels, overall(levels), outputs, note))

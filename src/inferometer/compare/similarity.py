@@ -102,8 +102,9 @@ def _of_numbers(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]
 
 
 def _with_errors(found: OutputSimilarity, a: Numbers, b: Numbers, *, is_float: bool) -> OutputSimilarity:
-    # The largest value becomes 1, so that no square overflows or vanishes.
-    scale = max(float(np.abs(a).max()), float(np.abs(b).max())) or 1.0
+    # The largest value comes near 1, so that no square overflows or vanishes; by a power of two nothing is rounded.
+    largest = max(float(np.abs(a).max()), float(np.abs(b).max()))
+    scale = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
     a, b = a / scale, b / scale
     error = a - b
     sizes = [math.sqrt(float(part @ part)) for part in (a, b, error)]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
+
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
@@ -22,6 +24,7 @@ from inferometer.profile.level import BUSY, Bench, Point, Recipe, measure_level_
 ROUNDS = 30
 FEWEST_ROUNDS = 10
 ABOUT = 1.5  # factor up to which two speeds are about the same
+LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _ANY_PRECISION = math.inf
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
@@ -131,12 +134,14 @@ def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Fol
     entries = tuple(zip(courses, plans, strict=True))
     rounds = plans[0].rounds
     for number in range(rounds):
+        if follower.is_interrupted():
+            return courses
         for place, (course, plan) in enumerate(entries if number % 2 == 0 else entries[::-1]):
             _take_turn(course, plan, point, place)
-        if any(course.is_cut_short for course in courses):
-            return courses
         if follower.is_interrupted():
             _drop_half_round(courses, number)
+            return courses
+        if any(course.is_cut_short for course in courses):
             return courses
         told = tuple((course.lane.name, course.infer_per_s(number)) for course in courses)
         follower.round_finished(number + 1, rounds, told)
@@ -147,33 +152,45 @@ def _drop_half_round(courses: Sequence[Course], number: int) -> None:
     """The round in which the user stopped was cut somewhere."""
     for course in courses:
         del course.windows[number:], course.places[number:]
+        course.remarks = [remark for remark in course.remarks if remark.note is not Note.NO_REPLY]
+        course.is_cut_short = False
 
 
 def _first_look(course: Course, point: Point, pace: Pace) -> float:
     """Requests per second; the look gets longer until something was answered."""
+    lane = course.lane
+    endless = replace(point, plan=replace(point.plan, count=None))
     turn_ns = pace.duration_ns // ROUNDS
     while True:
-        level, _ = _measure(
-            course, Schedule(1, turn_ns=turn_ns), replace(point, plan=replace(point.plan, count=None))
-        )
+        look = Course(lane)
+        level = _measure(look, Schedule(1, turn_ns=turn_ns), endless)
         found = level.measurement
         if found is not None and found.request_count:
             return found.request_count * NS_PER_S / found.duration_ns
-        if course.is_cut_short or course.lane.bench.watcher.is_interrupted() or turn_ns >= pace.duration_ns:
-            course.is_cut_short = True
+        is_failing = found is not None and found.failed_count > 0
+        if (
+            is_failing
+            or level.is_cut_short
+            or lane.bench.watcher.is_interrupted()
+            or turn_ns >= LONGEST_LOOK_NS
+        ):
+            course.remarks, course.is_cut_short = look.remarks, True
+            if found is not None:  # the failures are what there is to report
+                course.windows.append(look.windows[0])
+                course.places.append(0)
             return 0.0
         turn_ns *= 4
 
 
 def _take_turn(course: Course, plan: Schedule, point: Point, place: int) -> None:
-    _, windows = _measure(course, plan, plan.point(point))
-    course.windows.append(windows)
+    _measure(course, plan, plan.point(point))
     course.places.append(place)
 
 
-def _measure(course: Course, plan: Schedule, point: Point) -> tuple[Level, tuple[Window, ...]]:
+def _measure(course: Course, plan: Schedule, point: Point) -> Level:
     lane = course.lane
     level, windows = measure_level_windows(lane.bench, plan.recipe(lane.recipe), point)
+    course.windows.append(windows)
     known = {remark.note for remark in course.remarks}
     course.remarks += [
         remark for remark in level.remarks if remark.note not in known and remark.note not in _OF_A_TURN
@@ -185,7 +202,7 @@ def _measure(course: Course, plan: Schedule, point: Point) -> tuple[Level, tuple
         course.is_cut_short = True
     answered = level.measurement is not None and level.measurement.request_count > 0
     course.is_cut_short |= level.is_cut_short or not answered
-    return level, windows
+    return level
 
 
 # --- what came of it
@@ -206,10 +223,8 @@ def turns(course: Course, start_ns: int) -> tuple[Turn, ...]:
 
 
 def _percentiles(windows: Sequence[Window]) -> tuple[tuple[float, int], ...]:
-    (window,) = windows
-    if not window.count:
-        return ()
-    return tuple((float(p), percentile(window.latency_ns, p)) for p in PERCENTILES)
+    latency = np.concatenate([window.latency_ns for window in windows])
+    return tuple((float(p), percentile(latency, p)) for p in PERCENTILES) if len(latency) else ()
 
 
 def merged(course: Course, point: Point) -> Level:

@@ -19,6 +19,7 @@ from inferometer.compare.gates import ERRORS, Gate, judge
 from inferometer.compare.paired import CONFIDENCE
 from inferometer.measure.measurement import Level
 
+_BROKEN = (Note.SERVER_GONE, Note.WORKER_LOST, Note.NO_REPLY)
 _LIMITED = (Note.CLIENT_LIMITED, Note.NOT_OFFERED)
 
 
@@ -54,7 +55,8 @@ def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
         for problem in _problems(variant, None if is_judged_by_errors else terms.max_error_rate)
     )
     gates = judge(terms.gates, found.contrasts, found.variants)
-    limited = tuple(note for variant in found.variants for note in _limits(variant))
+    limited = tuple(note for variant in found.variants for note in _said(variant, _LIMITED))
+    overloaded = tuple(note for variant in found.variants for note in _said(variant, (Note.OVERLOADED,)))
     return Comparison(
         kind=KIND,
         schema=SCHEMA,
@@ -66,7 +68,7 @@ def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
         variants=found.variants,
         contrasts=found.contrasts,
         gates=_without_trust(gates, terms.gates) if limited else gates,
-        notes=(*found.notes, *limited),
+        notes=(*found.notes, *limited, *overloaded),
         problems=(*found.problems, *problems),
     )
 
@@ -86,16 +88,13 @@ def _problems(variant: Variant, max_error_rate: float | None) -> Iterator[str]:
     result = variant.result
     if max_error_rate is not None and result.failed_share > max_error_rate:
         yield f"{variant.name}: {result.failed_share:.2%} of the requests failed{_example(result.levels)}"
-    for level in result.levels:
-        for remark in level.remarks:
-            if remark.note in (Note.SERVER_GONE, Note.WORKER_LOST, Note.NO_REPLY, Note.OVERLOADED):
-                yield f"{variant.name} at {_where(level)}: {remark.text}"
+    yield from _said(variant, _BROKEN)
 
 
-def _limits(variant: Variant) -> Iterator[str]:
+def _said(variant: Variant, notes: Sequence[Note]) -> Iterator[str]:
     for level in variant.result.levels:
         for remark in level.remarks:
-            if remark.note in _LIMITED:
+            if remark.note in notes:
                 yield f"{variant.name} at {_where(level)}: {remark.text}; {remark.note.advice}"
 
 

@@ -88,15 +88,13 @@ def _signed(value: float) -> str:
 
 
 def output_rows(comparison: Comparison) -> Iterator[Row]:
-    """One row for each output of each variant; a problem stands in place of the figures."""
+    """One row for each output of each variant."""
     for contrast in comparison.contrasts:
         for output in contrast.outputs:
             yield (contrast.variant, output.name, output.datatype, *_output_cells(output))
 
 
 def _output_cells(output: OutputSimilarity) -> Row:
-    if output.problem:
-        return (output.problem, "", "", "", "", "", "")
     return (
         _small(output.max_abs),
         _small(output.mean_abs),
@@ -182,8 +180,10 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
         if contrast.outputs_note and comparison.is_live:
             yield f"{contrast.variant}: outputs were not compared: {contrast.outputs_note}"
         for output in contrast.outputs:
+            where = f"{contrast.variant}: output '{output.name}'"
+            if output.problem:
+                yield f"{where}: {output.problem}"
             if output.non_finite:
-                where = f"{contrast.variant}: output '{output.name}'"
                 yield f"{where}: {plural(output.non_finite, 'element')} with NaN or infinity on one side only"
     yield from comparison.notes
 
@@ -216,7 +216,9 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def _gate_line(gate: GateOutcome) -> str:
-    return f"{_MARKS[gate.outcome]} {gate.variant}: {gate.text}: {gate.outcome}, {first_line(gate.found)}"
+    return first_line(
+        f"{_MARKS[gate.outcome]} {gate.variant}: {gate.text}: {gate.outcome}, {gate.found}", 400
+    )
 
 
 def _speed_table(comparison: Comparison, label: str) -> Table:
