@@ -10,7 +10,7 @@ import numpy as np
 
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.compare.metrics import PERCENTILES
 from inferometer.load.plan import Closed, Open
@@ -23,6 +23,8 @@ from inferometer.profile.level import BUSY, Bench, Point, Recipe, measure_level_
 
 ROUNDS = 30
 FEWEST_ROUNDS = 10
+SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: about ten times what changing over costs
+PATIENCE_NS = 20 * NS_PER_MS  # the end of a turn is seen after so long
 ABOUT = 1.5  # factor up to which two speeds are about the same
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _ANY_PRECISION = math.inf
@@ -78,6 +80,11 @@ class Pace:
     duration_ns: int
     request_count: int = 0
 
+    @property
+    def rounds(self) -> int:
+        """The most that make sense in that time: an even number, so that both orders come as often."""
+        return max(FEWEST_ROUNDS, min(ROUNDS, self.duration_ns // SHORTEST_TURN_NS) // 2 * 2)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -97,6 +104,7 @@ class Schedule:
             window_ns=self.turn_ns,
             window_count=self.count,
             is_whole=self.count is not None,
+            patience_ns=PATIENCE_NS,
         )
 
 
@@ -106,13 +114,14 @@ def schedules(point: Point, pace: Pace, *, per_s: Sequence[float], steps: int) -
     A closed loop counts requests out: the time they take is then in proportion to the speed, wherever the last one
     falls. Lanes about as fast as the baseline get its number, so that even the ends of their turns are alike.
     """
+    most = pace.rounds
     if isinstance(point.plan, Open):
-        return (Schedule(ROUNDS, turn_ns=pace.duration_ns // ROUNDS),) * len(per_s)
+        return (Schedule(most, turn_ns=pace.duration_ns // most),) * len(per_s)
     base = per_s[0]
     speeds = [base if base / ABOUT <= speed <= base * ABOUT else speed for speed in per_s]
     totals = [pace.request_count or math.ceil(speed * pace.duration_ns / NS_PER_S) for speed in speeds]
     least = 2 * point.plan.concurrency
-    rounds = max(FEWEST_ROUNDS, min(ROUNDS, min(totals) // least) // 2 * 2)
+    rounds = max(FEWEST_ROUNDS, min(most, min(totals) // least) // 2 * 2)
     return tuple(
         Schedule(rounds, count=_count(max(least, math.ceil(total / rounds)), steps)) for total in totals
     )
@@ -160,7 +169,7 @@ def _first_look(course: Course, point: Point, pace: Pace) -> float:
     """Requests per second; the look gets longer until something was answered."""
     lane = course.lane
     endless = replace(point, plan=replace(point.plan, count=None))
-    turn_ns = pace.duration_ns // ROUNDS
+    turn_ns = pace.duration_ns // pace.rounds
     while True:
         look = Course(lane)
         level = _measure(look, Schedule(1, turn_ns=turn_ns), endless)

@@ -53,6 +53,7 @@ class Recipe:
     window_count: int | None = None
     is_whole: bool = False
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
 
 
 class Watcher(Protocol):
@@ -271,7 +272,7 @@ class _LevelRun:
                 return self._last_end_ns
             if self._is_gone or self._is_finished or self._bench.watcher.is_interrupted():
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            self._collect(self._bench.clock() + FAR_NS)
+            self._collect(self._bench.clock() + self._recipe.patience_ns)
 
     def _collect(self, until_ns: int) -> None:
         self._harvest = self._bench.load.collect(until_ns)

@@ -85,7 +85,7 @@ def test_slow_models_get_fewer_rounds_but_never_too_few():
 
 
 def test_a_number_of_requests_is_shared_out_among_the_rounds():
-    (plan, _) = schedules(closed(), Pace(NS_PER_S, request_count=600), per_s=[1, 1], steps=1)
+    (plan, _) = schedules(closed(), Pace(10 * NS_PER_S, request_count=600), per_s=[1, 1], steps=1)
     assert (plan.rounds, plan.count) == (ROUNDS, 20)
 
 
