@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifference
 from inferometer.compare.differences import of_turns, overall
@@ -99,9 +100,9 @@ def steady(service_ms):
 
 def test_turns_alternate_and_count_the_same_requests():
     first, second = courses({"a": steady(4), "b": steady(5)})
-    assert first.places == [0, 1] * 15
-    assert second.places == [1, 0] * 15
-    counts = {course.requests(number) for course in (first, second) for number in range(30)}
+    assert first.places == [0, 1] * 30
+    assert second.places == [1, 0] * 30
+    counts = {course.requests(number) for course in (first, second) for number in range(60)}
     assert len(counts) == 1
     assert second.windows[0][0].start_ns >= first.windows[0][0].end_ns
 
@@ -122,6 +123,19 @@ def test_by_rate_latencies_are_compared():
     assert [row.verdict for row in rows] == [NO_DIFFERENCE, SLOWER, SLOWER, SLOWER]
 
 
+def test_a_rate_that_is_mostly_not_reached_is_said():
+    point = Point("request_rate", 1000.0, Open(Constant(1000.0), cap=2))
+    steadily, _ = courses({"a": steady(4), "b": steady(4)}, point=point)
+    assert Note.NOT_OFFERED in {remark.note for remark in merged(steadily, point).remarks}
+
+    def once(number, sent_ns):
+        return Reply(100 * NS_PER_MS if NS_PER_S < sent_ns < 1.5 * NS_PER_S else NS_PER_MS)
+
+    rarely, _ = courses({"a": once, "b": steady(1)}, point=point)
+    assert Note.NOT_OFFERED in {remark.note for remark in rarely.remarks}
+    assert merged(rarely, point).remarks == ()
+
+
 def test_all_turns_make_one_level_without_the_gaps():
     first, _ = courses({"a": steady(4), "b": steady(40)})
     level = merged(first, CLOSED)
@@ -129,7 +143,7 @@ def test_all_turns_make_one_level_without_the_gaps():
     assert level.measurement.request_count == sum(turn.request_count for turn in turns(first, 0))
     assert level.measurement.latency.percentile_ns(99) == 4 * NS_PER_MS
     assert level.is_stable
-    assert len(level.windows) == 30
+    assert len(level.windows) == 60
 
 
 def test_a_variant_that_dies_ends_the_comparison():
@@ -138,7 +152,7 @@ def test_a_variant_that_dies_ends_the_comparison():
 
     first, second = courses({"a": steady(4), "b": dies})
     assert second.is_cut_short
-    assert len(first.windows) < 30
+    assert len(first.windows) < 60
 
 
 def test_a_variant_that_only_fails_is_not_measured_further():
@@ -162,4 +176,4 @@ def test_too_few_requests_for_a_percentile_are_said():
     rows = {row.metric: row for row in of_turns(first, second, metrics(None), looks=4)}
     assert rows["p50"].verdict == SLOWER
     assert rows["p99"].verdict == NO_DIFFERENCE
-    assert "800 requests" in rows["p99"].reason
+    assert "needs 400 requests" in rows["p99"].reason

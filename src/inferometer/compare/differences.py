@@ -32,10 +32,8 @@ def _of_turns(metric: Metric, base: Course, other: Course, rounds: int, looks: i
     if len(blocks) < FEWEST:
         whole = range(rounds)
         values = [_figure(metric, course, whole) for course in (base, other)]
-        needed = FEWEST * metric.need
-        return _without_interval(
-            metric, values, f"{needed} requests of each are needed, better twice as many"
-        )
+        few = f"only {rounds} rounds" if rounds < FEWEST else f"needs {FEWEST * metric.need} requests"
+        return _without_interval(metric, values, few)
     pairs = [[_figure(metric, course, block) for block in blocks] for course in (base, other)]
     percent = paired_percent(pairs[0], pairs[1], looks)
     centre = math.exp(float(np.mean(np.log(pairs[0]))))

@@ -19,9 +19,9 @@ class Metric:
 
     @property
     def need(self) -> int:
-        """Requests without which the figure does not exist: a percentile needs two beyond it."""
+        """Requests without which the figure does not exist: a percentile needs one beyond it."""
         p = self.percentile
-        return 1 if p is None else math.ceil(2 * 100 / min(p, 100 - p))
+        return 1 if p is None else math.ceil(100 / min(p, 100 - p))
 
     def verdict(self, percent: Estimate) -> str:
         """What the interval shows."""

@@ -23,6 +23,8 @@ from inferometer.measure.measurement import Estimate
 
 CONFIDENCE = 0.98  # of all intervals of a comparison together
 TRIMMED = 0.2  # share cut off at either end
+TRIMMED_FROM = 10
+_ENDLESS = 20.0
 FEWEST = 4  # pairs without which nothing is said
 
 Logs = NDArray[np.float64]
@@ -38,7 +40,7 @@ def paired_percent(base: Sequence[float], other: Sequence[float], looks: int) ->
     if count < FEWEST:
         return Estimate(_percent(float(np.median(ratios))))
     ratios = _without_drift(ratios)
-    cut = int(TRIMMED * count)
+    cut = _cut(count)
     ordered = np.sort(ratios)
     centre = float(ordered[cut : count - cut].mean())
     kept = count - 2 * cut
@@ -55,25 +57,37 @@ def _without_drift(ratios: Logs) -> Logs:
 
 
 def _trimmed_mean(values: Logs) -> float:
-    cut = int(TRIMMED * len(values))
+    cut = _cut(len(values))
     return float(np.sort(values)[cut : len(values) - cut].mean())
 
 
+def _cut(count: int) -> int:
+    """How many to leave out at either end; of few, every one is needed."""
+    return int(TRIMMED * count) if count >= TRIMMED_FROM else 0
+
+
 def _percent(ratio: float) -> float:
-    return math.expm1(ratio) * 100
+    """Of the logarithm of a ratio; where an interval has no end to speak of, one that can be written."""
+    return math.expm1(min(ratio, _ENDLESS)) * 100
 
 
 def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
-    """The difference in percent of two figures that were measured apart, from their own 95 % intervals."""
+    """The difference in percent of two figures that were measured apart, from their own 95 % intervals.
+
+    The distances to the ends of both intervals add up in squares, each on its own side.
+    """
     value = (other.value / base.value - 1) * 100
-    widths = [estimate.relative_half_width for estimate in (base, other)]
-    if None in widths:
+    ends = (base.low, base.high, other.low, other.high)
+    known = [end for end in ends if end is not None and end > 0]
+    if len(known) < len(ends):
         return Estimate(value)
+    base_low, base_high, other_low, other_high = known
     # How many sections the intervals came from is not in the file; eight is on the careful side of usual.
     wider = student_t(1 - (1 - CONFIDENCE) / looks / 2, 7) / student_t(0.975, 7)
-    margin = wider * math.hypot(*(width for width in widths if width is not None))
     centre = math.log(other.value / base.value)
-    return Estimate(value, _percent(centre - margin), _percent(centre + margin))
+    below = wider * math.hypot(math.log(other.value / other_low), math.log(base_high / base.value))
+    above = wider * math.hypot(math.log(other_high / other.value), math.log(base.value / base_low))
+    return Estimate(value, _percent(centre - below), _percent(centre + above))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -21,13 +22,15 @@ from inferometer.measure.stopping import Precision
 from inferometer.measure.windows import Window, figures
 from inferometer.profile.level import BUSY, Bench, Point, Recipe, measure_level_windows
 
-ROUNDS = 30
+ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both
 FEWEST_ROUNDS = 10
-SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: about ten times what changing over costs
-PATIENCE_NS = 20 * NS_PER_MS  # the end of a turn is seen after so long
+SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: a few times what changing over costs
+PATIENCE_NS = 10 * NS_PER_MS  # the end of a turn is seen after so long
+LEAST_PER_SLOT = 4  # requests in a turn
 ABOUT = 1.5  # factor up to which two speeds are about the same
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _ANY_PRECISION = math.inf
+_OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
 
@@ -120,7 +123,7 @@ def schedules(point: Point, pace: Pace, *, per_s: Sequence[float], steps: int) -
     base = per_s[0]
     speeds = [base if base / ABOUT <= speed <= base * ABOUT else speed for speed in per_s]
     totals = [pace.request_count or math.ceil(speed * pace.duration_ns / NS_PER_S) for speed in speeds]
-    least = 2 * point.plan.concurrency
+    least = LEAST_PER_SLOT * point.plan.concurrency
     rounds = max(FEWEST_ROUNDS, min(most, min(totals) // least) // 2 * 2)
     return tuple(
         Schedule(rounds, count=_count(max(least, math.ceil(total / rounds)), steps)) for total in totals
@@ -200,10 +203,7 @@ def _measure(course: Course, plan: Schedule, point: Point) -> Level:
     lane = course.lane
     level, windows = measure_level_windows(lane.bench, plan.recipe(lane.recipe), point)
     course.windows.append(windows)
-    known = {remark.note for remark in course.remarks}
-    course.remarks += [
-        remark for remark in level.remarks if remark.note not in known and remark.note not in _OF_A_TURN
-    ]
+    course.remarks += [remark for remark in level.remarks if remark.note not in _OF_A_TURN]
     try:
         lane.bench.load.apply(Closed(0))  # nothing of it is left in the server when the next one has its turn
     except LocalError as error:
@@ -236,12 +236,23 @@ def _percentiles(windows: Sequence[Window]) -> tuple[tuple[float, int], ...]:
     return tuple((float(p), percentile(latency, p)) for p in PERCENTILES) if len(latency) else ()
 
 
+def _remarks(course: Course) -> list[Remark]:
+    """Each kind once."""
+    counts = Counter(remark.note for remark in course.remarks)
+    first = {remark.note: remark for remark in reversed(course.remarks)}
+    return [
+        remark
+        for note, remark in first.items()
+        if note not in _OF_MOST_TURNS or 2 * counts[note] > len(course.windows)
+    ]
+
+
 def merged(course: Course, point: Point) -> Level:
     """All turns of a lane as one level, as if they had followed each other without a gap."""
     lane, recipe = course.lane, course.lane.recipe
     windows = list(itertools.chain.from_iterable(course.windows))
     if not windows:
-        said = (*course.remarks, Remark(Note.NO_REPLY, "no request finished"))
+        said = (*_remarks(course), Remark(Note.NO_REPLY, "no request finished"))
         return Level(point.mode, point.value, None, (), is_stable=False, is_over_limit=False, remarks=said)
     start_ns = windows[0].start_ns
     subject = Subject(
@@ -255,7 +266,7 @@ def merged(course: Course, point: Point) -> Level:
         else None,
     )
     found = measurement(_without_gaps(windows, is_alone=lane.is_alone), subject)
-    remarks = list(course.remarks)
+    remarks = _remarks(course)
     if found.client.cpu_share > BUSY:
         text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
         remarks.append(Remark(Note.CLIENT_LIMITED, text))

@@ -65,31 +65,31 @@ def closed(concurrency=1):
 
 
 def test_about_equal_lanes_send_the_same_number_and_others_their_own():
-    base, near, far = schedules(closed(), Pace(30 * NS_PER_S), per_s=[100, 120, 10], steps=1)
+    base, near, far = schedules(closed(), Pace(100 * NS_PER_S), per_s=[100, 120, 10], steps=1)
     assert base.rounds == near.rounds == far.rounds == ROUNDS
     assert (base.count, near.count, far.count) == (100, 100, 10)
 
 
 def test_every_turn_goes_through_the_data_a_whole_number_of_times():
-    (plan, _) = schedules(closed(), Pace(30 * NS_PER_S), per_s=[100, 100], steps=8)
+    (plan, _) = schedules(closed(), Pace(100 * NS_PER_S), per_s=[100, 100], steps=8)
     assert plan.count == 104
-    (plan, _) = schedules(closed(), Pace(30 * NS_PER_S), per_s=[3, 3], steps=8)
-    assert plan.count == 3
+    (plan, _) = schedules(closed(), Pace(100 * NS_PER_S), per_s=[6, 6], steps=8)
+    assert plan.count == 6
 
 
 def test_slow_models_get_fewer_rounds_but_never_too_few():
-    (plan, _) = schedules(closed(4), Pace(10 * NS_PER_S), per_s=[16, 16], steps=1)
-    assert (plan.rounds, plan.count) == (20, 8)
+    (plan, _) = schedules(closed(4), Pace(10 * NS_PER_S), per_s=[32, 32], steps=1)
+    assert (plan.rounds, plan.count) == (20, 16)
     (plan, _) = schedules(closed(4), Pace(NS_PER_S), per_s=[1, 1], steps=1)
-    assert (plan.rounds, plan.count) == (FEWEST_ROUNDS, 8)
+    assert (plan.rounds, plan.count) == (FEWEST_ROUNDS, 16)
 
 
 def test_a_number_of_requests_is_shared_out_among_the_rounds():
-    (plan, _) = schedules(closed(), Pace(10 * NS_PER_S, request_count=600), per_s=[1, 1], steps=1)
+    (plan, _) = schedules(closed(), Pace(10 * NS_PER_S, request_count=2000), per_s=[1, 1], steps=1)
     assert (plan.rounds, plan.count) == (ROUNDS, 20)
 
 
 def test_by_rate_turns_have_a_length():
     point = Point("request_rate", 50, Open(Constant(50.0)))
-    (plan, _) = schedules(point, Pace(30 * NS_PER_S), per_s=[50, 50], steps=1)
+    (plan, _) = schedules(point, Pace(100 * NS_PER_S), per_s=[50, 50], steps=1)
     assert (plan.count, plan.turn_ns) == (None, NS_PER_S)

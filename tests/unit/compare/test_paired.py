@@ -84,5 +84,21 @@ def test_two_figures_measured_apart_add_their_doubts():
     assert found.high > 10 + 100 * math.hypot(0.03, 0.036)
 
 
-def test_a_figure_without_interval_gives_none():
-    assert unpaired_percent(Estimate(100), Estimate(110, 106, 114), looks=1).low is None
+def test_lopsided_intervals_count_on_their_side():
+    found = unpaired_percent(Estimate(100, 99, 101), Estimate(100, 99, 150), looks=1)
+    assert found.high > 50
+    assert -3 < found.low < 0
+    found = unpaired_percent(Estimate(100, 99, 150), Estimate(100, 99, 101), looks=1)
+    assert found.low < -33
+    assert 0 < found.high < 3
+
+
+@pytest.mark.parametrize("base", [Estimate(100), Estimate(100, 0, 300)])
+def test_a_figure_without_interval_gives_none(base):
+    assert unpaired_percent(base, Estimate(110, 106, 114), looks=1).low is None
+
+
+def test_an_interval_without_end_can_still_be_written():
+    found = paired_percent([1, 1, 1, 1], [1e-9, 1e9, 1e-9, 1e8], looks=100)
+    assert math.isfinite(found.high)
+    assert found.low >= -100
