@@ -2,12 +2,13 @@
 
 Both variants were measured in every round, in the one order and then in the other, so what the machine does meanwhile
 meets both alike. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
-spread of those over the rounds. Three choices:
+spread of those over the rounds. Four choices:
 
 * A drift of the machine adds to one order what it takes from the other. The half difference of both orders is
   that drift, and is taken out.
 * A stall of the machine spoils a round whole. So the mean is trimmed, a fifth at either end, and the interval is the
   one that belongs to a trimmed mean (Yuen 1974: the spread of the values with those ends pulled in).
+* Neighbouring rounds may resemble each other; then they tell less than their number says, and the interval widens.
 * Who looks at many figures sees a chance difference in one of them. So every interval is wide enough for all of them
   to hold together (Bonferroni): the share of wrong ones is divided among them.
 """
@@ -24,6 +25,7 @@ from inferometer.measure.measurement import Estimate
 CONFIDENCE = 0.98  # of all intervals of a comparison together
 TRIMMED = 0.2  # share cut off at either end
 TRIMMED_FROM = 10
+MOST_ALIKE = 0.8  # correlation of neighbouring pairs that is allowed for
 _ENDLESS = 20.0
 FEWEST = 4  # pairs without which nothing is said
 
@@ -44,8 +46,8 @@ def paired_percent(base: Sequence[float], other: Sequence[float], looks: int) ->
     ordered = np.sort(ratios)
     centre = float(ordered[cut : count - cut].mean())
     kept = count - 2 * cut
-    spread = float(np.clip(ordered, ordered[cut], ordered[count - cut - 1]).std(ddof=1))
-    error = spread * math.sqrt((count - 1) / (kept * (kept - 1)))
+    pulled_in = np.clip(ratios, ordered[cut], ordered[count - cut - 1])
+    error = float(pulled_in.std(ddof=1)) * math.sqrt((count - 1) / (kept * (kept - 1))) * _likeness(pulled_in)
     margin = student_t(1 - (1 - CONFIDENCE) / looks / 2, kept - 2) * error
     return Estimate(_percent(centre), _percent(centre - margin), _percent(centre + margin))
 
@@ -59,6 +61,15 @@ def _without_drift(ratios: Logs) -> Logs:
 def _trimmed_mean(values: Logs) -> float:
     cut = _cut(len(values))
     return float(np.sort(values)[cut : len(values) - cut].mean())
+
+
+def _likeness(ratios: Logs) -> float:
+    """How much wider the interval must be as neighbouring pairs resemble each other."""
+    deviations = ratios - ratios.mean()
+    squares = float(deviations @ deviations)
+    alike = float(deviations[:-1] @ deviations[1:]) / squares if squares > 0 else 0.0
+    alike = min(max(alike, 0.0), MOST_ALIKE)
+    return math.sqrt((1 + alike) / (1 - alike))
 
 
 def _cut(count: int) -> int:

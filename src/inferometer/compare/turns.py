@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ FEWEST_ROUNDS = 10
 SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: a few times what changing over costs
 PATIENCE_NS = 10 * NS_PER_MS  # the end of a turn is seen after so long
 LEAST_PER_SLOT = 4  # requests in a turn
-ABOUT = 1.5  # factor up to which two speeds are about the same
+ABOUT = 4  # factor up to which two speeds at first look, which may have met a stall, are about the same
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _ANY_PRECISION = math.inf
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
@@ -90,6 +91,14 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """What a lane did when it was first looked at."""
+
+    per_s: float  # requests
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """Rounds, and what a turn is: a number of requests, or a time where requests are sent by rate."""
 
@@ -111,23 +120,32 @@ class Schedule:
         )
 
 
-def schedules(point: Point, pace: Pace, *, per_s: Sequence[float], steps: int) -> tuple[Schedule, ...]:
-    """For each lane, from the requests per second it did at first look: as many rounds as the time allows.
+def schedules(point: Point, pace: Pace, looks: Sequence[Look], steps: int) -> tuple[Schedule, ...]:
+    """For each lane, from what it did at first look: as many rounds as the time allows.
 
     A closed loop counts requests out: the time they take is then in proportion to the speed, wherever the last one
-    falls. Lanes about as fast as the baseline get its number, so that even the ends of their turns are alike.
+    falls. Lanes about as fast as the baseline get the same number, so that even the ends of their turns are alike.
     """
-    most = pace.rounds
     if isinstance(point.plan, Open):
-        return (Schedule(most, turn_ns=pace.duration_ns // most),) * len(per_s)
+        return (_timed(pace, max(looks, key=lambda look: look.latency_ns)),) * len(looks)
+    per_s = [look.per_s for look in looks]
     base = per_s[0]
-    speeds = [base if base / ABOUT <= speed <= base * ABOUT else speed for speed in per_s]
+    near = [speed for speed in per_s if base / ABOUT <= speed <= base * ABOUT]
+    common = statistics.geometric_mean(near)
+    speeds = [common if speed in near else speed for speed in per_s]
     totals = [pace.request_count or math.ceil(speed * pace.duration_ns / NS_PER_S) for speed in speeds]
     least = LEAST_PER_SLOT * point.plan.concurrency
-    rounds = max(FEWEST_ROUNDS, min(most, min(totals) // least) // 2 * 2)
+    rounds = max(FEWEST_ROUNDS, min(pace.rounds, min(totals) // least) // 2 * 2)
     return tuple(
         Schedule(rounds, count=_count(max(least, math.ceil(total / rounds)), steps)) for total in totals
     )
+
+
+def _timed(pace: Pace, slowest: Look) -> Schedule:
+    """By rate: turns long enough for a few requests, and for replies to come back."""
+    least_ns = round(LEAST_PER_SLOT * max(slowest.latency_ns, NS_PER_S / slowest.per_s))
+    rounds = max(FEWEST_ROUNDS, min(pace.rounds, pace.duration_ns // least_ns) // 2 * 2)
+    return Schedule(rounds, turn_ns=max(pace.duration_ns // rounds, least_ns))
 
 
 def _count(count: int, steps: int) -> int:
@@ -139,10 +157,10 @@ def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Fol
     """All turns at one level; the first look at each lane warms it up and is not counted."""
     follower.level_started(point.mode, point.value)
     courses = tuple(Course(lane) for lane in lanes)
-    rates = [_first_look(course, point, pace) for course in courses]
+    looks = [_first_look(course, point, pace) for course in courses]
     if any(course.is_cut_short for course in courses) or follower.is_interrupted():
         return courses
-    plans = schedules(point, pace, per_s=rates, steps=max(lane.steps for lane in lanes))
+    plans = schedules(point, pace, looks, steps=max(lane.steps for lane in lanes))
     entries = tuple(zip(courses, plans, strict=True))
     rounds = plans[0].rounds
     for number in range(rounds):
@@ -168,8 +186,8 @@ def _drop_half_round(courses: Sequence[Course], number: int) -> None:
         course.is_cut_short = False
 
 
-def _first_look(course: Course, point: Point, pace: Pace) -> float:
-    """Requests per second; the look gets longer until something was answered."""
+def _first_look(course: Course, point: Point, pace: Pace) -> Look:
+    """It gets longer until something was answered."""
     lane = course.lane
     endless = replace(point, plan=replace(point.plan, count=None))
     turn_ns = pace.duration_ns // pace.rounds
@@ -178,7 +196,7 @@ def _first_look(course: Course, point: Point, pace: Pace) -> float:
         level = _measure(look, Schedule(1, turn_ns=turn_ns), endless)
         found = level.measurement
         if found is not None and found.request_count:
-            return found.request_count * NS_PER_S / found.duration_ns
+            return Look(found.request_count * NS_PER_S / found.duration_ns, found.latency.mean_ns)
         is_failing = found is not None and found.failed_count > 0
         if (
             is_failing
@@ -190,7 +208,7 @@ def _first_look(course: Course, point: Point, pace: Pace) -> float:
             if found is not None:  # the failures are what there is to report
                 course.windows.append(look.windows[0])
                 course.places.append(0)
-            return 0.0
+            return Look(0.0, 0)
         turn_ns *= 4
 
 
