@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
+from inferometer.base.messages import messages_shown
 from inferometer.base.units import NS_PER_S
 from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
 from inferometer.compare.options import OPTIONS
@@ -109,7 +110,10 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     own = {option.field for option in OPTIONS}
     options = measure_options({**{k: v for k, v in asked.items() if k not in own}, "model": chosen[0].model})
     order = Order(chosen, options, terms, asked.get("outputs", OUTPUTS))
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with (
+        messages_shown(options.verbose),
+        Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts,
+    ):
         return compare_live(order, _Progress(interrupts))
 
 

@@ -20,6 +20,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.measure.difference import difference
 from inferometer.measure.measurement import Estimate
 
 CONFIDENCE = 0.98  # of all intervals of a comparison together
@@ -83,22 +84,17 @@ def _percent(ratio: float) -> float:
 
 
 def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
-    """The difference in percent of two figures that were measured apart, from their own 95 % intervals.
-
-    The distances to the ends of both intervals add up in squares, each on its own side.
-    """
-    value = (other.value / base.value - 1) * 100
-    ends = (base.low, base.high, other.low, other.high)
-    known = [end for end in ends if end is not None and end > 0]
-    if len(known) < len(ends):
+    """The difference in percent of two figures that were measured apart, from their own 95 % intervals."""
+    found = difference(base, other)
+    value = found.relative * 100
+    if found.low is None or found.high is None or found.low <= -1 or math.isinf(found.high):
         return Estimate(value)
-    base_low, base_high, other_low, other_high = known
-    # How many sections the intervals came from is not in the file; eight is on the careful side of usual.
+    # How many sections the intervals came from is not in the file; eight are the fewest.
     wider = student_t(1 - (1 - CONFIDENCE) / looks / 2, 7) / student_t(0.975, 7)
-    centre = math.log(other.value / base.value)
-    below = wider * math.hypot(math.log(other.value / other_low), math.log(base_high / base.value))
-    above = wider * math.hypot(math.log(other_high / other.value), math.log(base.value / base_low))
-    return Estimate(value, _percent(centre - below), _percent(centre + above))
+    centre, low, high = (math.log1p(part) for part in (found.relative, found.low, found.high))
+    return Estimate(
+        value, _percent(centre - wider * (centre - low)), _percent(centre + wider * (high - centre))
+    )
 
 
 @cache

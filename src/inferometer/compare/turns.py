@@ -21,7 +21,8 @@ from inferometer.measure.merge import Subject, measurement
 from inferometer.measure.quantiles import percentile
 from inferometer.measure.stopping import Precision
 from inferometer.measure.windows import Window, figures
-from inferometer.profile.level import BUSY, Bench, Point, Recipe, measure_level_windows
+from inferometer.profile.level import Bench, Point, Recipe, measure_level_windows
+from inferometer.profile.remarks import client_remarks
 
 ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both
 FEWEST_ROUNDS = 10
@@ -30,7 +31,6 @@ PATIENCE_NS = 10 * NS_PER_MS  # the end of a turn is seen after so long
 LEAST_PER_SLOT = 4  # requests in a turn
 ABOUT = 4  # factor up to which two speeds at first look, which may have met a stall, are about the same
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
-_ANY_PRECISION = math.inf
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
@@ -112,7 +112,7 @@ class Schedule:
     def recipe(self, recipe: Recipe) -> Recipe:
         return replace(
             recipe,
-            rule=Precision(_ANY_PRECISION, self.turn_ns or 1),
+            rule=Precision(0.0, self.turn_ns or 1),
             window_ns=self.turn_ns,
             window_count=self.count,
             is_whole=self.count is not None,
@@ -284,10 +284,8 @@ def merged(course: Course, point: Point) -> Level:
         else None,
     )
     found = measurement(_without_gaps(windows, is_alone=lane.is_alone), subject)
-    remarks = _remarks(course)
-    if found.client.cpu_share > BUSY:
-        text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
-        remarks.append(Remark(Note.CLIENT_LIMITED, text))
+    is_capped = isinstance(point.plan, Open) and point.plan.cap is not None
+    remarks = [*_remarks(course), *client_remarks(found, is_capped=is_capped)]
     return Level(
         mode=point.mode,
         value=float(point.value),
