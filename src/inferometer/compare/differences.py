@@ -1,10 +1,10 @@
 """From turns or saved results to differences with intervals and verdicts."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
     FASTER,
     MIXED,
@@ -28,18 +28,14 @@ def of_turns(base: Course, other: Course, wanted: Sequence[Metric], looks: int) 
 
 
 def _of_turns(metric: Metric, base: Course, other: Course, rounds: int, looks: int) -> Difference:
+    whole = _figure(metric, base, range(rounds))
     blocks = _blocks(metric, base, other, rounds)
     if len(blocks) < FEWEST:
-        whole = range(rounds)
-        values = [_figure(metric, course, whole) for course in (base, other)]
         few = f"only {rounds} rounds" if rounds < FEWEST else f"needs {FEWEST * metric.need} requests"
-        return _without_interval(metric, values, few)
+        return _without_interval(metric, whole, _figure(metric, other, range(rounds)), few)
     pairs = [[_figure(metric, course, block) for block in blocks] for course in (base, other)]
     percent = paired_percent(pairs[0], pairs[1], looks)
-    centre = math.exp(float(np.mean(np.log(pairs[0]))))
-    return Difference(
-        metric.name, centre, centre * (1 + percent.value / 100), percent, metric.verdict(percent)
-    )
+    return Difference(metric.name, whole, whole * (1 + percent.value / 100), percent, metric.verdict(percent))
 
 
 def _blocks(metric: Metric, base: Course, other: Course, rounds: int) -> list[range]:
@@ -64,13 +60,12 @@ def _figure(metric: Metric, course: Course, rounds: range) -> float:
     windows = [window for number in rounds for window in course.windows[number]]
     if metric.percentile is None:
         spans = sum(window.duration_ns for window in windows)
-        return sum(window.count for window in windows) * course.lane.recipe.batch * 1e9 / max(spans, 1)
+        return sum(window.count for window in windows) * course.lane.recipe.batch * NS_PER_S / max(spans, 1)
     latency = np.concatenate([window.latency_ns for window in windows]) if windows else np.empty(0, np.int64)
     return float(percentile(latency, metric.percentile)) if len(latency) else 0.0
 
 
-def _without_interval(metric: Metric, values: Sequence[float], reason: str) -> Difference:
-    base, value = values
+def _without_interval(metric: Metric, base: float, value: float, reason: str) -> Difference:
     percent = Estimate((value / base - 1) * 100 if base else 0.0)
     return Difference(metric.name, base, value, percent, NO_DIFFERENCE, reason)
 
