@@ -79,7 +79,7 @@ def courses(scripts, *, point=CLOSED, duration_s=6, follower=None):
 
 def verdict(seed, factor):
     machine = Machine(seed)
-    base, other = courses({"a": machine.serve(1.0), "b": machine.serve(factor)})
+    base, other = courses({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=4)
     rows = of_turns(base, other, metrics(None), looks=4)
     return overall([LevelDifference("concurrency", 2, rows)])
 

@@ -29,7 +29,7 @@ COMPARE_GROUPS = (
     ),
 )
 _KNOWN = vocabulary(COMPARE_GROUPS, takes_words=True)
-_OF_SAVED = ("words", "fail_if", "force", "markdown", "junit", "json", "max_error_rate")
+_OF_SAVED = ("words", "fail_if", "force", "markdown", "junit", "json", "html", "max_error_rate")
 
 
 def main(argv: list[str]) -> int:
@@ -82,7 +82,7 @@ def _compare(asked: Mapping[str, Any]) -> "Comparison":
     from inferometer.report.files import writable
 
     conditions = tuple(gate for text in asked.get("fail_if", ()) for gate in parse_gates(text))
-    for field in ("json", "markdown", "junit"):
+    for field in ("json", "html", "markdown", "junit"):
         if field in asked:
             writable(Path(asked[field]))
     terms = Terms(conditions, asked.get("max_error_rate", 0.0))
@@ -122,10 +122,13 @@ def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
 
     from inferometer.compare.comparison import write
     from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
+    from inferometer.report.saved import write_page
 
     render(comparison, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if "json" in asked:
         write(comparison, Path(asked["json"]))
+    if "html" in asked:
+        write_page(Path(asked["html"]), comparison)
     for field, fold in (("markdown", to_markdown), ("junit", to_junit)):
         if field in asked:
             Path(asked[field]).write_text(fold(comparison), encoding="utf-8")

@@ -95,6 +95,7 @@ class Order:
 _NO_PLACE = (
     ("csv", "-f", "write a table with --markdown FILE, everything with --json FILE"),
     ("verbose_csv", "--verbose-csv", "write everything with --json FILE"),
+    ("profile_export", "--profile-export-file", "export requests with inferometer measure"),
     ("latency_limit_ms", "-l", "name the levels with --concurrency-range START:END"),
     ("binary_search", "--binary-search", "name the levels with --concurrency-range START:END"),
     (

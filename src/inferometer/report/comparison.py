@@ -32,6 +32,7 @@ from inferometer.compare.comparison import (
 from inferometer.compare.differences import headline
 from inferometer.measure.measurement import Estimate
 from inferometer.report.format import duration, first_line, level_label, plural, quantity, share
+from inferometer.report.markdown import escape
 
 WIDTH = 100
 _STYLES = {FASTER: "green", SLOWER: "red", MIXED: "yellow"}
@@ -269,8 +270,7 @@ def _markdown_table(head: Row, rows: Iterator[Row]) -> list[str]:
 
 def _safe(text: str) -> str:
     """Names of models are text, whatever is in them."""
-    plain = first_line(text, 400).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]|#])", r"\\\1", plain)
+    return escape(first_line(text, 400))
 
 
 # --- JUnit

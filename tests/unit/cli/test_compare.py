@@ -105,8 +105,8 @@ def test_unlike_runs_are_named(files, capsys):
 
 
 def test_all_reports_are_written(files, tmp_path, capsys):
-    names = [str(tmp_path / name) for name in ("c.json", "c.md", "c.xml")]
-    words = ["--json", names[0], "--markdown", names[1], "--junit", names[2]]
+    names = [str(tmp_path / name) for name in ("c.json", "c.md", "c.xml", "c.html")]
+    words = ["--json", names[0], "--markdown", names[1], "--junit", names[2], "--html", names[3]]
     assert (
         main([files("base.json"), files("new.json", rate=50.0), *words, "--fail-if", "throughput < -1%"]) == 1
     )
@@ -116,6 +116,7 @@ def test_all_reports_are_written(files, tmp_path, capsys):
     assert found.contrasts[0].verdict == "slower"
     assert "| throughput |" in (tmp_path / "c.md").read_text()
     assert "<failure" in (tmp_path / "c.xml").read_text()
+    assert "<html" in (tmp_path / "c.html").read_text()
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_else(files, tmp_path):
