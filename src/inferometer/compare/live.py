@@ -18,7 +18,7 @@ from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import Metric, metrics
 from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
 from inferometer.compare.similarity import similarities
-from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns
+from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.measurement import Level
 from inferometer.profile.level import Point, warm_up
@@ -92,10 +92,15 @@ class Order:
     outputs: int = OUTPUTS  # requests whose outputs are compared
 
 
+_STEADY = "turns need a load that stays the same: --concurrency-range or --request-rate-range"
 _NO_PLACE = (
     ("csv", "-f", "write a table with --markdown FILE, everything with --json FILE"),
     ("verbose_csv", "--verbose-csv", "write everything with --json FILE"),
     ("profile_export", "--profile-export-file", "export requests with inferometer measure"),
+    ("fixed_schedule", "--fixed-schedule", _STEADY),
+    ("replay", "--replay", _STEADY),
+    ("shape_load", "--shape-load", _STEADY),
+    ("periodic_concurrency", "--periodic-concurrency-range", _STEADY),
     ("latency_limit_ms", "-l", "name the levels with --concurrency-range START:END"),
     ("binary_search", "--binary-search", "name the levels with --concurrency-range START:END"),
     (
@@ -112,6 +117,10 @@ def check_order(order: Order) -> None:
     for part, name, remedy in _NO_PLACE:
         if getattr(order.options, part) != getattr(usual, part):
             raise UsageError(f"{name} has no place in a comparison", remedy=remedy)
+    if order.options.workers == "auto":
+        raise UsageError(
+            "--workers auto has no place in a comparison", remedy="give a number, the same for all variants"
+        )
     if order.options.duration_s is None and not order.options.request_count:
         raise UsageError(
             "a comparison is measured in rounds, not in windows",
@@ -181,7 +190,7 @@ def _measure(
     for point in points(setup.options, setup.last, Verdicts()):
         if options.warmup_request_count:
             for lane in lanes:
-                warm_up(lane.bench, replace(point.plan, count=options.warmup_request_count))
+                warm_up(lane.bench, with_count(point.plan, options.warmup_request_count))
         courses = measure_point(lanes, point, pace, follower)
         found.append((point, courses))
         if follower.is_interrupted() or any(course.is_cut_short for course in courses):

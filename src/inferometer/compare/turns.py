@@ -15,7 +15,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.compare.metrics import PERCENTILES
-from inferometer.load.plan import Closed, Open
+from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import Subject, measurement
 from inferometer.measure.quantiles import percentile
@@ -98,6 +98,11 @@ class Look:
     latency_ns: float
 
 
+def with_count(plan: Plan, count: int | None) -> Plan:
+    """The plan with so many requests, where it can have a number of them."""
+    return plan if isinstance(plan, Periodic) else replace(plan, count=count)
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Rounds, and what a turn is: a number of requests, or a time where requests are sent by rate."""
@@ -107,7 +112,7 @@ class Schedule:
     turn_ns: int | None = None
 
     def point(self, point: Point) -> Point:
-        return replace(point, plan=replace(point.plan, count=self.count))
+        return replace(point, plan=with_count(point.plan, self.count))
 
     def recipe(self, recipe: Recipe) -> Recipe:
         return replace(
@@ -126,7 +131,7 @@ def schedules(point: Point, pace: Pace, looks: Sequence[Look], steps: int) -> tu
     A closed loop counts requests out: the time they take is then in proportion to the speed, wherever the last one
     falls. Lanes about as fast as the baseline get the same number, so that even the ends of their turns are alike.
     """
-    if isinstance(point.plan, Open):
+    if not isinstance(point.plan, Closed):
         return (_timed(pace, max(looks, key=lambda look: look.latency_ns)),) * len(looks)
     per_s = [look.per_s for look in looks]
     base = per_s[0]
@@ -189,7 +194,7 @@ def _drop_half_round(courses: Sequence[Course], number: int) -> None:
 def _first_look(course: Course, point: Point, pace: Pace) -> Look:
     """It gets longer until something was answered."""
     lane = course.lane
-    endless = replace(point, plan=replace(point.plan, count=None))
+    endless = replace(point, plan=with_count(point.plan, None))
     turn_ns = pace.duration_ns // pace.rounds
     while True:
         look = Course(lane)

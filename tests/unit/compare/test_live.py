@@ -49,6 +49,10 @@ def test_what_is_no_comparison_is_refused(models, urls, words):
     "given",
     [
         {"csv": "x.csv"},
+        {"replay": "x"},
+        {"shape_load": "x"},
+        {"fixed_schedule": True},
+        {"workers": "auto"},
         {"precision": 0.1},
         {"binary_search": True},
         {"latency_limit_ms": 5},
