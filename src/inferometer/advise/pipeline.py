@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 CORES = "cores"
 """Name of the shared cores where a station's name could stand."""
@@ -120,3 +121,15 @@ def bounds(pipeline: Pipeline) -> dict[str, float]:
     """The bound of every station, and of the cores."""
     found = {station.name: station_bound(station, calls, pipeline) for station, calls in pipeline.walk()}
     return {**found, CORES: cores_bound(pipeline)}
+
+
+def with_station(pipeline: Pipeline, name: str, **changes: Any) -> Pipeline:
+    """The pipeline with one station changed, wherever it is."""
+    return replace(
+        pipeline, stations=tuple(_changed(station, name, changes) for station in pipeline.stations)
+    )
+
+
+def _changed(station: Station, name: str, changes: dict[str, Any]) -> Station:
+    members = tuple(_changed(member, name, changes) for member in station.members)
+    return replace(station, members=members, **(changes if station.name == name else {}))

@@ -56,6 +56,8 @@ class _Place:
         self.wanted = sorted(
             {max(1, size // items) for size in station.preferred if size // items <= self.most}
         )
+        if self.wanted:
+            self.most = self.wanted[-1]  # the server sends a preferred batch rather than let it grow past it
         self.tally = Tally()
         self.timer_s = -1.0
 

@@ -99,8 +99,8 @@ def parse_classic(argv: Sequence[str]) -> "Options | Ask":
     return asked if isinstance(asked, Ask) else _options(asked)
 
 
-def parse_measure(argv: Sequence[str]) -> "Options | Ask":
-    """The options of `inferometer measure`: same words, but it stops by precision."""
+def parse_measure(argv: Sequence[str], *, duration_s: float = _DURATION_S) -> "Options | Ask":
+    """The options of `inferometer measure`: same words, but it stops by precision, at the latest after `duration_s`."""
     asked = _read(argv)
     return asked if isinstance(asked, Ask) else measure_options(asked)
 
@@ -110,7 +110,7 @@ def measure_options(asked: dict[str, Any]) -> "Options":
     asked.setdefault("request_timeout_s", _REQUEST_TIMEOUT_S)
     asked.setdefault("sequence_ids", (secrets.randbits(62) + 1, None))  # two runs at once never share an id
     if not any(field in asked for field in _CLASSIC_STOPPING):
-        asked.setdefault("duration_s", _DURATION_S)
+        asked.setdefault("duration_s", duration_s)
     return _options(asked)
 
 
@@ -284,7 +284,7 @@ def _options(asked: dict[str, Any]) -> "Options":
 
     names = {field.name for field in fields(Options)}
     if "precision" in asked:
-        asked.setdefault("duration_s", _DURATION_S)
+        asked.setdefault("duration_s", duration_s)
     built = {field: value for field, value in asked.items() if field in names}
     built["verbose"] = len(asked.get("verbose", ()))
     for field in ("request_rate", "periodic_concurrency"):

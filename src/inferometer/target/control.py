@@ -10,6 +10,7 @@ from inferometer.base.messages import MESSAGES
 from inferometer.target.endpoint import Connection, tls_context
 
 TIMEOUT_S = 20.0
+LOAD_TIMEOUT_S = 600.0  # large models take their time
 
 
 class HttpControl:
@@ -23,11 +24,11 @@ class HttpControl:
     def get(self, path: str) -> Any:
         return self._call("GET", path, None)
 
-    def post(self, path: str, document: Any) -> Any:
-        return self._call("POST", path, json.dumps(document).encode())
+    def post(self, path: str, document: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+        return self._call("POST", path, json.dumps(document).encode(), timeout_s)
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        status, text = self.exchange(method, path, body)
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float = TIMEOUT_S) -> Any:
+        status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
             raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")
@@ -41,10 +42,12 @@ class HttpControl:
                 remedy=f"check that {self._connection.endpoint} is the server's HTTP address",
             ) from error
 
-    def exchange(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def exchange(
+        self, method: str, path: str, body: bytes | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> tuple[int, bytes]:
         """Status and body of whatever the server answers."""
         endpoint = self._connection.endpoint
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
         try:
             self._secure(client)
             client.putrequest(method, endpoint.prefix + path)

@@ -1,5 +1,6 @@
 """Triton over gRPC, with the official messages; control calls need no HTTP port."""
 
+import json
 import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
+from inferometer.target.control import LOAD_TIMEOUT_S
 from inferometer.target.discovery import Document
 from inferometer.target.endpoint import Connection
 from inferometer.target.grpc_control import GrpcControl
@@ -65,6 +67,14 @@ class TritonGrpc:
         asked = service_pb2.RepositoryIndexRequest(ready=True)
         reply = self._control.call("RepositoryIndex", asked, service_pb2.RepositoryIndexResponse)
         return [row.name for row in reply.models]
+
+    def load_model(self, name: str, config: Document | None = None) -> None:
+        """Load or reload a model, with this configuration instead of the one in the repository."""
+        asked = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        if config is not None:
+            asked.parameters["config"].string_param = json.dumps(config)
+        reply = service_pb2.RepositoryModelLoadResponse
+        self._control.call("RepositoryModelLoad", asked, reply, timeout_s=LOAD_TIMEOUT_S)
 
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""

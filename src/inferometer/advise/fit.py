@@ -1,0 +1,209 @@
+"""From what was seen to a pipeline that can be asked what would happen otherwise. Pure.
+
+    observations, the machine's cores -> fit -> Pipeline            (set up as in the last observation)
+    pipelines with what was measured  -> calibrate -> Pipeline      (how much busy cores slow each other down)
+
+Service times come from the lightest load, where nobody stretches them. Where batches of several sizes were seen, a
+line through them tells what an execution costs whatever its size and what each inference adds.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from inferometer.advise.observation import Observation, Step
+from inferometer.advise.pipeline import Cores, Pipeline, Station
+from inferometer.advise.queueing import predict
+
+UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
+_NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
+_LEAST_SCALING = 0.05
+_SEARCH_STEPS = 12
+_INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to tell about them
+_PRIOR = 0.05  # weight of "as fast as before" where a row cannot tell speed from scaling
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A pipeline as it was set up, and what was measured of it."""
+
+    pipeline: Pipeline
+    concurrency: int
+    throughput: float
+
+
+def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
+    """The pipeline of the last observation."""
+    light = lightest(observations)
+    last = observations[-1]
+    shares = _core_shares(light)
+    stations = tuple(_station(step, observations, cores, shares) for step in last.steps)
+    inside_s = sum(step.calls * (step.wait_s + step.service_s) for step in light.steps)
+    outside_s = max(0.0, light.latency_s - inside_s)
+    return Pipeline(
+        stations=stations,
+        outside_s=outside_s,
+        outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light, shares)),
+        cores=cores,
+        items=last.items,
+    )
+
+
+def lightest(observations: Sequence[Observation]) -> Observation:
+    """The one with the fewest in flight; of several the first, which was made with the smallest requests."""
+    return min(observations, key=lambda row: (row.concurrency, row.items))
+
+
+def _station(step: Step, rows: Sequence[Observation], cores: Cores, shares: dict[str, float]) -> Station:
+    cpu = shares.get(step.name, 0.0 if step.setup.device == "gpu" else 1.0)
+    slowed = 1 - cpu + cpu / cores.speed(1.0)
+    fixed_s, item_s = _line(_points(step.name, rows))
+    return Station(
+        name=step.name,
+        fixed_s=fixed_s / slowed,
+        item_s=item_s / slowed,
+        calls=step.calls,
+        instances=step.setup.instances,
+        cpu=cpu,
+        max_batch=max(1, step.setup.max_batch),
+        is_batching=step.setup.is_batching,
+        preferred=step.setup.preferred,
+        delay_s=step.setup.delay_s,
+        members=tuple(_station(member, rows, cores, shares) for member in step.members),
+    )
+
+
+def _points(name: str, rows: Sequence[Observation]) -> list[tuple[float, float]]:
+    """(batch, own seconds) of a step: at the lightest load, and wherever batches were clearly larger."""
+    found = [
+        (row.concurrency, step.batch, step.own_s)
+        for row in sorted(rows, key=lambda row: (row.concurrency, row.items))
+        for step, _, _ in row.walk()
+        if step.name == name
+    ]
+    light = found[0]
+    larger = [point for point in found if point[1] > 1.5 * light[1]]
+    least = min((point[0] for point in larger), default=0)
+    return [light[1:], *(point[1:] for point in larger if point[0] == least)]
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """Fixed seconds and seconds per inference; neither is negative."""
+    (batch, own_s), *others = points
+    if not others:
+        item_s = UNKNOWN_ITEM_SHARE * own_s / batch
+        return own_s - batch * item_s, item_s
+    far, far_s = max(others)
+    item_s = min(max(0.0, (far_s - own_s) / (far - batch)), own_s / batch)
+    return own_s - batch * item_s, item_s
+
+
+def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
+    """Whether batches of more than one size were seen of a step."""
+    return len(_points(name, rows)) > 1
+
+
+def _core_shares(light: Observation) -> dict[str, float]:
+    """Of each step's own time, how much it wants a core: seen per process, or the server's shared out by time."""
+    own_s = {step.name: calls * step.own_s / step.batch for step, calls, _ in light.walk()}
+    host, rate = light.host, light.throughput / light.items
+    if host is None or not rate:
+        return {}
+    known = {
+        name: cores / rate / own_s[name] for name, cores in (host.models or {}).items() if own_s.get(name)
+    }
+    rest = [
+        step
+        for step, _, _ in light.walk()
+        if step.name not in known and step.setup.device == "cpu" and step.own_s
+    ]
+    rest_s = sum(own_s[step.name] for step in rest)
+    if rest_s and host.server is not None:
+        left_s = max(0.0, host.server - sum((host.models or {}).values())) / rate
+        known |= {step.name: left_s / rest_s for step in rest}
+    return {name: _snapped(share) for name, share in known.items()}
+
+
+def _snapped(share: float) -> float:
+    return 0.0 if share < _NO_CORE else 1.0 if share > _WHOLE_CORE else share
+
+
+def _server_core_s(light: Observation, shares: dict[str, float]) -> float:
+    """Core time of the server per request that no step explains."""
+    rate = light.throughput / light.items
+    if light.host is None or light.host.server is None or not rate:
+        return 0.0
+    explained_s = sum(
+        calls * step.own_s / step.batch * shares.get(step.name, 0.0) for step, calls, _ in light.walk()
+    )
+    return max(0.0, light.host.server / rate - explained_s)
+
+
+# --- the cores
+
+
+def calibrate(rows: Sequence[Measured], pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the speed and scaling of the cores that explain the rows best.
+
+    Rows in which hardly ever two jobs want a core at once tell nothing; then it stays as it is.
+    """
+    useful = [row for row in rows if row.throughput > 0]
+    if not any(_tells_about_cores(row) for row in useful):
+        return pipeline
+    scaling = _minimum(lambda value: _misfit(useful, value)[0])
+    speed = math.exp(-_misfit(useful, scaling)[1]) if len(useful) > 1 else 1.0
+    slowed = replace(
+        pipeline,
+        stations=tuple(_slowed(station, 1 / min(max(speed, 0.7), 1.4)) for station in pipeline.stations),
+    )
+    return replace(slowed, cores=replace(pipeline.cores, scaling=scaling))
+
+
+def _tells_about_cores(row: Measured) -> bool:
+    free = predict(_scaled(row.pipeline, 1.0), row.concurrency).throughput
+    tight = predict(_scaled(row.pipeline, 0.5), row.concurrency).throughput
+    return tight < free * (1 - _INFORMATIVE)
+
+
+def _misfit(rows: Sequence[Measured], scaling: float) -> tuple[float, float]:
+    """How badly a scaling explains the rows once a common speed is taken out, and the logarithm of that speed."""
+    errors = [
+        math.log(predict(_scaled(row.pipeline, scaling), row.concurrency).throughput / row.throughput)
+        for row in rows
+    ]
+    mean = sum(errors) / len(errors)
+    if len(errors) == 1:
+        return mean**2, mean
+    spread = sum((error - mean) ** 2 for error in errors) / len(errors)
+    return spread + _PRIOR * mean**2, mean
+
+
+def _scaled(pipeline: Pipeline, scaling: float) -> Pipeline:
+    return replace(pipeline, cores=replace(pipeline.cores, scaling=scaling))
+
+
+def _slowed(station: Station, factor: float) -> Station:
+    return replace(
+        station,
+        fixed_s=station.fixed_s * factor,
+        item_s=station.item_s * factor,
+        members=tuple(_slowed(member, factor) for member in station.members),
+    )
+
+
+def _minimum(function: Callable[[float], float]) -> float:
+    """Golden section between the least scaling and 1."""
+    low, high = _LEAST_SCALING, 1.0
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    for _ in range(_SEARCH_STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = function(right)
+    return min((at_left, left), (at_right, right), (function(1.0), 1.0))[1]
