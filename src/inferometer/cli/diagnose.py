@@ -42,8 +42,8 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="inferometer diagnose",
-        description="Measure a model at a few loads, say which step limits it and why, and predict what would help: more "
-        "instances, batches, another transport. With --apply try it out on the server.",
+        description="Measure a model at a few loads, say which step limits it and why, and predict what would help: "
+        "more instances, batches, another transport. With --apply try it out on the server.",
         epilog="All other options are those of `inferometer measure`; --duration is the time for one load "
         "(3 s by default), --concurrency-range the loads (1:8 and on while it grows by default).",
         formatter_class=RichHelpFormatter,

@@ -284,7 +284,7 @@ def _options(asked: dict[str, Any]) -> "Options":
 
     names = {field.name for field in fields(Options)}
     if "precision" in asked:
-        asked.setdefault("duration_s", duration_s)
+        asked.setdefault("duration_s", _DURATION_S)
     built = {field: value for field, value in asked.items() if field in names}
     built["verbose"] = len(asked.get("verbose", ()))
     for field in ("request_rate", "periodic_concurrency"):

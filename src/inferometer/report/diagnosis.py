@@ -22,8 +22,8 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
     if diagnosis.steps:
         console.print(step_table(diagnosis.steps), width=width)
         console.print(Text(_machine(diagnosis)), width=width)
-    for block in _advice(diagnosis):
-        console.print(block, width=width)
+    for line in _advice(diagnosis):
+        console.print(line, width=width)
     for block in _story(diagnosis):
         console.print(block, width=width)
     for note in diagnosis.notes:
@@ -92,7 +92,8 @@ def _advice(diagnosis: Diagnosis) -> Iterator[Text]:
 
 def suggestion_words(row: Suggestion) -> str:
     """What to do and what it is expected to bring."""
-    return f"{_sentence(row.text)}: {quantity(row.throughput)} infer/s ({_signed(row.gain)}), {duration(row.latency_ns)}"
+    expected = f"{quantity(row.throughput)} infer/s ({_signed(row.gain)}), {duration(row.latency_ns)}"
+    return f"{_sentence(row.text)}: {expected}"
 
 
 def _sentence(text: str) -> str:
