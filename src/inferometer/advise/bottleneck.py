@@ -5,7 +5,6 @@ the busiest step, with more cores, with batches. The share of time alone would n
 time and still have room.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ from inferometer.advise.diagnosis import (
 )
 from inferometer.advise.fit import lightest
 from inferometer.advise.observation import Observation
-from inferometer.advise.pipeline import Pipeline, with_station
+from inferometer.advise.pipeline import Cores, Pipeline, with_station
 from inferometer.advise.queueing import predict
 from inferometer.base.units import NS_PER_S
 
@@ -104,13 +103,14 @@ def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
 
 def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Verdict:
     now = predict(pipeline, top.concurrency).throughput
+    # More instances would also take cores from other programs; that is not what they are for.
+    quiet = replace(pipeline, cores=replace(pipeline.cores, background=0.0))
+    alone = predict(quiet, top.concurrency).throughput
     station = next(station for station, _ in pipeline.walk() if station.name == busiest.name)
-    more = predict(with_station(pipeline, busiest.name, instances=2 * station.instances), top.concurrency)
-    free = predict(
-        replace(pipeline, cores=replace(pipeline.cores, count=math.inf, scaling=1.0)), top.concurrency
-    )
-    helps_more = more.throughput / now - 1
-    helps_cores = free.throughput / now - 1
+    more = predict(with_station(quiet, busiest.name, instances=2 * station.instances), top.concurrency)
+    free = predict(replace(quiet, cores=Cores()), top.concurrency)
+    helps_more = more.throughput / alone - 1
+    helps_cores = free.throughput / alone - 1
     if helps_more < WORTHWHILE and helps_cores > WORTHWHILE and _may_be_host(top):
         shared = "more instances would only share the same cores"
         sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."

@@ -37,14 +37,14 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
     """The pipeline of the last observation."""
     light = lightest(observations)
     last = observations[-1]
-    shares = _core_shares(light)
-    stations = tuple(_station(step, observations, cores, shares) for step in last.steps)
+    core_s = _core_seconds(light)
+    stations = tuple(_station(step, observations, cores, core_s) for step in last.steps)
     inside_s = sum(step.calls * (step.wait_s + step.service_s) for step in light.steps)
     outside_s = max(0.0, light.latency_s - inside_s)
     return Pipeline(
         stations=stations,
         outside_s=outside_s,
-        outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light, shares)),
+        outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light, core_s)),
         cores=cores,
         items=last.items,
     )
@@ -55,14 +55,14 @@ def lightest(observations: Sequence[Observation]) -> Observation:
     return min(observations, key=lambda row: (row.concurrency, row.items))
 
 
-def _station(step: Step, rows: Sequence[Observation], cores: Cores, shares: dict[str, float]) -> Station:
-    cpu = shares.get(step.name, 0.0 if step.setup.device == "gpu" else 1.0)
-    slowed = 1 - cpu + cpu / cores.speed(1.0)
-    fixed_s, item_s = _line(_points(step.name, rows))
+def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict[str, float]) -> Station:
+    points = _points(step.name, rows)
+    fixed_s, item_s = _line(points)
+    cpu, share = _alone(points[0][1], core_s.get(step.name), step.setup.device == "gpu", cores)
     return Station(
         name=step.name,
-        fixed_s=fixed_s / slowed,
-        item_s=item_s / slowed,
+        fixed_s=fixed_s * share,
+        item_s=item_s * share,
         calls=step.calls,
         instances=step.setup.instances,
         cpu=cpu,
@@ -70,8 +70,23 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores, shares: dict
         is_batching=step.setup.is_batching,
         preferred=step.setup.preferred,
         delay_s=step.setup.delay_s,
-        members=tuple(_station(member, rows, cores, shares) for member in step.members),
+        members=tuple(_station(member, rows, cores, core_s) for member in step.members),
     )
+
+
+def _alone(own_s: float, core_s: float | None, is_gpu: bool, cores: Cores) -> tuple[float, float]:
+    """How a step would be on an idle machine: its time on a core, and its whole time, both as shares.
+
+    Other programs slow it down even when it is the only one of ours. Where its time on a core was seen, what the
+    others took from it is no mystery.
+    """
+    speed = cores.speed(1.0)
+    if core_s is None:
+        return (0.0, 1.0) if is_gpu else (1.0, speed)
+    if not own_s:
+        return 0.0, 1.0
+    alone_s = core_s + max(0.0, own_s - core_s / speed)
+    return _snapped(core_s / alone_s), min(1.0, alone_s / own_s)
 
 
 def _points(name: str, rows: Sequence[Observation]) -> list[tuple[float, float]]:
@@ -104,38 +119,37 @@ def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
     return len(_points(name, rows)) > 1
 
 
-def _core_shares(light: Observation) -> dict[str, float]:
-    """Of each step's own time, how much it wants a core: seen per process, or the server's shared out by time."""
-    own_s = {step.name: calls * step.own_s / step.batch for step, calls, _ in light.walk()}
+def _core_seconds(light: Observation) -> dict[str, float]:
+    """On a core, of each step's execution: seen per process, or the rest of the server's shared out by time."""
     host, rate = light.host, light.throughput / light.items
     if host is None or not rate:
         return {}
+    per_request = {step.name: calls * light.items / step.batch for step, calls, _ in light.walk()}
+    own_s = {step.name: step.own_s for step, _, _ in light.walk()}
     known = {
-        name: cores / rate / own_s[name] for name, cores in (host.models or {}).items() if own_s.get(name)
+        name: min(cores / rate / per_request[name], own_s[name])
+        for name, cores in (host.models or {}).items()
+        if per_request.get(name)
     }
-    rest = [
-        step
-        for step, _, _ in light.walk()
-        if step.name not in known and step.setup.device == "cpu" and step.own_s
-    ]
-    rest_s = sum(own_s[step.name] for step in rest)
+    rest = [step.name for step, _, _ in light.walk() if step.name not in known and step.setup.device == "cpu"]
+    rest_s = sum(per_request[name] * own_s[name] for name in rest)
     if rest_s and host.server is not None:
         left_s = max(0.0, host.server - sum((host.models or {}).values())) / rate
-        known |= {step.name: left_s / rest_s for step in rest}
-    return {name: _snapped(share) for name, share in known.items()}
+        known |= {name: own_s[name] * min(1.0, left_s / rest_s) for name in rest}
+    return known
 
 
 def _snapped(share: float) -> float:
     return 0.0 if share < _NO_CORE else 1.0 if share > _WHOLE_CORE else share
 
 
-def _server_core_s(light: Observation, shares: dict[str, float]) -> float:
+def _server_core_s(light: Observation, core_s: dict[str, float]) -> float:
     """Core time of the server per request that no step explains."""
     rate = light.throughput / light.items
     if light.host is None or light.host.server is None or not rate:
         return 0.0
     explained_s = sum(
-        calls * step.own_s / step.batch * shares.get(step.name, 0.0) for step, calls, _ in light.walk()
+        calls * light.items / step.batch * core_s.get(step.name, 0.0) for step, calls, _ in light.walk()
     )
     return max(0.0, light.host.server / rate - explained_s)
 

@@ -1,7 +1,8 @@
 """How busy the server's machine is while a level is measured; all of it only when the server runs here."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inferometer.advise.observation import HostUse
 from inferometer.base.clock import Clock
@@ -18,33 +19,32 @@ _STUB = "python_backend_stub"
 _SHORTEST_S = 0.05
 
 
+Used = dict[int, tuple[float, str | None]]
+"""Core seconds of each process, and the model it runs if it runs a single one."""
+
+
 class ServerProcess:
-    """The server and its children: core seconds they have used, and of those the ones that run a single model."""
+    """The server and its children."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
-    def read(self) -> tuple[float, dict[str, float]]:
+    def read(self) -> Used:
         import psutil
 
-        total_s, models = 0.0, dict[str, float]()
         try:
             server = psutil.Process(self._pid)
             family = [server, *server.children(recursive=True)]
         except psutil.Error:
-            return 0.0, {}
+            return {}
+        used: Used = {}
         for process in family:
             try:
-                times = process.cpu_times()
-                words = process.cmdline()
+                times, words = process.cpu_times(), process.cmdline()
             except psutil.Error:  # it ended meanwhile
                 continue
-            used_s = times.user + times.system
-            total_s += used_s
-            name = _maybe_model(words)
-            if name is not None:
-                models[name] = models.get(name, 0.0) + used_s
-        return total_s, models
+            used[process.pid] = times.user + times.system, _maybe_model(words)
+        return used
 
 
 def _maybe_model(words: list[str]) -> str | None:
@@ -70,6 +70,13 @@ def find_server(port: int) -> ServerProcess | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at_ns: int
+    host: HostSample
+    used: Used
+
+
 class HostWatch:
     """Passes on what a watcher is told, and notes how busy the machine was in each level."""
 
@@ -80,7 +87,7 @@ class HostWatch:
         self._clock = clock
         self._meter = HostMeter()
         self._gpu: list[float] = []
-        self._before: tuple[int, HostSample, tuple[float, dict[str, float]]] | None = None
+        self._before: _Look | None = None
         self.last: HostUse | None = None
         self.is_interrupted = inner.is_interrupted
 
@@ -98,25 +105,29 @@ class HostWatch:
             self.last = self._use(self._before, self._look())
         self._inner.level_finished(level)
 
-    def _look(self) -> tuple[int, HostSample, tuple[float, dict[str, float]]]:
-        used: tuple[float, dict[str, float]] = (0.0, {}) if self._server is None else self._server.read()
-        return self._clock(), self._meter.read(), used
+    def _look(self) -> "_Look":
+        used = {} if self._server is None else self._server.read()
+        return _Look(self._clock(), self._meter.read(), used)
 
     def _note_gpus(self, sample: HostSample) -> None:
         self._gpu += [gpu.utilization for gpu in sample.gpus.values() if gpu.utilization is not None]
 
-    def _use(self, before: Any, after: Any) -> HostUse | None:
-        elapsed_s = (after[0] - before[0]) / NS_PER_S
-        total_s = after[1].total_s - before[1].total_s
+    def _use(self, before: "_Look", after: "_Look") -> HostUse | None:
+        elapsed_s = (after.at_ns - before.at_ns) / NS_PER_S
+        total_s = after.host.total_s - before.host.total_s
         if elapsed_s < _SHORTEST_S or total_s <= 0:
             return None
-        busy = self._cores * max(0.0, after[1].busy_s - before[1].busy_s) / total_s
-        server = models = None
-        if self._server is not None:
-            server = max(0.0, after[2][0] - before[2][0]) / elapsed_s
-            models = {
-                name: max(0.0, used_s - before[2][1].get(name, 0.0)) / elapsed_s
-                for name, used_s in after[2][1].items()
-            }
+        busy = self._cores * max(0.0, after.host.busy_s - before.host.busy_s) / total_s
         gpu = sum(self._gpu) / len(self._gpu) if self._gpu else None
+        if self._server is None:
+            return HostUse(self._cores, busy, gpu_share=gpu)
+        server, models = 0.0, dict[str, float]()
+        for pid, (
+            used_s,
+            model,
+        ) in after.used.items():  # what ended meanwhile, as after a reload, is left out
+            cores = (used_s - before.used.get(pid, (0.0, None))[0]) / elapsed_s
+            server += cores
+            if model is not None:
+                models[model] = models.get(model, 0.0) + cores
         return HostUse(self._cores, busy, server, models, gpu)

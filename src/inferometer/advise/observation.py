@@ -35,7 +35,6 @@ class Step:
     own_s: float
     wait_s: float = 0.0  # mean per call
     batch: float = 1.0  # inferences per execution
-    cpu: float | None = None  # share of its own time on a core, where that could be seen
     setup: StepSetup = StepSetup()
     members: tuple["Step", ...] = ()
 
@@ -110,7 +109,7 @@ def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observa
         items=found.batch,
         throughput=found.infer_per_s.value,
         latency_s=found.latency.mean_ns / NS_PER_S,
-        steps=tuple(_steps(model, stats, calls, host)) if stats is not None and has_calls else (),
+        steps=tuple(_steps(model, stats, 1.0)) if stats is not None and has_calls else (),
         server_s=stats.counters.success_ns / calls / NS_PER_S if stats is not None and has_calls else None,
         client_share=found.client.cpu_share,
         client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
@@ -118,48 +117,53 @@ def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observa
     )
 
 
-def _steps(model: ModelSpec, stats: ModelStatistics, calls: int, host: HostUse | None) -> Iterator[Step]:
+def _steps(model: ModelSpec, stats: ModelStatistics, calls: float) -> Iterator[Step]:
+    """Those that work; `calls` is how often the model is called by what calls it."""
     if not (model.is_ensemble and model.composing):
         if stats.counters.compute_infer_count:
-            yield _step(model, stats, calls, host)
+            yield _step(model, stats, calls)
         return
     seen: set[tuple[str, str]] = set()  # the server counts per model, not per place in an ensemble
-    for member, member_stats in _in_order(model, stats):
+    for member, member_stats, places in _in_order(model, stats):
         if (member.name, member_stats.version) not in seen:
             seen.add((member.name, member_stats.version))
-            yield from _steps(member, member_stats, calls, host)
+            yield from _steps(member, member_stats, calls * places)
 
 
-def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec, ModelStatistics]]:
-    """The members as an ensemble lists its steps."""
+def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec, ModelStatistics, int]]:
+    """The members as an ensemble lists its steps, with how often it does: exact, unlike counts of a short time."""
     listed = [step.get("model_name") for step in model.config.get("ensemble_scheduling", {}).get("step", ())]
-    pairs = list(zip(model.composing, stats.members, strict=True))
-    return sorted(
-        pairs, key=lambda pair: listed.index(pair[0].name) if pair[0].name in listed else len(listed)
-    )
+    found = [
+        (member, member_stats, max(1, listed.count(member.name)))
+        for member, member_stats in zip(model.composing, stats.members, strict=True)
+    ]
+    return sorted(found, key=lambda row: listed.index(row[0].name) if row[0].name in listed else len(listed))
 
 
-def _step(model: ModelSpec, stats: ModelStatistics, calls: int, host: HostUse | None) -> Step:
+def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
     counters = stats.counters
     count = counters.compute_infer_count
     service_s = _compute_ns(counters) / count / NS_PER_S
     members = tuple(
         step
         for member, member_stats in zip(model.composing, stats.members, strict=True)
-        for step in _steps(member, member_stats, counters.success_count, host)
+        for step in _steps(member, member_stats, _ratio(member_stats, counters))
     )
     below_s = sum(member.calls * (member.wait_s + member.service_s) for member in members)
-    own_s = max(0.0, service_s - below_s)
     return Step(
         name=model.name,
-        calls=count / calls,
+        calls=calls * count / max(count, counters.success_count),  # what the cache answers is no work
         service_s=service_s,
-        own_s=own_s,
+        own_s=max(0.0, service_s - below_s),
         wait_s=counters.queue_ns / counters.queue_count / NS_PER_S if counters.queue_count else 0.0,
         batch=counters.inference_count / counters.execution_count if counters.execution_count else 1.0,
         setup=step_setup(model.config),
         members=members,
     )
+
+
+def _ratio(member: ModelStatistics, caller: Counters) -> float:
+    return member.counters.success_count / caller.success_count if caller.success_count else 0.0
 
 
 def _compute_ns(counters: Counters) -> int:

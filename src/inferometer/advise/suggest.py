@@ -1,5 +1,6 @@
 """Pipeline -> ranked suggestions, each with its prediction. Pure."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -74,7 +75,10 @@ def _instances(situation: Situation, now: Prediction) -> Iterator[Suggestion]:
     for row, station in _stations(situation):
         if row.utilisation < _ROOM:
             continue
-        count, found = _best_count(situation, station)
+        best = _best_count(situation, station)
+        if best is None:
+            continue
+        count, found = best
         if found.throughput > now.throughput * (1 + WORTH_SAYING):
             yield _suggestion(
                 situation,
@@ -87,15 +91,11 @@ def _instances(situation: Situation, now: Prediction) -> Iterator[Suggestion]:
     yield from _fewer(situation, now)
 
 
-def _best_count(situation: Situation, station: Station) -> tuple[int, Prediction]:
-    """The fewest that come near the best."""
-    counts = sorted(
-        {
-            min(count, _MOST_INSTANCES)
-            for count in (station.instances + 1, *(station.instances * factor for factor in _FACTORS))
-            if count <= situation.top.concurrency or count == station.instances + 1
-        }
-    )
+def _best_count(situation: Situation, station: Station) -> tuple[int, Prediction] | None:
+    """The fewest that come near the best; None where there is no room for another."""
+    counts = _counts(situation, station)
+    if not counts:
+        return None
     found = [
         (
             count,
@@ -107,6 +107,16 @@ def _best_count(situation: Situation, station: Station) -> tuple[int, Prediction
     ]
     best = max(prediction.throughput for _, prediction in found)
     return next(row for row in found if row[1].throughput >= _NEAR_BEST * best)
+
+
+def _counts(situation: Situation, station: Station) -> list[int]:
+    """More than now, no more than requests in flight, and not more busy ones than there are cores."""
+    cores = situation.pipeline.cores.count
+    most = min(_MOST_INSTANCES, situation.top.concurrency)
+    if station.cpu and not math.isinf(cores):
+        most = min(most, math.ceil(cores / station.cpu))
+    wanted = {station.instances + 1, most, *(station.instances * factor for factor in _FACTORS)}
+    return sorted(count for count in wanted if station.instances < count <= most)
 
 
 def _fewer(situation: Situation, now: Prediction) -> Iterator[Suggestion]:
