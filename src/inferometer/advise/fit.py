@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.advise.observation import Observation, Step
+from inferometer.advise.observation import CoreUse, Observation, Step
 from inferometer.advise.pipeline import Cores, Pipeline, Station
 from inferometer.advise.queueing import predict
 
@@ -55,7 +55,7 @@ def lightest(observations: Sequence[Observation]) -> Observation:
     return min(observations, key=lambda row: (row.concurrency, row.items))
 
 
-def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict[str, float]) -> Station:
+def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict[str, CoreUse]) -> Station:
     points = _points(step.name, rows)
     fixed_s, item_s = _line(points)
     cpu, share = _alone(points[0][1], core_s.get(step.name), step.setup.device == "gpu", cores)
@@ -74,19 +74,20 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict
     )
 
 
-def _alone(own_s: float, core_s: float | None, is_gpu: bool, cores: Cores) -> tuple[float, float]:
-    """How a step would be on an idle machine: its time on a core, and its whole time, both as shares.
+def _alone(own_s: float, use: CoreUse | None, is_gpu: bool, cores: Cores) -> tuple[float, float]:
+    """How a step would be on an idle machine: its share on a core, and its whole time as a share of what was seen.
 
     Other programs slow it down even when it is the only one of ours. Where its time on a core was seen, what the
     others took from it is no mystery.
     """
     speed = cores.speed(1.0)
-    if core_s is None:
+    if use is None:
         return (0.0, 1.0) if is_gpu else (1.0, speed)
     if not own_s:
         return 0.0, 1.0
-    alone_s = core_s + max(0.0, own_s - core_s / speed)
-    return _snapped(core_s / alone_s), min(1.0, alone_s / own_s)
+    waited_s = use.waiting if use.waiting else use.cores * (1 / speed - 1)
+    alone_s = max(use.cores, own_s - waited_s)
+    return _snapped(use.cores / alone_s if alone_s else 0.0), min(1.0, alone_s / own_s)
 
 
 def _points(name: str, rows: Sequence[Observation]) -> list[tuple[float, float]]:
@@ -119,23 +120,23 @@ def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
     return len(_points(name, rows)) > 1
 
 
-def _core_seconds(light: Observation) -> dict[str, float]:
-    """On a core, of each step's execution: seen per process, or the rest of the server's shared out by time."""
+def _core_seconds(light: Observation) -> dict[str, CoreUse]:
+    """On a core and waiting for one, of each step's execution: seen per process, else the server's rest by time."""
     host, rate = light.host, light.throughput / light.items
     if host is None or not rate:
         return {}
-    per_request = {step.name: calls * light.items / step.batch for step, calls, _ in light.walk()}
+    executions = {step.name: calls * light.items / step.batch * rate for step, calls, _ in light.walk()}
     own_s = {step.name: step.own_s for step, _, _ in light.walk()}
     known = {
-        name: min(cores / rate / per_request[name], own_s[name])
-        for name, cores in (host.models or {}).items()
-        if per_request.get(name)
+        name: CoreUse(min(use.cores / executions[name], own_s[name]), use.waiting / executions[name])
+        for name, use in host.models.items()
+        if executions.get(name)
     }
     rest = [step.name for step, _, _ in light.walk() if step.name not in known and step.setup.device == "cpu"]
-    rest_s = sum(per_request[name] * own_s[name] for name in rest)
-    if rest_s and host.server is not None:
-        left_s = max(0.0, host.server - sum((host.models or {}).values())) / rate
-        known |= {name: own_s[name] * min(1.0, left_s / rest_s) for name in rest}
+    rest_cores = sum(executions[name] * own_s[name] for name in rest)
+    if rest_cores and host.server is not None:
+        left = max(0.0, host.server - sum(use.cores for use in host.models.values()))
+        known |= {name: CoreUse(own_s[name] * min(1.0, left / rest_cores)) for name in rest}
     return known
 
 
@@ -143,13 +144,14 @@ def _snapped(share: float) -> float:
     return 0.0 if share < _NO_CORE else 1.0 if share > _WHOLE_CORE else share
 
 
-def _server_core_s(light: Observation, core_s: dict[str, float]) -> float:
+def _server_core_s(light: Observation, core_s: dict[str, CoreUse]) -> float:
     """Core time of the server per request that no step explains."""
     rate = light.throughput / light.items
     if light.host is None or light.host.server is None or not rate:
         return 0.0
     explained_s = sum(
-        calls * light.items / step.batch * core_s.get(step.name, 0.0) for step, calls, _ in light.walk()
+        calls * light.items / step.batch * core_s.get(step.name, CoreUse()).cores
+        for step, calls, _ in light.walk()
     )
     return max(0.0, light.host.server / rate - explained_s)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.advise.observation import HostUse
+from inferometer.advise.observation import CoreUse, HostUse
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
 from inferometer.observe.host_load import HostMeter, HostSample
@@ -19,8 +19,13 @@ _STUB = "python_backend_stub"
 _SHORTEST_S = 0.05
 
 
-Used = dict[int, tuple[float, str | None]]
-"""Core seconds of each process, and the model it runs if it runs a single one."""
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one process has had of the cores so far, how long it waited for them, and the one model it runs, if any."""
+
+    core_s: float = 0.0
+    wait_s: float = 0.0
+    model: str | None = None
 
 
 class ServerProcess:
@@ -29,7 +34,7 @@ class ServerProcess:
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
-    def read(self) -> Used:
+    def read(self) -> dict[int, Used]:
         import psutil
 
         try:
@@ -37,14 +42,25 @@ class ServerProcess:
             family = [server, *server.children(recursive=True)]
         except psutil.Error:
             return {}
-        used: Used = {}
+        used = dict[int, Used]()
         for process in family:
             try:
                 times, words = process.cpu_times(), process.cmdline()
             except psutil.Error:  # it ended meanwhile
                 continue
-            used[process.pid] = times.user + times.system, _maybe_model(words)
+            used[process.pid] = Used(times.user + times.system, _waited_s(process.pid), _maybe_model(words))
         return used
+
+
+def _waited_s(pid: int) -> float:
+    """Time its threads were ready and had no core; 0 where the kernel does not tell."""
+    total_ns = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total_ns += int(file.read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+    return total_ns / NS_PER_S
 
 
 def _maybe_model(words: list[str]) -> str | None:
@@ -74,7 +90,7 @@ def find_server(port: int) -> ServerProcess | None:
 class _Look:
     at_ns: int
     host: HostSample
-    used: Used
+    used: dict[int, Used]
 
 
 class HostWatch:
@@ -121,13 +137,12 @@ class HostWatch:
         gpu = sum(self._gpu) / len(self._gpu) if self._gpu else None
         if self._server is None:
             return HostUse(self._cores, busy, gpu_share=gpu)
-        server, models = 0.0, dict[str, float]()
-        for pid, (
-            used_s,
-            model,
-        ) in after.used.items():  # what ended meanwhile, as after a reload, is left out
-            cores = (used_s - before.used.get(pid, (0.0, None))[0]) / elapsed_s
-            server += cores
-            if model is not None:
-                models[model] = models.get(model, 0.0) + cores
+        server = 0.0
+        models = dict[str, CoreUse]()
+        for pid, now in after.used.items():  # what ended meanwhile, as after a reload, is left out
+            then = before.used.get(pid, Used())
+            use = CoreUse((now.core_s - then.core_s) / elapsed_s, (now.wait_s - then.wait_s) / elapsed_s)
+            server += use.cores
+            if now.model is not None:
+                models[now.model] = models.get(now.model, CoreUse()) + use
         return HostUse(self._cores, busy, server, models, gpu)

@@ -1,7 +1,7 @@
 """What was seen of a pipeline under one load: per step how often it is called, how long it works, how it is set up."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
@@ -40,13 +40,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreUse:
+    """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
+
+    cores: float = 0.0
+    waiting: float = 0.0
+
+    def __add__(self, other: "CoreUse") -> "CoreUse":
+        return CoreUse(self.cores + other.cores, self.waiting + other.waiting)
+
+
+@dataclass(frozen=True, slots=True)
 class HostUse:
     """Cores in use while a level was measured, on the machine the server runs on."""
 
     cores: int
     busy: float  # all of them together
     server: float | None = None  # by the server and its children, when they could be found
-    models: Mapping[str, float] | None = None  # by the processes of single models
+    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
     gpu_share: float | None = None
 
 
