@@ -17,6 +17,7 @@ from inferometer.advise.queueing import predict
 
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
+_STRETCHED = 1.2  # an execution that takes so many times as long as alone had to share
 _LEAST_SCALING = 0.05
 _SEARCH_STEPS = 12
 _INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to tell about them
@@ -58,7 +59,8 @@ def lightest(observations: Sequence[Observation]) -> Observation:
 def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict[str, CoreUse]) -> Station:
     points = _points(step.name, rows)
     fixed_s, item_s = _line(points)
-    cpu, share = _alone(points[0][1], core_s.get(step.name), step.setup.device == "gpu", cores)
+    is_elsewhere = step.setup.device == "gpu" or _is_off_the_cores(step.name, rows, cores)
+    cpu, share = _alone(points[0][1], core_s.get(step.name), is_elsewhere, cores)
     return Station(
         name=step.name,
         fixed_s=fixed_s * share,
@@ -74,7 +76,17 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict
     )
 
 
-def _alone(own_s: float, use: CoreUse | None, is_gpu: bool, cores: Cores) -> tuple[float, float]:
+def _is_off_the_cores(name: str, rows: Sequence[Observation], cores: Cores) -> bool:
+    """More executions at once than there are cores, and none took longer: they cannot have wanted one each."""
+    seen = [(row, step, calls) for row in rows for step, calls, _ in row.walk() if step.name == name]
+    light_s = min(seen, key=lambda found: (found[0].concurrency, found[0].items))[1].own_s
+    return any(
+        row.throughput * calls * step.own_s / step.batch > cores.count and step.own_s < _STRETCHED * light_s
+        for row, step, calls in seen
+    )
+
+
+def _alone(own_s: float, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> tuple[float, float]:
     """How a step would be on an idle machine: its share on a core, and its whole time as a share of what was seen.
 
     Other programs slow it down even when it is the only one of ours. Where its time on a core was seen, what the
@@ -82,7 +94,7 @@ def _alone(own_s: float, use: CoreUse | None, is_gpu: bool, cores: Cores) -> tup
     """
     speed = cores.speed(1.0)
     if use is None:
-        return (0.0, 1.0) if is_gpu else (1.0, speed)
+        return (0.0, 1.0) if is_elsewhere else (1.0, speed)
     if not own_s:
         return 0.0, 1.0
     waited_s = use.waiting if use.waiting else use.cores * (1 / speed - 1)

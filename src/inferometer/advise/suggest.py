@@ -88,7 +88,7 @@ def _instances(situation: Situation, now: Prediction) -> Iterator[Suggestion]:
                 text=f"run {count} instances of {row.name} instead of {row.instances}",
                 why=f"{_busy_words(row)}; {_cores_words(situation.pipeline, station, count)}",
             )
-    yield from _fewer(situation, now)
+    yield from _fewer(situation)
 
 
 def _best_count(situation: Situation, station: Station) -> tuple[int, Prediction] | None:
@@ -119,21 +119,21 @@ def _counts(situation: Situation, station: Station) -> list[int]:
     return sorted(count for count in wanted if station.instances < count <= most)
 
 
-def _fewer(situation: Situation, now: Prediction) -> Iterator[Suggestion]:
+def _fewer(situation: Situation) -> Iterator[Suggestion]:
     """Where the cores are exhausted, instances beyond them only cost memory."""
-    host = situation.top.host
+    host, top = situation.top.host, situation.top
     if situation.verdict.kind != CPU_VERDICT or host is None:
         return
+    quiet = replace(situation.pipeline, cores=replace(situation.pipeline.cores, background=0.0))
     for row, station in _stations(situation):
         if row.name != situation.verdict.step or station.instances <= host.cores:
             continue
-        found = predict(
-            with_station(situation.pipeline, row.name, instances=host.cores), situation.top.concurrency
-        )
-        if found.throughput > now.throughput * (1 - WORTH_SAYING):
+        found = predict(with_station(quiet, row.name, instances=host.cores), top.concurrency)
+        alone = predict(quiet, top.concurrency)
+        if found.throughput > alone.throughput * (1 - WORTH_SAYING):
             yield _suggestion(
                 situation,
-                now,
+                alone,
                 found,
                 change=_instance_change(row, host.cores),
                 text=f"run {host.cores} instances of {row.name} instead of {row.instances}",
