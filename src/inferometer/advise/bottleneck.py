@@ -30,6 +30,7 @@ from inferometer.base.units import NS_PER_S
 BUSY_CLIENT = 0.9  # of a core
 BUSY_STEP = 0.8  # of the time of its instances
 BUSY_HOST = 0.85  # of all cores
+STARVED = 0.25  # of the latency, waiting for a core
 WORTHWHILE = 0.1  # gain below which a change is taken for none
 GROWING = 0.1  # of throughput with the load, above which the end is not reached
 
@@ -93,6 +94,9 @@ def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
     busiest = max(table, key=lambda row: row.utilisation)
     if busiest.utilisation >= BUSY_STEP:
         return _busy_step(top, busiest, pipeline)
+    hungriest = _maybe_hungriest(top)
+    if _is_host_busy(top) and hungriest is not None:
+        return Verdict(CPU, f"{_cpu_words(top)} {hungriest} waits for a core most.", hungriest)
     if _is_host_busy(top) and not _is_growing(rows):
         return Verdict(CPU, f"{_cpu_words(top)} No step keeps its instances busy all the time.")
     return _no_busy_step(rows, table, busiest)
@@ -138,6 +142,14 @@ def _may_be_host(top: Observation) -> bool:
 
 def _is_host_busy(top: Observation) -> bool:
     return top.host is not None and top.host.busy >= BUSY_HOST * top.host.cores
+
+
+def _maybe_hungriest(top: Observation) -> str | None:
+    """The step that waits most for a core, if all of them together do so for a good part of the latency."""
+    models = {} if top.host is None else top.host.models
+    if sum(use.waiting for use in models.values()) < STARVED * top.concurrency:
+        return None
+    return max(models, key=lambda name: models[name].waiting)
 
 
 def _cpu_words(top: Observation) -> str:

@@ -5,6 +5,7 @@
 An owner that ends in order puts everything back itself and ends its guard. One that is killed leaves that to it.
 """
 
+import contextlib
 import pickle
 import signal
 import subprocess
@@ -114,8 +115,9 @@ class Reconfiguration:
     def _write_to_guard(self, value: object) -> None:
         assert self._guard is not None
         assert self._guard.stdin is not None
-        self._guard.stdin.write(pickle.dumps(value))
-        self._guard.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # somebody ended the guard; we go on without
+            self._guard.stdin.write(pickle.dumps(value))
+            self._guard.stdin.flush()
 
     def _dismiss_guard(self) -> None:
         if self._guard is None:
@@ -123,7 +125,8 @@ class Reconfiguration:
         assert self._guard.stdin is not None
         if self.keep or self.is_restored:
             self._guard.kill()
-        self._guard.stdin.close()  # one that was not killed now tries in our place
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.stdin.close()  # one that was not killed now tries in our place
         if self.keep or self.is_restored:
             self._guard.wait()
         self._guard = None

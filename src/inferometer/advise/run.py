@@ -15,7 +15,6 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed
 from inferometer.measure.measurement import Level
 from inferometer.measure.result import Result
-from inferometer.model.spec import ModelSpec
 from inferometer.observe.host_load import is_this_host
 from inferometer.profile.level import Bench, Point, Watcher, measure_level, warm_up
 from inferometer.profile.options import Options, Range
@@ -27,6 +26,7 @@ MOST = 64  # an unasked sweep goes no further
 GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 PROBE_BATCH = 8
 _PROBE_S = 1.0
+_CROWDED = 0.3  # of all cores, kept busy by others
 
 Say = Callable[[str], None]
 
@@ -72,7 +72,7 @@ def examine(asked: Asked, watcher: Watcher, say: Say) -> Patient:
         circumstances=_circumstances(setup, asked, result),
         evidence=evidence,
         results=(result,),
-        notes=(*notes, *_blind_spots(setup, asked, evidence)),
+        notes=(*notes, *_blind_spots(asked, evidence)),
     )
 
 
@@ -238,7 +238,7 @@ def _circumstances(setup: Setup, asked: Asked, result: Result) -> Circumstances:
     )
 
 
-def _blind_spots(setup: Setup, asked: Asked, evidence: Evidence) -> Iterator[str]:
+def _blind_spots(asked: Asked, evidence: Evidence) -> Iterator[str]:
     top = evidence.sweep[-1]
     if not top.steps:
         yield (
@@ -251,12 +251,15 @@ def _blind_spots(setup: Setup, asked: Asked, evidence: Evidence) -> Iterator[str
             "The server runs on another machine whose cores were not seen: predictions assume there are enough. "
             "Tell how many it has with --cores."
         )
-    elif top.host is not None and top.host.server is None and _wants_cores(setup.model):
+    if top.host is not None and top.host.server is not None:
+        others = top.host.busy - top.host.server - top.throughput / top.items * top.client_core_s
+        if others > _CROWDED * top.host.cores:
+            yield (
+                f"Other programs kept {others:.2g} of this machine's {top.host.cores} cores busy meanwhile: figures "
+                "and predictions are as restless as they are."
+            )
+    elif top.host is not None:
         yield (
             "The server's process was not found on this machine, so it is assumed that steps on the CPU keep a core "
             "busy as long as they run."
         )
-
-
-def _wants_cores(model: ModelSpec) -> bool:
-    return any(not row.is_ensemble for row in model.family())
