@@ -2,6 +2,7 @@
 
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
+from inferometer.testing.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"
@@ -112,5 +113,16 @@ BARS = (
         rounds=1,
         only_full=True,
         open=contests.peak_memory_real,
+    ),
+    *(
+        Bar(
+            name=f"predict-{pipeline.name}",
+            title=f"prediction error, planted pipeline {pipeline.name}",
+            unit="%",
+            target=15,
+            rounds=5,
+            open=contests.prediction(pipeline),
+        )
+        for pipeline in PLANTED
     ),
 )
