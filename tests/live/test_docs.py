@@ -23,7 +23,7 @@ if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
 elif words[:1] == ["compare"] and any(word.endswith(".json") for word in words):
     pass
-elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]):
+elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"], ["diagnose"]):
     is_grpc = any(word.lower() == "grpc" for word in words)
     if "-u" not in words or "localhost" in words[words.index("-u") + 1]:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]

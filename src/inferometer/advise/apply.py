@@ -121,7 +121,8 @@ class _Course:
             return
         row, result = self._measure(suggestion)
         self._results.append(result)
-        is_kept = row is not None and row.throughput > self._best.throughput * (1 + BETTER)
+        is_better = row is not None and row.throughput > self._best.throughput * (1 + BETTER)
+        is_kept = is_better and not self._tools.watcher.is_interrupted()  # half a measurement proves nothing
         self._note(self._trial(suggestion, row, is_kept))
         if not is_kept:
             server.change(name, before)

@@ -75,7 +75,7 @@ def conclude(evidence: Evidence, circumstances: Circumstances) -> Conclusion:
         transfer_s=circumstances.transfer_s,
     )
     advice = () if found.kind == UNKNOWN else suggestions(situation)
-    return Conclusion(found, table, pipeline, advice, curve(sweep, pipeline), _effective(pipeline, table))
+    return Conclusion(found, table, pipeline, advice, curve(sweep, pipeline), _effective(pipeline))
 
 
 def fitted(evidence: Evidence, cores: Cores) -> Pipeline:
@@ -127,7 +127,7 @@ def curve(sweep: Sequence[Observation], pipeline: Pipeline) -> tuple[CurvePoint,
     return tuple(points)
 
 
-def _effective(pipeline: Pipeline, table: Sequence[StepFigures]) -> float | None:
+def _effective(pipeline: Pipeline) -> float | None:
     """What all cores together are worth; None when they are not known."""
     if math.isinf(pipeline.cores.count):
         return None

@@ -145,8 +145,9 @@ def watch_host(setup: Setup, inner: Watcher) -> HostWatch | Watcher:
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
         return inner
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return HostWatch(inner, cores=cores, server=find_server(endpoint.port), clock=monotonic_ns)
+    return HostWatch(
+        inner, cores=len(os.sched_getaffinity(0)), server=find_server(endpoint.port), clock=monotonic_ns
+    )
 
 
 def _sweep(

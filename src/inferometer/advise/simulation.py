@@ -20,6 +20,7 @@ from heapq import heappop, heappush
 from inferometer.advise.pipeline import Pipeline, Station
 
 _SEED = 20
+_LEAST_S = 1e-9  # no request takes no time at all
 
 
 @dataclass(slots=True)
@@ -200,8 +201,8 @@ class Simulation:
 
     def _begin(self) -> None:
         token = _Token(self._plain if self._plain is not None else self._drawn_path(), self._now_s)
-        total_s, core_s = self._pipeline.outside_s, self._pipeline.outside_cpu_s
-        self._work([token], None, total_s, min(core_s, total_s))
+        total_s = max(self._pipeline.outside_s, _LEAST_S)
+        self._work([token], None, total_s, min(self._pipeline.outside_cpu_s, total_s))
 
     def _go_on(self, token: _Token) -> None:
         while token.position < len(token.path):

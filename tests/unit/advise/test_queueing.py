@@ -160,6 +160,10 @@ def test_open_loop_with_deterministic_service_waits_as_theory_says():
     assert wait_s == pytest.approx(0.6 * 0.010 / (2 * 0.4), rel=0.3)
 
 
+def test_steps_that_take_no_time_are_no_trouble():
+    assert predict(Pipeline((Station("nothing", 0.0),)), 4).throughput > 1e6
+
+
 def test_the_same_pipeline_gives_the_same_figures():
     assert predict(STEADY, 3) == predict(STEADY, 3)
 
