@@ -107,8 +107,7 @@ def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
 
 def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Verdict:
     now = predict(pipeline, top.concurrency).throughput
-    # More instances would also take cores from other programs; that is not what they are for.
-    quiet = replace(pipeline, cores=replace(pipeline.cores, background=0.0))
+    quiet = undisturbed(top, pipeline)
     alone = predict(quiet, top.concurrency).throughput
     station = next(station for station, _ in pipeline.walk() if station.name == busiest.name)
     more = predict(with_station(quiet, busiest.name, instances=2 * station.instances), top.concurrency)
@@ -134,6 +133,13 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
             )
             return Verdict(BATCHING, sentence, busiest.name)
     return Verdict(COMPUTE, sentence, busiest.name)
+
+
+def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
+    if top.host is None:
+        return pipeline
+    return replace(pipeline, cores=replace(pipeline.cores, count=float(top.host.cores)))
 
 
 def _may_be_host(top: Observation) -> bool:

@@ -1,19 +1,19 @@
 """Observations -> what limits the pipeline, what would help, and the curve the model draws. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inferometer.advise.bottleneck import step_table, verdict
 from inferometer.advise.diagnosis import UNKNOWN, CurvePoint, StepFigures, Suggestion, Verdict
 from inferometer.advise.fit import Measured, calibrate, fit, knows_batches
-from inferometer.advise.observation import CoreUse, Observation
+from inferometer.advise.observation import Observation
 from inferometer.advise.pipeline import Cores, Pipeline
 from inferometer.advise.queueing import predict
 from inferometer.advise.suggest import Situation, suggestions
 from inferometer.base.units import NS_PER_S
 
-_NOTABLE_WAIT = 0.1  # of the time on a core
+_LEAST_CORES = 0.1  # whoever waits gets some time in the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +91,17 @@ def fitted(evidence: Evidence, cores: Cores) -> Pipeline:
 
 
 def _cores(rows: Sequence[Observation], circumstances: Circumstances) -> Cores:
-    count = math.inf if circumstances.cores is None else circumstances.cores
-    others = sorted(found for row in rows for found in _others(row))
-    return Cores(count=count, background=others[len(others) // 2] if others else 0.0)
-
-
-def _others(row: Observation) -> Iterator[float]:
-    """Jobs of other programs that wanted a core meanwhile."""
-    host = row.host
-    if host is None or host.server is None:
-        return
-    ours = sum(host.models.values(), CoreUse())
-    if ours.waiting > _NOTABLE_WAIT * ours.cores > 0:
-        # All that want a core get the same part of one.
-        wanted = ours.cores + ours.waiting
-        yield max(0.0, host.cores * wanted / ours.cores - wanted)
-    else:
-        yield max(0.0, host.busy - host.server - row.throughput / row.items * row.client_core_s)
+    """What is left of the machine under pressure: others do not go away because we would like more."""
+    if circumstances.cores is None:
+        return Cores()
+    most = max(row.concurrency for row in rows)
+    others = sorted(
+        row.host.busy - row.host.server - row.throughput / row.items * row.client_core_s
+        for row in rows
+        if row.host is not None and row.host.server is not None and 2 * row.concurrency >= most
+    )
+    held = max(0.0, others[len(others) // 2]) if others else 0.0
+    return Cores(count=max(_LEAST_CORES, circumstances.cores - held))
 
 
 def curve(sweep: Sequence[Observation], pipeline: Pipeline) -> tuple[CurvePoint, ...]:

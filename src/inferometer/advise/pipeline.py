@@ -40,26 +40,22 @@ class Station:
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The cores all steps share.
+    """The cores all steps share; what other programs hold of them is not in `count`.
 
-    n busy cores do the work of `n ** scaling`: less than n where they share caches, memory, power or
-    hyper-threads. `background` is how many jobs of others want a core all the time.
+    n busy cores do the work of `n ** scaling`: less than n where they share caches, memory, power or hyper-threads.
     """
 
     count: float = math.inf
     scaling: float = 1.0
-    background: float = 0.0
 
     def work(self, jobs: float) -> float:
         """How many cores' worth of work so many jobs get done together."""
-        return jobs * self.speed(jobs)
+        busy = min(jobs, self.count)
+        return busy if busy <= 1 else math.pow(busy, self.scaling)
 
     def speed(self, jobs: float) -> float:
         """Of each of so many jobs; 1 is the speed of one alone on an idle machine."""
-        wanted = jobs + self.background
-        if wanted <= 1:
-            return 1.0
-        return min(1.0, math.pow(min(wanted, self.count), self.scaling) / wanted)
+        return self.work(max(jobs, 1.0)) / max(jobs, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from inferometer.advise.bottleneck import undisturbed
 from inferometer.advise.diagnosis import (
     CLIENT_BATCH,
     CONCURRENCY,
@@ -124,7 +125,7 @@ def _fewer(situation: Situation) -> Iterator[Suggestion]:
     host, top = situation.top.host, situation.top
     if situation.verdict.kind != CPU_VERDICT or host is None:
         return
-    quiet = replace(situation.pipeline, cores=replace(situation.pipeline.cores, background=0.0))
+    quiet = undisturbed(top, situation.pipeline)
     for row, station in _stations(situation):
         if row.name != situation.verdict.step or station.instances <= host.cores:
             continue

@@ -58,7 +58,8 @@ def test_instances_multiply_the_bound(instances, expected):
     [
         (Cores(), 400),
         (Cores(2), 200),
-        (Cores(2, background=2), 400 * 2 / 6),
+        (Cores(0.5), 50),
+        (Cores(0.5, scaling=0.5), 50),
         (Cores(scaling=0.5), 200),
         (Cores(1), 100),
     ],
