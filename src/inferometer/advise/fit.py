@@ -17,6 +17,7 @@ from inferometer.advise.queueing import predict
 
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
+_VARIATION, _STEADY = 0.1, 0.02  # of service times: when it is not known, and at least
 _STRETCHED = 1.2  # an execution that takes so many times as long as alone had to share
 _LEAST_SCALING = 0.05
 _SEARCH_STEPS = 12
@@ -48,6 +49,7 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
         outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light, core_s)),
         cores=cores,
         items=last.items,
+        variation=_VARIATION if light.variation is None else min(max(light.variation, _STEADY), 1.0),
     )
 
 

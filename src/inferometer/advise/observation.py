@@ -74,6 +74,7 @@ class Observation:
     client_share: float = 0.0  # of a core, the busiest worker of ours
     client_core_s: float = 0.0  # our own core time per request
     host: HostUse | None = None
+    variation: float | None = None  # of the latency: standard deviation over mean
 
     def walk(self) -> Iterator[tuple[Step, float, int]]:
         """Every step with its calls per request and its depth, members after their caller."""
@@ -125,6 +126,7 @@ def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observa
         client_share=found.client.cpu_share,
         client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
         host=host,
+        variation=found.latency.std_ns / found.latency.mean_ns if found.latency.mean_ns else None,
     )
 
 
