@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from inferometer import api
+from inferometer.advise.apply import ENOUGH
 from inferometer.advise.diagnosis import read as read_diagnosis
 from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
@@ -268,16 +269,19 @@ def test_demo_tells_the_whole_story(
     assert main(["demo", "--folder", str(folder)]) == 0
     stdout, stderr = capfd.readouterr()
     assert re.search(r"^Slowest step: preprocessing, .* \d+(\.\d+)? ?% of the server's time", stdout, re.M)
-    assert "What would help, by prediction\n1. Run " in stdout
-    assert "What came of trying" in stdout
-    assert "The server has its original configuration again." in stdout
     assert f"Results: {folder}/diagnosis.json, {folder}/result.json, {folder}/result.csv" in stdout
     assert "Starting the embedded Triton server" in stderr
     story = read_diagnosis(folder / "diagnosis.json")
     assert [step.name for step in story.steps] == ["preprocessing", "classifier", "postprocessing"]
     assert story.verdict.step == "preprocessing"
-    assert story.trials[0].suggestion.change.model == "preprocessing"
-    assert story.trials[0].throughput > 0
+    # On a machine whose cores others hold, more instances bring nothing, and the story says that instead.
+    promising = [row for row in story.suggestions if row.change.can_apply and row.gain > ENOUGH]
+    assert [trial.suggestion for trial in story.trials] == promising[:1]
+    for trial in story.trials:
+        assert trial.suggestion.change.model == "preprocessing"
+        assert trial.throughput > 0
+        assert "What came of trying" in stdout
+        assert "The server has its original configuration again." in stdout
     result = api.load(str(folder / "result.json"))
     assert [level.value for level in result.levels] == [1, 2, 4]
     assert all(

@@ -21,7 +21,7 @@ from inferometer.testing.planted import PLANTED, SLOW_FIRST, Planted, plant
 pytestmark = pytest.mark.live
 
 DEADLINE_S = 90
-GENEROUS = 3.0  # how far predicted and measured may lie apart on a machine that others use as well
+GENEROUS = 5.0  # how far the two may lie apart in so short a time on a crowded machine; make bench holds the real line
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,8 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
     free = predict(replace(quiet, cores=Cores()), top.concurrency)
     helps_more = more.throughput / alone - 1
     helps_cores = free.throughput / alone - 1
-    if helps_more < WORTHWHILE and helps_cores > WORTHWHILE and _may_be_host(top):
+    is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and _may_be_host(top)
+    if is_shared_out or _is_starved(top, busiest.name):
         shared = "more instances would only share the same cores"
         sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
         return Verdict(CPU, sentence, busiest.name)
@@ -148,6 +149,12 @@ def _may_be_host(top: Observation) -> bool:
 
 def _is_host_busy(top: Observation) -> bool:
     return top.host is not None and top.host.busy >= BUSY_HOST * top.host.cores
+
+
+def _is_starved(top: Observation, name: str) -> bool:
+    """On a full machine, most of the step's time is waiting for a core."""
+    use = None if top.host is None else top.host.models.get(name)
+    return use is not None and _is_host_busy(top) and use.waiting > use.cores
 
 
 def _maybe_hungriest(top: Observation) -> str | None:

@@ -106,6 +106,17 @@ def test_exhausted_cores_by_other_programs_are_said():
     assert "other programs 1.7" in sentence
 
 
+def test_a_single_instance_that_others_starve_is_not_blamed():
+    crowded = host(2.0, 0.3, slow=(0.3, 0.65))
+    rows = (
+        row(1, 4.8, step("slow", 200), host=crowded),
+        row(8, 4.9, step("slow", 200, wait_ms=1400), host=crowded),
+    )
+    found = conclude(Evidence(rows), HERE)
+    assert (found.verdict.kind, found.verdict.step) == (CPU, "slow")
+    assert found.suggestions == ()
+
+
 def test_the_table_weighs_steps_by_their_calls():
     table = conclude(Evidence((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),)), HERE).table
     assert [found.compute_share for found in table] == pytest.approx([0.75, 0.25])
