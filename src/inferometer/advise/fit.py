@@ -18,6 +18,7 @@ from inferometer.advise.queueing import predict
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
 _VARIATION, _STEADY = 0.1, 0.02  # of service times: when it is not known, and at least
+_LARGER = 1.5  # times as many inferences in an execution: enough to draw a line
 _STRETCHED = 1.2  # an execution that takes so many times as long as alone had to share
 _LEAST_SCALING = 0.05
 _SEARCH_STEPS = 12
@@ -35,18 +36,25 @@ class Measured:
     throughput: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A step's execution as it would be on an idle machine; `cpu` is the share of it on a core."""
+
+    batch: float
+    alone_s: float
+    cpu: float
+
+
 def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
     """The pipeline of the last observation."""
     light = lightest(observations)
     last = observations[-1]
-    core_s = _core_seconds(light)
-    stations = tuple(_station(step, observations, cores, core_s) for step in last.steps)
     inside_s = sum(step.calls * (step.wait_s + step.service_s) for step in light.steps)
     outside_s = max(0.0, light.latency_s - inside_s)
     return Pipeline(
-        stations=stations,
+        stations=tuple(_station(step, observations, cores) for step in last.steps),
         outside_s=outside_s,
-        outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light, core_s)),
+        outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light)),
         cores=cores,
         items=last.items,
         variation=_VARIATION if light.variation is None else min(max(light.variation, _STEADY), 1.0),
@@ -58,23 +66,21 @@ def lightest(observations: Sequence[Observation]) -> Observation:
     return min(observations, key=lambda row: (row.concurrency, row.items))
 
 
-def _station(step: Step, rows: Sequence[Observation], cores: Cores, core_s: dict[str, CoreUse]) -> Station:
-    points = _points(step.name, rows)
+def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
+    points = _points(step.name, rows, cores)
     fixed_s, item_s = _line(points)
-    is_elsewhere = step.setup.device == "gpu" or _is_off_the_cores(step.name, rows, cores)
-    cpu, share = _alone(points[0][1], core_s.get(step.name), is_elsewhere, cores)
     return Station(
         name=step.name,
-        fixed_s=fixed_s * share,
-        item_s=item_s * share,
+        fixed_s=fixed_s,
+        item_s=item_s,
         calls=step.calls,
         instances=step.setup.instances,
-        cpu=cpu,
+        cpu=points[0].cpu,
         max_batch=max(1, step.setup.max_batch),
         is_batching=step.setup.is_batching,
         preferred=step.setup.preferred,
         delay_s=step.setup.delay_s,
-        members=tuple(_station(member, rows, cores, core_s) for member in step.members),
+        members=tuple(_station(member, rows, cores) for member in step.members),
     )
 
 
@@ -88,65 +94,65 @@ def _is_off_the_cores(name: str, rows: Sequence[Observation], cores: Cores) -> b
     )
 
 
-def _alone(own_s: float, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> tuple[float, float]:
-    """How a step would be on an idle machine: its share on a core, and its whole time as a share of what was seen.
-
-    Other programs slow it down even when it is the only one of ours. Where its time on a core was seen, what the
-    others took from it is no mystery.
-    """
-    speed = cores.speed(1.0)
-    if use is None:
-        return (0.0, 1.0) if is_elsewhere else (1.0, speed)
-    if not own_s:
-        return 0.0, 1.0
-    waited_s = use.waiting if use.waiting else use.cores * (1 / speed - 1)
-    alone_s = max(use.cores, own_s - waited_s)
-    return _snapped(use.cores / alone_s if alone_s else 0.0), min(1.0, alone_s / own_s)
-
-
-def _points(name: str, rows: Sequence[Observation]) -> list[tuple[float, float]]:
-    """(batch, own seconds) of a step: at the lightest load, and wherever batches were clearly larger."""
-    found = [
-        (row.concurrency, step.batch, step.own_s)
+def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point]:
+    """A step at the lightest load, and wherever batches were clearly larger, with as little load as there was."""
+    seen = [
+        (row, step)
         for row in sorted(rows, key=lambda row: (row.concurrency, row.items))
         for step, _, _ in row.walk()
         if step.name == name
     ]
-    light = found[0]
-    larger = [point for point in found if point[1] > 1.5 * light[1]]
-    least = min((point[0] for point in larger), default=0)
-    return [light[1:], *(point[1:] for point in larger if point[0] == least)]
+    larger = [found for found in seen if found[1].batch > _LARGER * seen[0][1].batch]
+    is_elsewhere = seen[0][1].setup.device == "gpu" or _is_off_the_cores(name, rows, cores)
+    chosen = [seen[0], *(found for found in larger if found[0].concurrency == larger[0][0].concurrency)]
+    return [_alone(step, _core_seconds(row).get(name), is_elsewhere, cores) for row, step in chosen]
 
 
-def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
+def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> _Point:
+    """How a step would be on an idle machine.
+
+    Other programs slow it down even when it is the only one of ours. Where its time on a core was seen, what the
+    others took from it is no mystery.
+    """
+    own_s, speed = step.own_s, cores.speed(1.0)
+    if use is None:
+        return _Point(step.batch, own_s, 0.0) if is_elsewhere else _Point(step.batch, own_s * speed, 1.0)
+    waited_s = use.waiting if use.waiting else use.cores * (1 / speed - 1)
+    alone_s = min(own_s, max(use.cores, own_s - waited_s))
+    return _Point(step.batch, alone_s, _snapped(use.cores / alone_s if alone_s else 0.0))
+
+
+def _line(points: list[_Point]) -> tuple[float, float]:
     """Fixed seconds and seconds per inference; neither is negative."""
-    (batch, own_s), *others = points
+    near, *others = points
     if not others:
-        item_s = UNKNOWN_ITEM_SHARE * own_s / batch
-        return own_s - batch * item_s, item_s
-    far, far_s = max(others)
-    item_s = min(max(0.0, (far_s - own_s) / (far - batch)), own_s / batch)
-    return own_s - batch * item_s, item_s
+        item_s = UNKNOWN_ITEM_SHARE * near.alone_s / near.batch
+        return near.alone_s - near.batch * item_s, item_s
+    far = max(others, key=lambda point: point.batch)
+    rise_s = (far.alone_s - near.alone_s) / (far.batch - near.batch)
+    item_s = min(max(0.0, rise_s), near.alone_s / near.batch)
+    return near.alone_s - near.batch * item_s, item_s
 
 
 def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
     """Whether batches of more than one size were seen of a step."""
-    return len(_points(name, rows)) > 1
+    batches = [step.batch for row in rows for step, _, _ in row.walk() if step.name == name]
+    return max(batches) > _LARGER * min(batches)
 
 
-def _core_seconds(light: Observation) -> dict[str, CoreUse]:
+def _core_seconds(row: Observation) -> dict[str, CoreUse]:
     """On a core and waiting for one, of each step's execution: seen per process, else the server's rest by time."""
-    host, rate = light.host, light.throughput / light.items
+    host, rate = row.host, row.throughput / row.items
     if host is None or not rate:
         return {}
-    executions = {step.name: calls * light.items / step.batch * rate for step, calls, _ in light.walk()}
-    own_s = {step.name: step.own_s for step, _, _ in light.walk()}
+    executions = {step.name: calls * row.items / step.batch * rate for step, calls, _ in row.walk()}
+    own_s = {step.name: step.own_s for step, _, _ in row.walk()}
     known = {
         name: CoreUse(min(use.cores / executions[name], own_s[name]), use.waiting / executions[name])
         for name, use in host.models.items()
         if executions.get(name)
     }
-    rest = [step.name for step, _, _ in light.walk() if step.name not in known and step.setup.device == "cpu"]
+    rest = [step.name for step, _, _ in row.walk() if step.name not in known and step.setup.device == "cpu"]
     rest_cores = sum(executions[name] * own_s[name] for name in rest)
     if rest_cores and host.server is not None:
         left = max(0.0, host.server - sum(use.cores for use in host.models.values()))
@@ -158,11 +164,12 @@ def _snapped(share: float) -> float:
     return 0.0 if share < _NO_CORE else 1.0 if share > _WHOLE_CORE else share
 
 
-def _server_core_s(light: Observation, core_s: dict[str, CoreUse]) -> float:
+def _server_core_s(light: Observation) -> float:
     """Core time of the server per request that no step explains."""
     rate = light.throughput / light.items
     if light.host is None or light.host.server is None or not rate:
         return 0.0
+    core_s = _core_seconds(light)
     explained_s = sum(
         calls * light.items / step.batch * core_s.get(step.name, CoreUse()).cores
         for step, calls, _ in light.walk()

@@ -50,9 +50,7 @@ class Situation:
     is_json: bool = False
     is_http: bool = True
     is_local: bool = False
-    transfer_s: float = (
-        0.0  # of a request: handing it to the system, and its reply's way from first to last byte
-    )
+    transfer_s: float = 0.0  # handing a request to the system, and its reply's way from first to last byte
 
 
 def suggestions(situation: Situation) -> tuple[Suggestion, ...]:
