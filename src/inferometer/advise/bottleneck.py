@@ -115,7 +115,7 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
     helps_more = more.throughput / alone - 1
     helps_cores = free.throughput / alone - 1
     is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and _may_be_host(top)
-    if is_shared_out or _is_starved(top, busiest.name):
+    if is_shared_out or _is_starved(top, busiest):
         shared = "more instances would only share the same cores"
         sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
         return Verdict(CPU, sentence, busiest.name)
@@ -151,10 +151,11 @@ def _is_host_busy(top: Observation) -> bool:
     return top.host is not None and top.host.busy >= BUSY_HOST * top.host.cores
 
 
-def _is_starved(top: Observation, name: str) -> bool:
-    """On a full machine, most of the step's time is waiting for a core."""
-    use = None if top.host is None else top.host.models.get(name)
-    return use is not None and _is_host_busy(top) and use.waiting > use.cores
+def _is_starved(top: Observation, busiest: StepFigures) -> bool:
+    """On a full machine, most of the time its instances are held they wait for a core."""
+    use = None if top.host is None else top.host.models.get(busiest.name)
+    held = busiest.utilisation * busiest.instances
+    return use is not None and _is_host_busy(top) and use.waiting > held / 2
 
 
 def _maybe_hungriest(top: Observation) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from inferometer.advise.bottleneck import step_table, verdict
 from inferometer.advise.diagnosis import UNKNOWN, CurvePoint, StepFigures, Suggestion, Verdict
 from inferometer.advise.fit import Measured, calibrate, fit, knows_batches
-from inferometer.advise.observation import Observation
+from inferometer.advise.observation import HostUse, Observation
 from inferometer.advise.pipeline import Cores, Pipeline
 from inferometer.advise.queueing import predict
 from inferometer.advise.suggest import Situation, suggestions
@@ -91,17 +91,25 @@ def fitted(evidence: Evidence, cores: Cores) -> Pipeline:
 
 
 def _cores(rows: Sequence[Observation], circumstances: Circumstances) -> Cores:
-    """What is left of the machine under pressure: others do not go away because we would like more."""
+    """What is there for us of the machine under pressure."""
     if circumstances.cores is None:
         return Cores()
     most = max(row.concurrency for row in rows)
-    others = sorted(
-        row.host.busy - row.host.server - row.throughput / row.items * row.client_core_s
-        for row in rows
-        if row.host is not None and row.host.server is not None and 2 * row.concurrency >= most
+    seen = sorted(
+        _ours(row, row.host) for row in rows if row.host is not None and 2 * row.concurrency >= most
     )
-    held = max(0.0, others[len(others) // 2]) if others else 0.0
-    return Cores(count=max(_LEAST_CORES, circumstances.cores - held))
+    left = seen[len(seen) // 2] if seen else circumstances.cores
+    return Cores(count=min(circumstances.cores, max(_LEAST_CORES, left)))
+
+
+def _ours(row: Observation, host: HostUse) -> float:
+    """Cores we could have: those nobody holds, or as good a share of all of them as we got of those we wanted."""
+    if host.server is None:
+        return float(host.cores)
+    used = host.server + row.throughput / row.items * row.client_core_s
+    wanted = used + sum(use.waiting for use in host.models.values())
+    share = used * max(1.0, host.cores / wanted) if wanted else 0.0
+    return max(host.cores - (host.busy - used), share)
 
 
 def curve(sweep: Sequence[Observation], pipeline: Pipeline) -> tuple[CurvePoint, ...]:

@@ -117,6 +117,12 @@ def test_a_single_instance_that_others_starve_is_not_blamed():
     assert found.suggestions == ()
 
 
+def test_a_step_that_sleeps_is_blamed_also_on_a_full_machine():
+    crowded = host(2.0, 0.05, slow=(0.01, 0.03), other=(0.01, 0.02))
+    rows = tuple(replace(found, host=crowded) for found in SLOW_STEP)
+    assert conclude(Evidence(rows), HERE).verdict.kind == COMPUTE
+
+
 def test_the_table_weighs_steps_by_their_calls():
     table = conclude(Evidence((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),)), HERE).table
     assert [found.compute_share for found in table] == pytest.approx([0.75, 0.25])
