@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inferometer.compare.comparison import Comparison
     from inferometer.advise.diagnosis import Diagnosis
+    from inferometer.compare.comparison import Comparison
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
     from inferometer.report.saved import Report

@@ -102,10 +102,10 @@ def parse_classic(argv: Sequence[str]) -> "Options | Ask":
 def parse_measure(argv: Sequence[str], *, duration_s: float = _DURATION_S) -> "Options | Ask":
     """The options of `inferometer measure`: same words, but it stops by precision, at the latest after `duration_s`."""
     asked = _read(argv)
-    return asked if isinstance(asked, Ask) else measure_options(asked)
+    return asked if isinstance(asked, Ask) else measure_options(asked, duration_s=duration_s)
 
 
-def measure_options(asked: dict[str, Any]) -> "Options":
+def measure_options(asked: dict[str, Any], *, duration_s: float = _DURATION_S) -> "Options":
     """What was asked by field, with the defaults of `inferometer measure`."""
     asked.setdefault("request_timeout_s", _REQUEST_TIMEOUT_S)
     asked.setdefault("sequence_ids", (secrets.randbits(62) + 1, None))  # two runs at once never share an id
