@@ -7,11 +7,11 @@ from typing import Any
 from inferometer.advise.conclude import Conclusion, Evidence, conclude
 from inferometer.advise.diagnosis import Diagnosis, Suggestion, Trial
 from inferometer.advise.observation import Observation
-from inferometer.advise.reconfigure import Reconfiguration
+from inferometer.advise.reconfigure import ModelControl, Reconfiguration
 from inferometer.advise.run import Asked, Patient, Say, diagnose, examine, measure_once, watch_host
 from inferometer.advise.settings import changed_config
 from inferometer.base.clock import Clock
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.result import Result
 from inferometer.profile.level import Watcher
@@ -66,7 +66,13 @@ def apply(
     """Whatever happens, the server has its original configuration again afterwards, unless it is to be kept."""
     end_ns = tools.clock() + round(treatment.budget_s * NS_PER_S)
     course = _Course(patient, diagnosis, found, tools)
-    server = Reconfiguration(patient.setup.target)
+    target = patient.setup.target
+    if not isinstance(target, ModelControl):
+        raise UsageError(
+            f"servers of kind {patient.setup.options.service_kind} cannot load a model with another configuration",
+            remedy="leave out --apply, and change the configuration yourself",
+        )
+    server = Reconfiguration(target)
     won: Configs = {}
     error = None
     try:

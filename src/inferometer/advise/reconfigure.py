@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from inferometer.base.errors import PeerError
 
@@ -20,6 +20,7 @@ Config = Mapping[str, Any]
 _NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
 
 
+@runtime_checkable
 class ModelControl(Protocol):
     """The calls of a server whose models are under explicit control."""
 

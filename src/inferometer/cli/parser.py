@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
@@ -19,6 +20,7 @@ from inferometer.load.options import OPTIONS as LOAD
 from inferometer.measure.options import OPTIONS as MEASURE
 from inferometer.profile.checks import check_asked
 from inferometer.report.options import OPTIONS as REPORT
+from inferometer.target.kinds import AUTO
 from inferometer.target.options import OPTIONS as TARGET
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ def vocabulary(groups: Groups, *, takes_words: bool = False) -> Vocabulary:
     return Vocabulary(names, takes_words)
 
 
-_MEASURE = vocabulary(GROUPS)
+_CLASSIC = vocabulary(GROUPS)
+_MEASURE = vocabulary(GROUPS, takes_words=True)  # an address may stand alone
 _WORD = Option((), "words", "A word that belongs to no option.", repeatable=True)
 
 # Asking for one of these in `inferometer measure` is asking for its way of stopping a level.
@@ -95,13 +98,14 @@ class Use:
 
 def parse_classic(argv: Sequence[str]) -> "Options | Ask":
     """The options of the script `perf_analyzer`."""
-    asked = _read(argv)
+    asked = read_words(argv, _CLASSIC, partial(check_asked, is_classic=True))
     return asked if isinstance(asked, Ask) else _options(asked)
 
 
 def parse_measure(argv: Sequence[str], *, duration_s: float = _DURATION_S) -> "Options | Ask":
-    """The options of `inferometer measure`: same words, but it stops by precision, at the latest after `duration_s`."""
-    asked = _read(argv)
+    """The options of `inferometer measure`: same words, but an address may stand alone, and it stops by
+    precision, at the latest after `duration_s`."""
+    asked = read_words(argv, _MEASURE, _check_measure)
     return asked if isinstance(asked, Ask) else measure_options(asked, duration_s=duration_s)
 
 
@@ -118,8 +122,8 @@ def print_measure_help() -> None:
     """The help of `inferometer measure`."""
     print_help(
         "inferometer measure",
-        usage="%(prog)s -m NAME [options]",
-        description="Load a model and measure its latency and throughput.",
+        usage="%(prog)s [URL] [-m NAME] [options]",
+        description="Load a model and measure its latency and throughput. An address alone is asked what it is.",
         groups=GROUPS,
     )
 
@@ -161,8 +165,18 @@ def describe(option: Option) -> str:
     return f"{option.help} ({'; '.join(notes)})" if notes else option.help
 
 
-def _read(argv: Sequence[str]) -> dict[str, Any] | Ask:
-    return read_words(argv, _MEASURE, check_asked)
+def _check_measure(asked: dict[str, Any]) -> None:
+    """A word that stands alone is the address; where no kind is asked for, that is asked what it is."""
+    words = asked.pop("words", ())
+    for word in words:
+        if word != "localhost" and not any(mark in word for mark in ":/."):
+            raise _stray(word, secret=False)
+        if "url" in asked:
+            raise UsageError(f"Two addresses are given: {asked['url']} and {word}", remedy="give one")
+        asked["url"] = word
+    if "url" in asked and (words or not asked.get("model")):
+        asked.setdefault("service_kind", AUTO)
+    check_asked(asked)
 
 
 def read_words(

@@ -31,6 +31,7 @@ _ADDED = (
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
+    Note.WRONG_KIND,
 )
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99

@@ -11,6 +11,7 @@ from inferometer.dataset.dataset import Step
 from inferometer.model.numbers import ElementError, encode_fractions, values
 from inferometer.model.tensor import Tensor
 from inferometer.profile.prepare import Setup
+from inferometer.target.kind import Answering
 
 
 class NotComparableError(Exception):
@@ -29,9 +30,13 @@ def inputs(setup: Setup, count: int) -> tuple[Step, ...]:
 
 def fetch(setup: Setup, steps: Sequence[Step]) -> list[Reply]:
     """What comes back for each; one at a time, with no other load on the server."""
+    target = setup.target
+    if not isinstance(target, Answering):
+        kind = setup.options.service_kind
+        raise NotComparableError(f"servers of kind {kind} do not answer with tensors")
     try:
         requests = setup.target.traffic(setup.model, steps).requests
-        replies: list[Reply] = [setup.target.infer(request) for request in requests]
+        replies: list[Reply] = [target.infer(request) for request in requests]
     except InferometerError as error:
         raise NotComparableError(f"the outputs of '{setup.model.name}' could not be had: {error}") from error
     if setup.model.max_batch_size and setup.recipe.batch == 1:

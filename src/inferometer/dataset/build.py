@@ -11,6 +11,7 @@ from inferometer.dataset.files import read_files
 from inferometer.dataset.generate import generate
 from inferometer.dataset.json_file import read_json
 from inferometer.dataset.options import GENERATED, DataOptions
+from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.shapes import check_given_shapes
 from inferometer.model.spec import ModelSpec
 
@@ -21,6 +22,8 @@ def build(model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False)
     """The dataset for the model; every mistake in options or files is a UsageError."""
     if is_scheduled:
         _require_json(options)
+    if any(spec.datatype == "JSON" for spec in model.inputs):
+        return build_payloads(options, is_scheduled=is_scheduled)
     require_known_datatypes(model.name, "input", model.inputs)
     check_given_shapes(model, options.shapes)
     generated = [source for source in options.sources if source in GENERATED]

@@ -57,6 +57,8 @@ class Finish(Protocol):
         received: int,
         responses: int = 1,
         times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> None: ...
 
 
@@ -232,7 +234,8 @@ class Engine:
             return False
         if self._open is not None or self._periodic is not None:
             return True
-        return self.active == self._concurrency or self._remaining == 0
+        is_over = self._remaining == 0 or (self._sequences is not None and self._sequences.is_over)
+        return self.active == self._concurrency or is_over
 
     @property
     def is_finished(self) -> bool:
@@ -293,6 +296,8 @@ class Engine:
         received: int,
         responses: int = 1,
         times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> None:
         """Called by the link, once per request; `times` are those of a stream's responses."""
         ring = self._ring
@@ -315,6 +320,8 @@ class Engine:
             responses,
             sequence,
             started,
+            tokens,
+            prompt_tokens,
             ring.stamp(times) if times else 0,
         )
         position += ROW_BYTES
@@ -338,6 +345,8 @@ class Engine:
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
+        if mark is not None and self._pauses_between(slot, mark, end_ns):
+            return
         self._again(slot)
 
     def _finish_and_keep(
@@ -351,6 +360,8 @@ class Engine:
         received: int,
         responses: int = 1,
         times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> None:
         """What links call instead of `finish` when requests are exported."""
         assert self._spool is not None
@@ -358,11 +369,23 @@ class Engine:
         sequence = 0 if mark is None else mark.sequence_id
         head = Head(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
         self._spool.end(slot, head)
-        self.finish(slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times)
+        self.finish(
+            slot,
+            status,
+            sent_ns,
+            wrote_ns,
+            first_ns,
+            end_ns,
+            received,
+            responses,
+            times,
+            tokens,
+            prompt_tokens,
+        )
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
-        if slot >= self._concurrency or self._remaining == 0:
+        if slot >= self._concurrency or self._remaining == 0 or not self._has_next(slot):
             self.active -= 1
             if not self._close_sequence(slot, self._lanes[slot]):
                 self.link.close(slot)
@@ -387,6 +410,18 @@ class Engine:
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
+
+    def _has_next(self, lane: int) -> bool:
+        return self._sequences is None or self._sequences.has_next(lane)
+
+    def _pauses_between(self, slot: int, mark: Mark, now_ns: int) -> bool:
+        """In a session the next turn may have to wait: True when the slot pauses."""
+        assert self._sequences is not None
+        pause = 0 if mark.is_end or self._open is not None else self._sequences.pause_ns(self._steps[slot])
+        if not pause or slot >= self._concurrency:
+            return False
+        heappush(self._pauses, (now_ns + pause, slot))
+        return True
 
     def _close_sequence(self, slot: int, lane: int) -> bool:
         """If the lane has no further turn but an unfinished sequence, end that with one more request."""

@@ -143,11 +143,10 @@ OPTIONS = (
     Option(
         ("--session-concurrency",),
         "session_concurrency",
-        "Chat sessions in parallel, with --service-kind openai.",
+        "Chat sessions in parallel, with --service-kind openai: each session of the file once, its turns in order.",
         whole(least=1),
         "COUNT",
         dialect=Dialect.NEWER,
-        built=False,
     ),
     Option(
         ("--request-count",),

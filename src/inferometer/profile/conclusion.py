@@ -69,6 +69,7 @@ def conclude(course: Course) -> Level:
         percentile=recipe.percentile,
         level_start_ns=course.start_ns,
         examples=course.examples,
+        promise="" if recipe.promise is None else recipe.promise.text,
         samples=course.samples,
     )
     start = start_figures(course.cold, subject)

@@ -138,7 +138,7 @@ def _limit(promise: Slo, visited: list[Level], high: float | None) -> str:
     level = next((level for level in visited if level.value == high), None)
     if level is None or level.measurement is None:
         return "nothing in the range tried" if high is None else "no answers"
-    broken = [term.name for term in promise.broken(level.measurement)]
+    broken = [term.label for term in promise.broken(level.measurement)]
     spoilt = [remark.text.partition(":")[0] for remark in level.remarks if remark.note in SPOILING]
     return " and ".join(broken + spoilt) or "nothing in the range tried"
 

@@ -90,9 +90,12 @@ class Journal:
             for span in self._spans:
                 boundaries_ns = tuple(self._epoch_ns + boundary for boundary in span.boundaries_ns)
                 value = 0.0 if self.load_mode == "fixed_schedule" else span.value
-                if self.load_mode == "periodic_concurrency":
+                mode = span.mode
+                if self.load_mode == "session_concurrency":
+                    mode, value = "request_rate", 0.0
+                if self.load_mode in ("periodic_concurrency", "session_concurrency"):
                     boundaries_ns = ALL_TIMES
-                yield ExportedLevel(span.mode, value, boundaries_ns, self._requests(span, offsets))
+                yield ExportedLevel(mode, value, boundaries_ns, self._requests(span, offsets))
         finally:
             self.close()
 

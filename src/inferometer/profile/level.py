@@ -10,8 +10,10 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Crew, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
+from inferometer.measure.goodput import limits
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import latency_estimate, rate_estimate
+from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import (
     GO_ON,
     MERGED,
@@ -54,6 +56,8 @@ class Recipe:
     is_whole: bool = False
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
     patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
+    has_tokens: bool = False
+    promise: Slo | None = None  # that each request is held to
 
 
 class Watcher(Protocol):
@@ -221,7 +225,7 @@ class _LevelRun:
         self._rest = split(self._harvest.records, self._start_ns)[1]
         self._is_finished = self._harvest.is_finished and self._recipe.is_whole
         self._last_good_ns = self._start_ns
-        self._open = OpenWindow(self._start_ns, self._is_open)
+        self._open = self._new_window(self._start_ns)
 
     def _read_counters(self) -> Snapshot | None:
         try:
@@ -345,7 +349,12 @@ class _LevelRun:
                 chosen=self._recipe.percentile,
             )
         )
-        self._open = OpenWindow(end_ns, self._is_open)
+        self._open = self._new_window(end_ns)
+
+    def _new_window(self, start_ns: int) -> OpenWindow:
+        recipe = self._recipe
+        bounds = None if recipe.promise is None else limits(recipe.promise)
+        return OpenWindow(start_ns, self._is_open, recipe.has_tokens, bounds)
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost

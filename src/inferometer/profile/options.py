@@ -25,7 +25,7 @@ class Range:
 class Options:
     """Everything a user can ask of `measure`. The defaults are the classic tool's; `None` means not given."""
 
-    model: str
+    model: str = ""  # may be empty where the kind needs none
     version: str = ""
     url: str | None = None
     protocol: str = "http"
@@ -38,6 +38,11 @@ class Options:
     request_parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, type)
     streaming: bool = False
     connections: int | None = None
+    endpoint: str = ""  # path of an OpenAI-style call
+    output_tokens: int | None = None
+    method: str | None = None  # of a plain HTTP request, with its path and bodies
+    path: str = ""
+    bodies: tuple[str, ...] = ()
 
     batch: int | None = None
     data: DataOptions = field(default_factory=DataOptions)
@@ -64,6 +69,7 @@ class Options:
     sequence_length_variation: float = 20.0
     sequence_ids: tuple[int, int | None] | None = None  # first and, not included, last
     serial_sequences: bool = False
+    session_concurrency: int | None = None  # chat sessions in parallel
     asynchronous: bool = False
     synchronous: bool = False
     max_threads: int | None = None
@@ -79,6 +85,7 @@ class Options:
     latency_limit_ms: int = 0
     duration_s: float | None = None  # given: stop by precision or time instead of the classic stability rule
     precision: float = 0.02
+    slo: str | None = None  # a promise that each request is held to
 
     validate_tolerance: tuple[float, float] = (0.0, 0.0)  # absolute and relative
     validate_sample: float = 1.0  # share of the replies that is compared with validation data

@@ -24,7 +24,9 @@ _MODES = (
     "replay",
     "shape_load",
     "periodic_concurrency",
+    "session_concurrency",
 )
+_WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
 
 
 def load_mode(options: Options) -> str:
@@ -34,7 +36,7 @@ def load_mode(options: Options) -> str:
 
 def is_rate(options: Options) -> bool:
     """Whether requests have times at which they are due."""
-    return load_mode(options) not in ("concurrency", "periodic_concurrency")
+    return load_mode(options) not in _WITHOUT_TIMES
 
 
 def points(
@@ -45,6 +47,8 @@ def points(
         yield _agenda_point(options, agenda)
     elif options.periodic_concurrency is not None:
         yield _periodic_point(options)
+    elif options.session_concurrency is not None:
+        yield Point("concurrency", options.session_concurrency, Closed(options.session_concurrency))
     elif options.request_intervals is not None:
         yield _intervals_point(options, options.request_intervals)
     else:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
@@ -20,6 +20,7 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.result import SCHEMA, Result
+from inferometer.measure.slo import parse_slo
 from inferometer.measure.stopping import Precision, Stability
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
@@ -31,19 +32,14 @@ from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
 from inferometer.profile.points import is_rate, load_mode
+from inferometer.profile.recognize import address, describe, open_target, recognized, with_shapes
 from inferometer.profile.requests import make_requests
-from inferometer.target.discovery import describe_model
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.target.kind import Target
+from inferometer.target.kinds import KINDS
 from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.target.traffic import Traffic, Validation
-from inferometer.target.triton_http import HttpOptions, TritonHttp
 
-if TYPE_CHECKING:
-    from inferometer.target.triton_grpc import TritonGrpc
-
-    Target = TritonHttp | TritonGrpc
-
-PORTS = {"http": 8000, "grpc": 8001}
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
@@ -62,7 +58,7 @@ class Setup:
     recipe: Recipe
     sequences: SequencePlan | None
     result: Result  # with no levels yet
-    target: "Target"
+    target: Target
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
@@ -73,12 +69,14 @@ class Setup:
 
 def prepare(options: Options, *, command: str) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet."""
-    check(options)
+    check(options, is_classic=command == "perf_analyzer")
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
-    endpoint = _endpoint(options)
-    target = _target(options, Connection(endpoint, options.headers))
-    model = describe_model(target, options.model, options.version, options.bls_composing_models)
-    if model.any_sequence and not options.synchronous:
+    options, found = recognized(options)
+    endpoint = address(options)
+    target = open_target(options, Connection(endpoint, options.headers))
+    model = describe(target, options, Connection(endpoint, options.headers))
+    options = with_shapes(options, model, is_found=bool(found))
+    if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
     with _contract_words("Failed to init manager inputs: ", command):
@@ -92,13 +90,11 @@ def prepare(options: Options, *, command: str) -> Setup:
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     recipe = _recipe(options, model, agenda, command)
+    traffic = target.traffic(model, steps, None if shared is None else shared.placement)
     return Setup(
         options=options,
         model=model,
-        traffic=replace(
-            target.traffic(model, steps, None if shared is None else shared.placement),
-            validation=_validation(options, requests.expected),
-        ),
+        traffic=replace(traffic, validation=_validation(options, requests.expected)),
         shared=shared,
         recipe=recipe,
         sequences=requests.sequences,
@@ -110,30 +106,38 @@ def prepare(options: Options, *, command: str) -> Setup:
             asked=_asked(options),
             effective=_effective(options, recipe, dataset, last, agenda),
             host=describe_host(),
-            server={**server, "url": str(endpoint)},
+            server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
             model=_described(model),
-            remarks=_missing(server),
+            remarks=_missing(options, server),
         ),
         target=target,
         has_statistics="statistics" in server["extensions"],
         last=last,
-        warnings=(*warnings, *_ignored(options), *metrics_warnings, *_few_files(options, last)),
+        warnings=(
+            *found,
+            *traffic.findings,
+            *warnings,
+            *_ignored(options),
+            *metrics_warnings,
+            *_few_files(options, last),
+        ),
         metrics=metrics,
         agenda=agenda,
-        journal=_maybe_journal(options, target, model, steps),
+        journal=_maybe_journal(options, target, model, traffic, steps),
     )
 
 
 def _maybe_journal(
-    options: Options, target: "Target", model: ModelSpec, steps: Sequence[Step]
+    options: Options, target: Target, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
 ) -> Journal | None:
     if options.profile_export is None:
         return None
     return Journal(
         path=Path(options.profile_export),
         service_kind=options.service_kind,
-        endpoint="",
-        steps=steps,
+        endpoint=options.endpoint,
+        # Where requests are not made of the data, there is nothing to say of their inputs.
+        steps=steps if len(steps) == len(traffic.requests) else ((),) * len(traffic.requests),
         datatypes={output.name: output.datatype for output in model.outputs},
         read_outputs=target.read_outputs,
         load_mode=load_mode(options),
@@ -148,7 +152,7 @@ def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validati
     return Validation(expected, tolerance, relative, options.validate_sample)
 
 
-def _server(target: "Target") -> dict[str, Any]:
+def _server(target: Target) -> dict[str, Any]:
     """What the server says of itself; a plain KServe v2 server may say nothing."""
     try:
         found = dict(target.server())
@@ -158,8 +162,8 @@ def _server(target: "Target") -> dict[str, Any]:
     return {**found, "extensions": extensions if isinstance(extensions, list) else []}
 
 
-def _missing(server: Mapping[str, Any]) -> tuple[Remark, ...]:
-    if "statistics" in server["extensions"]:
+def _missing(options: Options, server: Mapping[str, Any]) -> tuple[Remark, ...]:
+    if "statistics" in server["extensions"] or not KINDS[options.service_kind].has_statistics:
         return ()
     return (Remark(Note.STATISTICS_MISSING, "the server has no statistics extension"),)
 
@@ -176,29 +180,6 @@ def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
         return ()
     text = f"a worker will need {needed} open files, and the system allows it {allowed}"
     return (f"WARNING: {text}; {Note.FEW_FILES.advice}",)
-
-
-def _endpoint(options: Options) -> Endpoint:
-    port = PORTS[options.protocol]
-    endpoint = parse_endpoint(options.url or f"localhost:{port}", default_port=port, tls=options.tls)
-    is_secure = options.protocol == "grpc" and options.grpc_tls
-    return replace(endpoint, tls=options.tls) if is_secure else endpoint
-
-
-def _target(options: Options, connection: Connection) -> "Target":
-    if options.protocol == "http":
-        return TritonHttp(connection, HttpOptions(options.input_format, options.output_format))
-    from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
-
-    return TritonGrpc(
-        connection,
-        GrpcOptions(
-            is_streaming=options.streaming,
-            compression=None if options.grpc_compression == "none" else options.grpc_compression,
-            parameters=options.request_parameters,
-            connections=options.connections or 0,
-        ),
-    )
 
 
 def _maybe_shared(
@@ -292,6 +273,8 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             latency_limit_ms=options.latency_limit_ms,
             is_lenient=options.asynchronous,
         ),
+        has_tokens=KINDS[options.service_kind].has_tokens,
+        promise=None if options.slo is None else parse_slo(options.slo),
     )
     if options.periodic_concurrency is not None:
         return replace(common, window_count=options.periodic_concurrency.last, is_whole=True)
@@ -300,6 +283,8 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
         if options.duration_s is not None:
             window_ns = max(agenda.length_ns // SLICES, SHORTEST_SLICE_NS)
         return replace(common, window_ns=window_ns, is_whole=True)
+    if options.session_concurrency is not None:  # every session once
+        return replace(common, window_count=0, is_whole=True)
     if options.request_count:
         return replace(common, window_count=options.request_count, is_whole=True)
     if options.duration_s is not None:
@@ -321,6 +306,7 @@ def _effective(
 ) -> dict[str, Any]:
     span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
     return {
+        "session_concurrency": options.session_concurrency,
         "mode": load_mode(options),
         "request_rate_start": None if rate is None else rate.start,
         "request_rate_end": None if rate is None or rate.end is None else (last or 0),
@@ -335,7 +321,7 @@ def _effective(
         "concurrency_start": 1 if span is None else int(span.start),
         "concurrency_end": None if span is None or span.end is None else int(last or 0),
         "concurrency_step": 1 if span is None else int(span.step),
-        "request_count": options.request_count if agenda is None else agenda.count,
+        "request_count": _count(options, dataset, agenda),
         "schedule_s": None if agenda is None else agenda.length_ns / NS_PER_S,
         "schedule": _schedule_name(options),
         "speed": options.speed,
@@ -371,6 +357,13 @@ def _schedule_name(options: Options) -> str:
     if options.replay is not None:
         return f"replay of {Path(options.replay).name}"
     return options.shape_load or ("fixed schedule" if options.fixed_schedule else "")
+
+
+def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
+    """Requests that will be sent, where that is known."""
+    if options.session_concurrency is not None:
+        return sum(map(len, dataset.streams))
+    return options.request_count if agenda is None else agenda.count
 
 
 def _asked(options: Options) -> dict[str, Any]:

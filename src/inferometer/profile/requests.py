@@ -11,6 +11,7 @@ from inferometer.dataset.replay import Entry, Trace, place
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import ModelSpec
 from inferometer.profile.options import Options
+from inferometer.profile.sessions import session_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class Requests:
 
 
 def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
+    if options.session_concurrency is not None:
+        steps = _flat(dataset.streams)
+        return Requests(steps, sequences=session_plan(steps, options.session_concurrency))
     if model.any_sequence:
         return _of_sequences(options, dataset, model, trace)
     size = options.batch or 1

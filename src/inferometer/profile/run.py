@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import InferometerError, LocalError
+from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Open, Periodic, Plan
@@ -18,10 +18,13 @@ from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.profile.level import Bench, Point, Watcher, warm_up
 from inferometer.profile.points import is_rate, points
 from inferometer.profile.prepare import Setup
+from inferometer.profile.recognize import maybe_other_kind
 from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts
-from inferometer.target.shared_memory import shared_region
-from inferometer.target.trace import settings, traced
+from inferometer.target.endpoint import Connection
+from inferometer.target.kinds import KINDS
+from inferometer.target.shared_memory import Registry, shared_region
+from inferometer.target.trace import Tracer, settings, traced
 
 MOST_WORKERS = 1024
 
@@ -53,11 +56,24 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
         count=options.trace_count,
         log_frequency=options.log_frequency,
     )
-    return traced(setup.target, wanted) if wanted else nullcontext()
+    if not wanted:
+        return nullcontext()
+    if not isinstance(setup.target, Tracer):
+        raise _no_such_calls(setup, "trace settings")
+    return traced(setup.target, wanted)
 
 
 def _region(setup: Setup) -> AbstractContextManager[None]:
-    return nullcontext() if setup.shared is None else shared_region(setup.shared, setup.target)
+    if setup.shared is None:
+        return nullcontext()
+    if not isinstance(setup.target, Registry):
+        raise _no_such_calls(setup, "shared memory")
+    return shared_region(setup.shared, setup.target)
+
+
+def _no_such_calls(setup: Setup, what: str) -> UsageError:
+    kind = setup.options.service_kind
+    return UsageError(f"servers of kind {kind} have no {what}", remedy="leave out its options")
 
 
 @contextmanager
@@ -112,6 +128,8 @@ def _most_slots(setup: Setup) -> int:
     """How many workers could be of use: each needs a request of its own."""
     if setup.options.periodic_concurrency is not None:
         return 1
+    if setup.options.session_concurrency is not None:
+        return setup.options.session_concurrency
     if is_rate(setup.options) or not setup.last:
         return MOST_WORKERS
     start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
@@ -131,7 +149,7 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
         if options.warmup_request_count:
             watcher.level_started(point.mode, point.value)
             warm_up(instrument, _warm_up_plan(point, options.warmup_request_count))
-        level = measure_with_enough_workers(instrument, setup.recipe, point)
+        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.recipe, point))
         yield level
         verdicts.passed = level.is_stable and not level.is_over_limit
         if level.is_cut_short or watcher.is_interrupted():
@@ -143,6 +161,15 @@ def _warm_up_plan(point: Point, count: int) -> Plan:
         return point.before
     assert not isinstance(point.plan, Periodic)
     return replace(point.plan, count=count)
+
+
+def _with_hint(setup: Setup, level: Level) -> Level:
+    """Where nothing was asked before the load, a server of another kind shows by refusing everything."""
+    found = level.measurement
+    if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
+        return level
+    hint = maybe_other_kind(setup.options, Connection(setup.traffic.wiring.endpoint, setup.options.headers))
+    return replace(level, remarks=(*level.remarks, Remark(Note.WRONG_KIND, hint))) if hint else level
 
 
 def _read_counters(setup: Setup) -> Snapshot | None:

@@ -25,6 +25,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
+from inferometer.report.tokens import classic_lines
 
 SERVICE_KINDS = {
     "triton": "TRITON",
@@ -241,6 +242,7 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield _rates(level.rates)
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield from _streaming(measurement.streaming)
+    yield from classic_lines(measurement)
     if measurement.sequences is not None:
         whole = measurement.sequences.latency
         yield (

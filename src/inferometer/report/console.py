@@ -35,6 +35,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.server import Part, parts
+from inferometer.report.tokens import text_lines
 
 BAR_WIDTH = 24
 WIDTH = 100
@@ -66,6 +67,9 @@ def render(result: Result, console: Console) -> None:
     for level in _last_measured(result):
         if level.measurement is not None and level.measurement.streaming is not None:
             console.print(Text(_streaming(level.measurement.streaming)), width=width)
+        if level.measurement is not None:
+            for line in text_lines(level.measurement):
+                console.print(Text(line), width=width)
         if level.measurement is not None and level.measurement.sequences is not None:
             console.print(Text(_sequences(level.measurement.sequences)), width=width)
         if level.measurement is not None and level.measurement.metrics is not None:

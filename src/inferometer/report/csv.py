@@ -26,6 +26,8 @@ class Layout:
     has_transport: bool
     is_verbose: bool
     has_gpus: bool
+    has_tokens: bool
+    has_goodput: bool
     percentile: int | None
     effective: Mapping[str, Any]
 
@@ -72,6 +74,8 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         is_verbose=bool(result.effective.get("verbose_csv")),
         has_gpus=bool(result.effective.get("collect_metrics")),
+        has_tokens=any(row.tokens is not None for _, row in reported(result)),
+        has_goodput=any(row.goodput is not None for _, row in reported(result)),
         percentile=result.effective.get("percentile"),
         effective=result.effective,
     )
@@ -99,7 +103,24 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         cells += [("request/response", send + receive), ("response wait", wait)]
         if layout.has_gpus:
             cells += _gpu_cells(measurement.metrics)
-    return tuple(cells)
+    return (*cells, *_text_cells(layout, measurement))
+
+
+def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str, object]]:
+    """Behind the classic columns: what only servers that make text have, and a promise."""
+    tokens, streaming = measurement.tokens, measurement.streaming
+    if layout.has_tokens and tokens is not None:
+        first = None if streaming is None else streaming.first
+        for name, times in (("Time To First Token", first), ("Time Between Tokens", tokens.between)):
+            shown = times if times is not None and times.count else None
+            yield f"Avg {name}", "" if shown is None else whole_us(shown.mean_ns)
+            for p in (50, 99):
+                yield f"p{p} {name}", "" if shown is None else whole_us(shown.percentile_ns(p))
+        yield "Output Tokens/Second", decimal(tokens.output_per_s)
+        yield "Output Tokens/Request", decimal(tokens.output / max(tokens.per_answer.count, 1))
+        yield "Input Tokens/Request", decimal(tokens.prompt / max(tokens.per_prompt.count, 1))
+    if layout.has_goodput:
+        yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
 
 
 def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:

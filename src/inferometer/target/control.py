@@ -43,9 +43,15 @@ class HttpControl:
             ) from error
 
     def exchange(
-        self, method: str, path: str, body: bytes | None = None, *, timeout_s: float = TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
+        timeout_s: float = TIMEOUT_S,
     ) -> tuple[int, bytes]:
-        """Status and body of whatever the server answers."""
+        """Status and body of whatever the server answers; `headers` go with a body."""
         endpoint = self._connection.endpoint
         client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
         try:
@@ -54,7 +60,8 @@ class HttpControl:
             for name, value in self._connection.headers:
                 client.putheader(name, value)
             if body is not None:
-                client.putheader("Content-Type", "application/json")
+                for name, value in headers:
+                    client.putheader(name, value)
                 client.putheader("Content-Length", str(len(body)))
             client.endheaders(body)
             MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
@@ -63,8 +70,8 @@ class HttpControl:
             MESSAGES.debug("< %d %s, %d bytes", reply.status, reply.reason, len(text))
             return reply.status, text
         except (OSError, http.client.HTTPException) as error:
-            reason, remedy = why_unreachable(error)
-            raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
+            why, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint} cannot be reached: {why}", remedy=remedy) from error
         finally:
             client.close()
 

@@ -12,7 +12,7 @@ from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.control import LOAD_TIMEOUT_S
-from inferometer.target.discovery import Document
+from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
 from inferometer.target.grpc_control import GrpcControl
 from inferometer.target.messages import load_messages
@@ -53,6 +53,9 @@ class TritonGrpc:
             "ServerMetadata", service_pb2.ServerMetadataRequest(), service_pb2.ServerMetadataResponse
         )
         return {"name": reply.name, "version": reply.version, "extensions": list(reply.extensions)}
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        return describe_model(self, name, version, called)
 
     def metadata(self, name: str, version: str) -> Document:
         asked = service_pb2.ModelMetadataRequest(name=name, version=version)
@@ -131,7 +134,7 @@ class TritonGrpc:
             compression=options.compression,
         )
         requests = tuple(self._render(model, step, placement) for step in placed(steps, placement))
-        return Traffic(wiring, requests)
+        return Traffic(wiring, requests, findings=(plain_sentence(self),) if model.is_plain else ())
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a ModelInferResponse; those in shared memory are not in it."""

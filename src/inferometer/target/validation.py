@@ -91,7 +91,7 @@ def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str
         rows: Sequence[Any] = document["outputs"]
         outputs = {}
         for row in rows:
-            parameters = row.get("parameters", {})
+            parameters = row.get("parameters") or {}  # some servers say null
             size = parameters.get("binary_data_size")
             if "shared_memory_region" in parameters:
                 continue
