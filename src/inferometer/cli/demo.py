@@ -84,11 +84,14 @@ def _write(diagnosis: "Diagnosis", folder: Path) -> tuple[Path, ...]:
     from inferometer.advise import diagnosis as diagnoses
     from inferometer.measure import result as results
     from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
 
-    story, sweep, table = folder / "diagnosis.json", folder / "result.json", folder / "result.csv"
+    page, story = folder / "report.html", folder / "diagnosis.json"
+    sweep, table = folder / "result.json", folder / "result.csv"
+    write_page(page, diagnosis)
     diagnoses.write(diagnosis, story)
     results.write(diagnosis.results[0], sweep)
-    return story, sweep, *write_csv(diagnosis.results[0], table)[:1]
+    return page, story, sweep, *write_csv(diagnosis.results[0], table)[:1]
 
 
 def _say(text: str) -> None:

@@ -84,15 +84,19 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
     from inferometer.report.console import WIDTH
     from inferometer.report.diagnosis import render
     from inferometer.report.files import writable
+    from inferometer.report.saved import write_page
 
     budget_s = duration(zero=False)("--budget", own.budget)
     assert isinstance(budget_s, float)
-    if options.json is not None:
-        writable(Path(options.json))
+    for name in (options.json, options.html):
+        if name is not None:
+            writable(Path(name))
     treatment = Treatment(budget_s, own.keep) if own.apply else None
     outcome, was_interrupted = watch(Asked(options, own.cores), treatment)
     if options.json is not None:
         write(outcome.diagnosis, Path(options.json))
+    if options.html is not None:
+        write_page(Path(options.html), outcome.diagnosis)
     render(outcome.diagnosis, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if own.write_config is not None:
         for path in write_configs(outcome.configs, own.write_config):
