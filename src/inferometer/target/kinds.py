@@ -42,6 +42,12 @@ def _open_http(connection: "Connection", options: TargetOptions) -> Target:
     return PlainHttp(connection, options)
 
 
+def _open_in_process(connection: "Connection", options: TargetOptions) -> Target:
+    from inferometer.target.in_process import InProcess
+
+    return InProcess(connection, options.request_parameters)
+
+
 def _is_empty(asked: Asked) -> bool:
     """Nothing says what to send."""
     return not names_data(asked) and "data.prompts" not in asked and "data.prompt_tokens" not in asked
@@ -69,6 +75,18 @@ KINDS = {
         ports={"http": 8000, "grpc": 8001},
         title="Triton or another KServe v2 server",
         has_statistics=True,
+    ),
+    "triton_c_api": Kind(
+        open=_open_in_process,
+        ports={"http": 0, "grpc": 0},
+        title="a Triton in this process",
+        rules=(
+            Rule(
+                lambda asked: asked.get("workers", 1) != 1,
+                "One process holds the Triton. Leave out --workers.",
+            ),
+        ),
+        refused=("trace_level", "trace_rate", "trace_count", "log_frequency"),
     ),
     "openai": Kind(
         open=_open_openai,

@@ -321,8 +321,6 @@ OPTIONS = (
         as_given,
         "DIR",
         "/opt/tritonserver",
-        built=False,
-        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
     ),
     Option(
         ("--model-repository",),
@@ -330,7 +328,5 @@ OPTIONS = (
         "Models to load with --service-kind triton_c_api.",
         as_given,
         "DIR",
-        built=False,
-        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
     ),
 )
