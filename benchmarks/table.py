@@ -2,6 +2,7 @@
 
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
+from benchmarks.in_process import in_process_p50
 from inferometer.testing.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
@@ -55,6 +56,14 @@ BARS = (
         target=1.0,
         rival=WIRE,
         open=contests.shared_memory_bytes,
+    ),
+    Bar(
+        name="in-process-p50",
+        title="p50 latency of Triton simple, concurrency 1, in our process against the faster of HTTP and gRPC",
+        unit="us",
+        target=1.0,
+        rival="over a socket",
+        open=in_process_p50,
     ),
     Bar(
         name="nginx-rate-8",
