@@ -4,22 +4,28 @@ import contextlib
 import json
 import re
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from benchmarks.arithmetic import Usage, marginal_us
+from benchmarks.arithmetic import Usage, lag_us, marginal_us
 from benchmarks.bar import BenchError, Contest, Sample, Setting
 from benchmarks.children import Ended, run, two_cores
 from benchmarks.nginx import LOOPBACK, nginx
 from benchmarks.parts import our_script, real_perf_analyzer
 from benchmarks.wrk import run_wrk
+from inferometer.testing.planted import Planted, plant
 
 Open = Callable[[Setting], AbstractContextManager[Contest]]
 
 MODEL = "simple"
+IDENTITY = "identity_fp32"
+MIB = 1024 * 1024
 WINDOWS = 3  # with so wide a stability threshold every run has exactly as many as it may have
 LONG_RUN_COUNT = 10_000_000
 _SHORT = 0.1  # of the long run
@@ -47,9 +53,9 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
                     command += ["-u", server.grpc_address if protocol == "grpc" else server.http_address]
                     command += ["--concurrency-range", str(concurrency), "-p", str(round(window_s * 1000))]
                     command += ["-s", "999", "-r", str(WINDOWS)]
-                    before = _served(server.http_address)
+                    before = _served(server.http_address, MODEL)
                     ended = run(command, timeout_s=WINDOWS * window_s + _MARGIN_S, environment=environment)
-                    return Usage(ended.cpu_s, _served(server.http_address) - before), ended
+                    return Usage(ended.cpu_s, _served(server.http_address, MODEL) - before), ended
 
                 short, short_ended = spend(setting.seconds * _SHORT)
                 long, long_ended = spend(setting.seconds)
@@ -65,23 +71,76 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
     return opened
 
 
-def _served(address: str) -> int:
+def _served(address: str, model: str) -> int:
     """How many requests the server itself has counted, once the last ones of a finished tool are in."""
-    count, seen = -1, _counted(address)
+    count, seen = -1, _counted(address, model)
     while count != seen:
         time.sleep(_SETTLED_S)
-        count, seen = seen, _counted(address)
+        count, seen = seen, _counted(address, model)
     return seen
 
 
-def _counted(address: str) -> int:
-    with urllib.request.urlopen(f"http://{address}/v2/models/{MODEL}/stats", timeout=10) as reply:
+def _counted(address: str, model: str) -> int:
+    with urllib.request.urlopen(f"http://{address}/v2/models/{model}/stats", timeout=10) as reply:
         statistics = json.load(reply)["model_stats"]
     return sum(
         int(model["inference_stats"][outcome].get("count", 0))
         for model in statistics
         for outcome in ("success", "fail")
     )
+
+
+# --- shared memory, on a real Triton
+
+
+def shared_memory_cpu(setting: Setting) -> AbstractContextManager[Contest]:
+    """Marginal CPU per request with tensors of 1 MiB: ours with them in shared memory against ours on the wire."""
+    return _shared_memory(setting, lambda cost: cost.cpu_us)
+
+
+def shared_memory_bytes(setting: Setting) -> AbstractContextManager[Contest]:
+    """The same for the bytes that go over the loopback device, headers and all, in both directions."""
+    return _shared_memory(setting, lambda cost: cost.wire_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _TransferCost:
+    """Of one more request."""
+
+    cpu_us: float
+    wire_bytes: float
+
+
+@contextlib.contextmanager
+def _shared_memory(setting: Setting, judged: Callable[[_TransferCost], float]) -> Iterator[Contest]:
+    from inferometer.server.embedded import EmbeddedTriton
+
+    script = our_script("perf_analyzer")
+    with EmbeddedTriton(load_models=(IDENTITY,)) as server:
+        command = [script, "-m", IDENTITY, "-u", server.http_address, "--shape", f"INPUT0:{MIB // 4}"]
+        command += ["--output-shared-memory-size", str(MIB), "-s", "99999", "-r", str(WINDOWS)]
+
+        def spend(window_s: float, *words: str) -> tuple[Usage, int]:
+            requests, sent = _served(server.http_address, IDENTITY), _loopback_bytes()
+            ended = run(
+                [*command, "-p", str(round(window_s * 1000)), *words],
+                timeout_s=WINDOWS * window_s + _MARGIN_S,
+            )
+            sent = _loopback_bytes() - sent
+            return Usage(ended.cpu_s, _served(server.http_address, IDENTITY) - requests), sent
+
+        def measure(*words: str) -> Sample:
+            short, short_bytes = spend(setting.seconds * _SHORT, *words)
+            long, long_bytes = spend(setting.seconds, *words)
+            cpu_us = marginal_us(short, long)
+            cost = _TransferCost(cpu_us, (long_bytes - short_bytes) / (long.requests - short.requests))
+            return Sample(judged(cost), {"CPU us/request": cost.cpu_us, "bytes/request": cost.wire_bytes})
+
+        yield Contest(ours=lambda: measure("--shared-memory", "system"), theirs=measure)
+
+
+def _loopback_bytes() -> int:
+    return int(Path("/sys/class/net/lo/statistics/rx_bytes").read_text())
 
 
 # --- throughput and latency, on nginx
@@ -126,6 +185,57 @@ def _cost(cpu_us: float, core_share: float) -> dict[str, float]:
     return {"CPU us/request": cpu_us, "of the core": core_share}
 
 
+# --- how punctual requests are at a rate
+
+
+def nginx_lag(rate: float) -> Open:
+    """Ours alone: the load has a core to itself."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        cores = two_cores()
+        with nginx(cores.server) as port:
+            yield Contest(lambda: _our_lag(setting, "nginx", port, rate, *cores.load))
+
+    return opened
+
+
+def triton_lag(rate: float) -> Open:
+    """Ours behind its due times, against the real perf_analyzer behind its own most punctual request."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer.server.embedded import EmbeddedTriton
+
+        real = real_perf_analyzer()
+        with EmbeddedTriton(load_models=(MODEL,)) as server, tempfile.TemporaryDirectory() as folder:
+
+            def theirs() -> Sample:
+                export = Path(folder) / f"{time.monotonic_ns()}.json"
+                command = [str(real.executable), "-m", MODEL, "-u", server.http_address, "--async"]
+                command += ["--request-rate-range", f"{rate:g}", "-s", "999", "-r", str(WINDOWS)]
+                command += ["-p", str(round(setting.seconds * 1000 / WINDOWS))]
+                command += ["--profile-export-file", str(export)]
+                run(command, timeout_s=setting.seconds + _MARGIN_S, environment=real.environment)
+                (level,) = json.loads(export.read_bytes())["experiments"]
+                sent = [request["timestamp"] for request in level["requests"]]
+                return Sample(
+                    lag_us(sent, rate, 99), {"p50 us": lag_us(sent, rate, 50), "requests": len(sent)}
+                )
+
+            yield Contest(lambda: _our_lag(setting, "triton", server.http_address, rate), theirs)
+
+    return opened
+
+
+def _our_lag(setting: Setting, what: str, where: object, rate: float, *core: int) -> Sample:
+    command = _module("benchmarks.lag", what, where, rate, setting.seconds, *core)
+    report = _json(run(command, timeout_s=setting.seconds + _MARGIN_S))
+    if report["failed"]:
+        raise BenchError(f"{report['failed']} of our requests failed")
+    return Sample(report["p99_us"], {"p50 us": report["p50_us"], "requests": report["requests"]})
+
+
 # --- memory
 
 
@@ -162,3 +272,40 @@ def _json(ended: Ended) -> dict[str, Any]:
     except (IndexError, ValueError):
         raise BenchError(f"no figures came back: {ended.output.strip()[-200:]!r}") from None
     return report
+
+
+# --- predictions
+
+
+def prediction(pipeline: Planted) -> Open:
+    """How far the prediction of the first suggestion for a planted bottleneck is from what is then measured."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer import api
+        from inferometer.server.embedded import EmbeddedTriton
+
+        def measure() -> Sample:
+            found = api.diagnose(
+                pipeline.name,
+                url=server.http_address,
+                concurrency=(1, 8),
+                duration_s=setting.seconds,
+                apply=True,
+                budget_s=0.1,  # one trial
+            )
+            if (found.verdict.kind, found.verdict.step) != (pipeline.kind, pipeline.culprit):
+                raise BenchError(f"the verdict on {pipeline.name} is wrong: {found.verdict.sentence}")
+            if not found.trials:
+                raise BenchError(f"nothing was tried on {pipeline.name}")
+            trial = found.trials[0]
+            info = {"predicted/s": trial.suggestion.throughput, "measured/s": trial.throughput}
+            return Sample(100 * abs(trial.ratio - 1), info)
+
+        with tempfile.TemporaryDirectory() as folder:
+            repository = plant(Path(folder), (pipeline,))
+            arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
+            with EmbeddedTriton(repository, extra_args=arguments) as server:
+                yield Contest(ours=measure)
+
+    return opened

@@ -3,9 +3,7 @@
 import json
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,17 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from inferometer.cli import main, perf_analyzer
+from inferometer.testing.commands import Ended, script
 
 COMMANDS = {"perf_analyzer": perf_analyzer.main, "inferometer": main.main}
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A command that is over."""
-
-    code: int
-    stdout: str
-    stderr: str
 
 
 @pytest.fixture
@@ -48,8 +38,9 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def call(*words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", *words]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        started.append(
+            subprocess.Popen(script(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
         return started[-1]
 
     yield call

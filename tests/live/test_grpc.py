@@ -3,12 +3,9 @@
 The numbers in the tests' names are those of the contract's acceptance cases. Only the gRPC address is ever given.
 """
 
-import io
 import json
 import re
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,31 +13,11 @@ import pytest
 from inferometer import api
 from inferometer.cli import perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
+from inferometer.testing.commands import Ended, call_here
 
 pytestmark = pytest.mark.live
 
 QUICK = ("-p", "300", "-s", "999")
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    stdout: str
-    stderr: str
-
-    def figure(self, name: str) -> float:
-        """The first number after this name on stdout."""
-        found = re.search(rf"{re.escape(name)} ([\d.e+]+)", self.stdout)
-        assert found is not None, self.stdout
-        return float(found[1])
-
-
-def call(*words: str) -> Ended:
-    """The script inside this process: only its workers are others."""
-    stdout, stderr = io.StringIO(), io.StringIO()
-    with redirect_stdout(stdout), redirect_stderr(stderr):
-        code = perf_analyzer.main(list(words))
-    return Ended(code, stdout.getvalue(), stderr.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +27,7 @@ def pa(triton: EmbeddedTriton) -> Callable[..., Ended]:
 
     def run(*words: str) -> Ended:
         if words not in known:
-            known[words] = call("-i", "grpc", "-u", triton.grpc_address, *words)
+            known[words] = call_here(perf_analyzer.main, "-i", "grpc", "-u", triton.grpc_address, *words)
         return known[words]
 
     return run
@@ -98,7 +75,7 @@ SETTINGS = """\
   Service Kind: TRITON
   Using "time_windows" mode for stabilization
   Stabilizing using average latency and throughput
-  Measurement window: 100 msec
+  Measurement window: 300 msec
   Using synchronous calls for inference
 
 """
@@ -305,7 +282,9 @@ def test_every_request_is_answered(words: tuple[str, ...], pa: Callable[..., End
 
 
 def test_18_the_protocol_is_told_in_any_case(triton: EmbeddedTriton) -> None:
-    ended = call("-m", "simple", "-u", triton.grpc_address, "-i", "gRPC", "--request-count", "2")
+    ended = call_here(
+        perf_analyzer.main, "-m", "simple", "-u", triton.grpc_address, "-i", "gRPC", "--request-count", "2"
+    )
     assert ended.code == 0
     assert "    Avg gRPC time: " in ended.stdout
 
@@ -355,17 +334,17 @@ def test_16_an_unknown_version(pa: Callable[..., Ended]) -> None:
 
 
 def test_17_a_closed_port() -> None:
-    ended = call("-i", "grpc", "-m", "simple", "-u", "localhost:1")
+    ended = call_here(perf_analyzer.main, "-i", "grpc", "-m", "simple", "-u", "localhost:1")
     assert_refused(ended, "failed to get model metadata: ", "Connection refused", "-u")
 
 
 def test_the_http_port_asked_over_grpc(triton: EmbeddedTriton) -> None:
-    ended = call("-i", "grpc", "-m", "simple", "-u", triton.http_address)
+    ended = call_here(perf_analyzer.main, "-i", "grpc", "-m", "simple", "-u", triton.http_address)
     assert_refused(ended, "failed to get model metadata: ", "gRPC port", "-i http")
 
 
 def test_the_grpc_port_asked_over_http(triton: EmbeddedTriton) -> None:
-    ended = call("-m", "simple", "-u", triton.grpc_address)
+    ended = call_here(perf_analyzer.main, "-m", "simple", "-u", triton.grpc_address)
     assert_refused(ended, "failed to get model metadata: ", "-i grpc")
 
 

@@ -1,10 +1,9 @@
 """gRPC with TLS and mutual TLS against Tritons that were started with certificates of our own."""
 
-import io
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from inferometer.cli import main, perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
+from inferometer.testing.commands import Ended, call_here
 
 pytestmark = pytest.mark.live
 
@@ -125,23 +125,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    stdout: str
-    stderr: str
-
-
-def run(main: Callable[[list[str]], int], *words: str) -> Ended:
-    """A command inside this process: only its workers are others."""
-    stdout, stderr = io.StringIO(), io.StringIO()
-    with redirect_stdout(stdout), redirect_stderr(stderr):
-        code = main(list(words))
-    return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-
 def pa(address: str, *words: str) -> Ended:
-    return run(
+    return call_here(
         perf_analyzer.main,
         *("-m", "simple", "-i", "grpc", "-u", address, "--request-count", "20", "--concurrency-range", "2"),
         *words,
@@ -266,13 +251,15 @@ CURL: tuple[tuple[str, Callable[[Scene], tuple[str, ...]]], ...] = (
 
 @pytest.mark.parametrize("words", [row[1] for row in CURL], ids=[row[0] for row in CURL])
 def test_curls_spellings(words: Callable[[Scene], tuple[str, ...]], scene: Scene) -> None:
-    done = run(main.main, "measure", "-m", "simple", "-i", "grpc", "--request-count", "20", *words(scene))
+    done = call_here(
+        main.main, "measure", "-m", "simple", "-i", "grpc", "--request-count", "20", *words(scene)
+    )
     assert done.code == 0, done.stderr
     assert "simple · triton grpc" in done.stdout
 
 
 def test_without_insecure_the_command_verifies_too(scene: Scene) -> None:
-    done = run(
+    done = call_here(
         main.main,
         *("measure", "-m", "simple", "-i", "grpc", "--request-count", "20"),
         *("-u", f"https://localhost:{scene.expired_port}", "--cacert", scene.authority),

@@ -2,10 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
+
+from inferometer.testing.commands import call_script
 
 pytestmark = pytest.mark.live
 
@@ -13,10 +13,8 @@ SHORT = ("-p", "250", "-s", "999", "-r", "3")
 
 
 def run(triton, *words):
-    is_grpc = "grpc" in words
-    address = triton.grpc_address if is_grpc else triton.http_address
-    command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    address = triton.grpc_address if "grpc" in words else triton.http_address
+    return call_script("-u", address, *words)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +36,7 @@ def test_every_sequence_is_whole_and_in_order(triton, words):
     for _ in range(2):
         done = run(triton, "-m", "accumulator", *words, *SHORT)
         # By rate a busy machine may be called overloaded, and not stable; that is another test's matter.
-        assert done.returncode in ((0, 2) if "--request-rate-range" in words else (0,)), (
-            done.stdout + done.stderr
-        )
+        assert done.code in ((0, 2) if "--request-rate-range" in words else (0,)), done.stdout + done.stderr
         assert "Failed request count" not in done.stdout
         found = re.search(r"    Sequence count: (\d+) \((\S+) seq/sec\)", done.stdout)
         assert found is not None
@@ -71,7 +67,7 @@ def test_streams_of_data_are_replayed_whole_and_the_sums_are_right(triton, proto
     path = tmp_path / "streams.json"
     path.write_text(json.dumps({"data": data, "validation_data": expected}))
     done = run(triton, "-m", "accumulator", "-i", protocol, "--input-data", str(path), *SHORT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.stdout + done.stderr
     assert " Successfully read data for 2 stream/streams.\n" in done.stdout
     assert "Failed request count" not in done.stdout
 
@@ -86,5 +82,5 @@ def test_streams_of_data_are_replayed_whole_and_the_sums_are_right(triton, proto
 )
 def test_what_sequences_cannot_do(triton, words, sentence):
     done = run(triton, "-m", "accumulator", *words)
-    assert done.returncode == 99
+    assert done.code == 99
     assert sentence in done.stderr

@@ -5,11 +5,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from inferometer.target.endpoint import Connection, Endpoint
 from inferometer.target.shared_memory import FOLDER, OutputPlaces, Shared, layout, region_name, shared_region
 from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
 from inferometer.target.triton_http import HttpOptions, TritonHttp
+from inferometer.testing.commands import Ended, script
 
 pytestmark = pytest.mark.live
 
@@ -88,17 +87,11 @@ def left_by(pid: int) -> list[Path]:
     return list(FOLDER.glob(f"inferometer_run_{pid}_*"))
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    stdout: str
-    stderr: str
-
-
 def start(server: EmbeddedTriton, *words: str) -> subprocess.Popen[str]:
     address = server.grpc_address if "grpc" in words else server.http_address
-    command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", address, *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        script("-u", address, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> Ended:

@@ -2,11 +2,11 @@
 
 import base64
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+
+from inferometer.testing.commands import call_script
 
 pytestmark = pytest.mark.live
 
@@ -15,8 +15,7 @@ WIRES = [(), ("-i", "grpc"), ("-i", "grpc", "--streaming"), ("--shared-memory", 
 
 def run(triton, *words):
     address = triton.grpc_address if "grpc" in words else triton.http_address
-    command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return call_script("-u", address, *words)
 
 
 def write(path, inputs, outputs):
@@ -46,7 +45,7 @@ def test_right_replies_pass(triton, wire, elements, batch, concurrency, tmp_path
         "60",
     )
     done = run(triton, "-m", "identity_fp32", *wire, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.stdout + done.stderr
     assert "    Request count: 60\n" in done.stdout
 
 
@@ -56,7 +55,7 @@ def test_large_tensors_come_back_as_they_went(triton, wire, tmp_path):
     data = write(tmp_path / "large.json", arrays, arrays)
     words = ("--input-data", data, "--concurrency-range", "2", "--request-count", "3")
     done = run(triton, "-m", "identity_fp32", *wire, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("wire", WIRES, ids=" ".join)
@@ -64,7 +63,7 @@ def test_wrong_reply_is_a_failed_request_that_says_where(triton, wire, tmp_path)
     good, bad = np.zeros(4, np.float32), np.array([0, 0, 7, 0], np.float32)
     data = write(tmp_path / "wrong.json", [good, good], [good, bad])
     done = run(triton, "-m", "identity_fp32", *wire, "--input-data", data, "--request-count", "40")
-    assert done.returncode == 99
+    assert done.code == 99
     assert "    Failed request count: 20 (50.00 %)\n" in done.stdout
     assert "output 'OUTPUT0' at index 2: expected 7.0, got 0.0" in done.stdout
 
@@ -74,7 +73,7 @@ def test_floats_may_be_off_by_the_tolerance(triton, tolerance, code, tmp_path):
     sent, wanted = np.ones(4, np.float32), np.full(4, 1.005, np.float32)
     data = write(tmp_path / "near.json", [sent], [wanted])
     words = ("--input-data", data, "--validate-tolerance", tolerance, "--request-count", "10")
-    assert run(triton, "-m", "identity_fp32", *words).returncode == code
+    assert run(triton, "-m", "identity_fp32", *words).code == code
 
 
 def test_sample_looks_at_a_share_of_the_replies(triton, tmp_path):

@@ -116,6 +116,7 @@ def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, recip
     assert (group.kind, group.example) == ("http 503", "scripted http 503")
     assert abs(found.failed_share - 0.1) < 0.001
     assert found.latency.min_ns == found.latency.max_ns == 2 * NS_PER_MS
+    assert group.mean_ns == group.max_ns == NS_PER_MS  # bad latencies stand apart
 
 
 def test_all_failing_ends_after_one_window(rig, recipe):
@@ -125,6 +126,20 @@ def test_all_failing_ends_after_one_window(rig, recipe):
     assert len(level.windows) == 1
     assert notes(level) == [Note.FAILURES]
     assert level.measurement.request_count == 0
+
+
+def test_server_that_refuses_everything_is_not_asked_in_a_spin(rig, recipe):
+    made = rig(lambda number, sent: Reply(1000, status.HTTP + 503))
+    measure_level(made.bench, recipe(), closed(2))
+    assert made.server.number <= 2 * (16 + 100 + 1)  # 16 at once each, then one every 10 ms
+
+
+def test_answered_failures_between_good_answers_cause_no_pause(rig, recipe):
+    def most_fail(number, sent):
+        return Reply(NS_PER_MS, status.OK if number % 15 == 0 else status.HTTP + 503)
+
+    found = measure_level(rig(most_fail).bench, recipe(), closed(1)).measurement
+    assert found.request_count + found.failed_count == 3000
 
 
 def test_all_failing_ends_count_windows_too(rig, recipe):
@@ -195,6 +210,17 @@ def test_precision_always_answers_when_the_time_is_spent(rig, recipe):
     assert level.is_stable
     assert notes(level) == [Note.NOT_PRECISE]
     assert level.measurement.duration_ns == 3 * NS_PER_S
+
+
+def test_interrupt_ends_a_long_window_of_the_precision_rule_at_once(rig, recipe, constant):
+    made = rig(constant(2))
+    begun = made.clock()
+    made.log.is_interrupted = lambda: made.clock() >= begun + 3 * NS_PER_S
+    rule = Precision(precision=0.02, duration_ns=3600 * NS_PER_S)
+    level = measure_level(made.bench, recipe(rule=rule, window_ns=180 * NS_PER_S), closed(1))
+    assert notes(level) == [Note.INTERRUPTED]
+    assert made.clock() < begun + 4 * NS_PER_S
+    assert level.measurement.infer_per_s.value == 500
 
 
 def test_watcher_is_told_in_order(rig, recipe, constant):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.cli.measure import Watching, make_progress
+from inferometer.cli.measure import Watching, export, make_progress
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -54,13 +54,18 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
     from inferometer.profile.find import Quest
     from inferometer.profile.prepare import prepare
     from inferometer.report.console import WIDTH, render
+    from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import write_page
 
     if own.start is not None and own.start <= 0:
         raise UsageError(f"--start is {own.start:g}", remedy="give a rate or a concurrency above 0")
     promise = parse_slo(own.slo)
-    if options.json is not None:
-        writable(Path(options.json))
+    for name in (options.json, options.html):
+        if name is not None:
+            writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
     duration_s = options.duration_s or DURATION_S
     quest = Quest(
         promise=promise,
@@ -71,9 +76,13 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
         start=own.start,
     )
     # Probes are judged by what was promised; senders must never be what limits them.
-    setup = prepare(replace(options, asynchronous=True, duration_s=duration_s), command="find")
+    asked = replace(options, asynchronous=True, duration_s=duration_s, slo=own.slo)
+    setup = prepare(asked, command="find")
     result = _search(setup, quest, options.json)
     render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
+    if options.html is not None:
+        write_page(Path(options.html), result)
+    export(setup)
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND
 
 

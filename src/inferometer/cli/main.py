@@ -11,6 +11,9 @@ from inferometer.cli.signals import drop_output
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
     "find": "the most load inside a promise, such as p99<50ms",
+    "view": "the report of a saved result: a page, Markdown, a picture",
+    "compare": "variants side by side: which is faster, how alike their outputs are",
+    "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",

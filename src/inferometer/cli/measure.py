@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.messages import messages_shown
 from inferometer.cli.parser import Ask, parse_measure, print_measure_help
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from inferometer.measure.result import Result
     from inferometer.profile.options import Options
     from inferometer.profile.prepare import Setup
-    from inferometer.report.console import Progress
+    from inferometer.report.progress import Progress
 
 TOO_MANY_FAILURES = 1
 
@@ -26,7 +27,8 @@ def main(argv: list[str]) -> int:
 
         print(f"inferometer {__version__}")
         return 0
-    return _measure(options)
+    with messages_shown(options.verbose):
+        return _measure(options)
 
 
 def _measure(options: "Options") -> int:
@@ -34,11 +36,15 @@ def _measure(options: "Options") -> int:
 
     from inferometer.profile.prepare import prepare
     from inferometer.report.console import WIDTH, render
+    from inferometer.report.export import exportable
     from inferometer.report.files import writable, write_csv
+    from inferometer.report.saved import write_page
 
-    for name in (options.csv, options.json):
+    for name in (options.csv, options.json, options.html):
         if name is not None:
             writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
     setup = prepare(options, command="measure")
     for warning in setup.warnings:
         print(warning, file=sys.stderr)
@@ -46,7 +52,19 @@ def _measure(options: "Options") -> int:
     render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if options.csv is not None:
         write_csv(result, Path(options.csv))
+    if options.html is not None:
+        write_page(Path(options.html), result)
+    export(setup)
     return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
+
+
+def export(setup: "Setup") -> None:
+    """Write every request to the file that was asked for, if one was."""
+    from inferometer.report.export import write_export
+
+    if setup.journal is not None:
+        for remark in write_export(setup.journal.export(), setup.journal.path):
+            print(remark, file=sys.stderr)
 
 
 def watch(setup: "Setup", *, json: str | None) -> "Result":
@@ -57,7 +75,7 @@ def watch(setup: "Setup", *, json: str | None) -> "Result":
 
     result = setup.result
     with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
-        progress = make_progress()
+        progress = make_progress(setup.options.verbose)
         try:
             for result in run(setup, Watching(progress, interrupts)):
                 if json is not None:
@@ -67,12 +85,15 @@ def watch(setup: "Setup", *, json: str | None) -> "Result":
     return result
 
 
-def make_progress() -> "Progress":
+def make_progress(verbose: int = 0) -> "Progress":
+    """A block on a terminal, lines elsewhere; with -v a line for every window."""
     from rich.console import Console
 
     from inferometer.base.clock import monotonic_ns
-    from inferometer.report.console import LiveProgress, PlainProgress
+    from inferometer.report.progress import LiveProgress, PlainProgress
 
+    if verbose:
+        return PlainProgress(sys.stderr, monotonic_ns, every_window=True)
     if sys.stderr.isatty():
         return LiveProgress(Console(stderr=True))
     return PlainProgress(sys.stderr, monotonic_ns)
@@ -85,6 +106,7 @@ class Watching:
         self.level_started = progress.level_started
         self.window_finished = progress.window_finished
         self.level_finished = progress.level_finished
+        self.ticked = progress.ticked
         self._interrupts = interrupts
 
     def is_interrupted(self) -> bool:

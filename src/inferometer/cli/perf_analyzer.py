@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.parser import Ask, parse_classic
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
     from inferometer.measure.result import Result
     from inferometer.profile.options import Options
+    from inferometer.profile.prepare import Setup
 
 VERSION = "2.51.0"  # of the dialect
 
@@ -24,9 +26,12 @@ _ADDED = (
     Note.SERVER_GONE,
     Note.WORKER_LOST,
     Note.FEW_FILES,
+    Note.FEW_PORTS,
+    Note.MEMBER_NOT_CALLED,
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
+    Note.WRONG_KIND,
 )
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
@@ -48,7 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
     try:
-        return _profile(options)
+        with messages_shown(options.verbose):
+            return _profile(options)
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE
@@ -70,11 +76,14 @@ def _profile(options: "Options") -> int:
     from inferometer.profile.prepare import prepare
     from inferometer.profile.run import run
     from inferometer.report import classic
+    from inferometer.report.export import exportable
     from inferometer.report.files import writable
 
-    for name in (options.csv, options.json):
+    for name in (options.csv, options.json, options.html):
         if name is not None:
             writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
     setup = prepare(options, command="perf_analyzer")
     options = setup.options
     for warning in setup.warnings:
@@ -82,29 +91,32 @@ def _profile(options: "Options") -> int:
     _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
     result = setup.result
     with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
-        for result in run(setup, _Printer(options, interrupts)):
-            if result.remarks:
-                _complain("\n".join(f"WARNING: {remark.text}" for remark in result.remarks))
-            else:
-                _print_level(result, options)
+        printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
+        for later in run(setup, printer):
+            if len(later.levels) > len(result.levels):
+                _print_level(later, options)
+            for remark in later.remarks[len(result.remarks) :]:
+                _complain(f"WARNING: {remark.text}")
+            result = later
             if options.json is not None:
                 write(result, Path(options.json))
         if interrupts.asked:
             _complain("Received exit signal.")
-    return _finish(result, options, is_interrupted=interrupts.asked)
+        return _finish(result, setup, is_interrupted=interrupts.asked)
 
 
 class _Printer:
     """Prints each level as the classic tool does."""
 
-    def __init__(self, options: "Options", interrupts: Interrupts) -> None:
+    def __init__(self, options: "Options", interrupts: Interrupts, *, has_header: bool) -> None:
         self._options = options
         self._interrupts = interrupts
+        self._has_header = has_header
 
     def level_started(self, mode: str, value: float) -> None:
         from inferometer.report.classic import level_header
 
-        if self._options.request_intervals is None:
+        if self._has_header:
             _say(level_header(mode, value))
 
     def window_finished(self, number: int, window: "WindowFigures") -> None:
@@ -156,21 +168,33 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
     return lines
 
 
-def _finish(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
-    """Summary, CSV and exit code."""
+def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
+    """Summary, CSV, export and exit code."""
     from inferometer.report import classic
     from inferometer.report.csv import floored_levels
+    from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
 
+    options = setup.options
+    if options.html is not None:
+        write_page(Path(options.html), result)
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
-    if options.csv is not None and code not in (UNSTABLE, NO_REQUESTS):
+    if code in (UNSTABLE, NO_REQUESTS):
+        if setup.journal is not None:
+            setup.journal.close()
+        return code
+    if options.csv is not None:
         write_csv(result, Path(options.csv))
         for level in floored_levels(result):
             _complain(
                 "Server average accounted time was larger than client average wait time due to small sample size "
                 f"(concurrency {level.value:g}). Increase the measurement interval with `--measurement-interval`."
             )
+    if setup.journal is not None:
+        for remark in write_export(setup.journal.export(), setup.journal.path):
+            _complain(remark)
     return code
 
 
@@ -184,13 +208,20 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return OK
     if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
-    if not level.is_stable and any(not window.request_count for window in level.windows[-3:]):
+    if not level.is_stable and any(not window.request_count for window in _judged_windows(result, level)):
         _complain("No valid requests recorded within time interval. Please use a larger time window.")
         return NO_REQUESTS
     if len(result.levels) == 1 and not level.is_stable:
         _complain("Failed to obtain stable measurement.")
         return UNSTABLE
     return OK
+
+
+def _judged_windows(result: "Result", level: "Level") -> "tuple[WindowFigures, ...]":
+    """Those that must not be empty; a schedule may have pauses."""
+    from inferometer.report.format import has_schedule
+
+    return () if has_schedule(result.effective) else level.windows[-3:]
 
 
 def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:

@@ -3,6 +3,9 @@
 Slots come in groups of SHARE; a group shares a connection (docs/measurement.md says why that many). Whatever is ready
 at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
 
+A unary call whose reply is only counted is **plain**: it goes out as bytes made beforehand, and a reply like the one
+before is recognised whole (wire/usual.py). That path, from _ready to flush, is what a load test spends its time on.
+
 With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
 carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
 """
@@ -11,14 +14,14 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish
+from inferometer.load.engine import Explain, Finish, Responded
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import grpc_mark
@@ -30,9 +33,6 @@ from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Request as Http2Request
 from inferometer.wire.sender import Stream, render
-
-if TYPE_CHECKING:
-    from inferometer.target.validation import Checker
 
 SHARE = 4  # slots to a connection
 MANY = 512  # buffers in one system call at the most
@@ -64,6 +64,7 @@ class _Call:
     channel: "_Channel"
     request: Request | None = None
     stream: Stream | None = None
+    spare: Stream | None = None  # of the last plain call, to be used again
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
@@ -71,7 +72,7 @@ class _Call:
     refusals: int = 0  # of this request, by servers that had not begun it
     number: int = 0  # of the request on this slot
     request_id: bytes = b""
-    step: int = -1  # whose expected reply this one is compared with; below 0 it is only counted
+    step: int = -1  # of the request whose reply is read; below 0 it is only counted
     difference: str = ""  # what the comparison found
     received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
     times: list[int] = field(default_factory=list)
@@ -85,7 +86,7 @@ class GrpcLink:
         *,
         wiring: Wiring,
         requests: Sequence[bytes | memoryview],
-        checker: "Checker | None" = None,
+        replies: Replies | None = None,
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
@@ -101,9 +102,11 @@ class GrpcLink:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
-        self.checker = checker
+        self.replies = replies
+        self.responded: Responded | None = None
         self._messages = requests
         self._requests = _render(wiring, requests)
+        self._plain = [request for request in self._requests if isinstance(request, Http2Request)]
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
@@ -120,23 +123,30 @@ class GrpcLink:
         if slot >= len(self._calls):
             self._grow(slot + 1)
         call = self._calls[slot]
-        call.request = self._requests[step] if mark is None else self._marked(step, mark)
-        if self.checker is not None:
-            call.step = step if self.checker.wants_next() else -1
+        channel = call.channel
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        channel = call.channel
-        if channel.is_leaving:
-            channel.release(call)
-            channel = call.channel = self.channel(slot)
-        request = call.request
-        if channel.is_quick and channel.http2.can_open and isinstance(request, Http2Request):
-            call.stream = channel.open_stream(call, request, keep=call.step >= 0)
-            channel.unwritten.append(call)
-            if not channel.is_corked:
-                channel.flush()
-        else:
-            channel.send(call)
+        if channel.is_quick and mark is None and self.replies is None:
+            request = self._plain[step]
+            stream = channel.open_plain(call, request, call.spare)
+            if stream is not None:
+                call.request = request
+                call.stream = stream
+                call.spare = None
+                channel.unwritten.append(call)
+                if not channel.is_corked:
+                    channel.flush()
+                return
+        self._send(call, step, mark)
+
+    def _send(self, call: _Call, step: int, mark: Mark | None) -> None:
+        call.request = self._requests[step] if mark is None else self._marked(step, mark)
+        if self.replies is not None:
+            call.step = step if self.replies.wants(call.slot) else -1
+        if call.channel.is_leaving:
+            call.channel.release(call)
+            call.channel = self.channel(call.slot)
+        call.channel.send(call)
 
     def _marked(self, step: int, mark: Mark) -> Request:
         """The request as part of a sequence; on a stream the mark is appended when it is sent."""
@@ -169,6 +179,9 @@ class GrpcLink:
     def close(self, slot: int) -> None:
         if slot < len(self._calls):
             self._calls[slot].channel.release(self._calls[slot])
+
+    def watch(self, responded: Responded) -> None:
+        self.responded = responded
 
     @property
     def opening(self) -> int:
@@ -208,16 +221,22 @@ class _Channel:
         self._is_open = False
         self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
         self._is_unary = not link.wiring.is_streaming
-        self.is_quick = False  # open, and each request is a stream of its own
+        self.is_quick = False  # open, and takes plain calls
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
-        self.open_stream = self._connection.open
+        self._sender = self.http2.sender
+        self.open_plain = self.http2.open_plain
+        self._clock = link.clock
+        self._buffer = link.buffer
         self._waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
         self._fd = -1
         self._socket: socket.socket
         self._recv_into: Callable[[bytearray], int]
+        self._send: Callable[[Buffer], int]
+        self._is_tls = False
+        self._pending: Callable[[], int]
 
     @property
     def is_opening(self) -> bool:
@@ -300,6 +319,10 @@ class _Channel:
         self._socket = sock
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
+        self._send = sock.send
+        if isinstance(sock, ssl.SSLSocket):
+            self._is_tls = True
+            self._pending = sock.pending
         self._is_open = True
         self.is_quick = self._is_unary
         link.reactor.add(self._fd, READ, self._ready)
@@ -326,19 +349,19 @@ class _Channel:
 
     def flush(self) -> None:
         """Send what is queued, as far as the socket takes it."""
-        http2 = self.http2
-        while self._is_open:
+        sender = self._sender
+        while (sender.queue or self._unsent or sender.ring) and self._is_open:
             if not self._unsent:
-                self._unsent = http2.take()
+                self._unsent = self.http2.take()
                 if not self._unsent:
-                    break
+                    break  # the server's windows are closed
             if not self._transmit():
                 return
-        if self.unwritten and not self._unsent:
+        if self.unwritten:
             self._stamp_written()
 
     def _stamp_written(self) -> None:
-        now = self._link.clock()
+        now = self._clock()
         calls, self.unwritten = self.unwritten, []
         for call in calls:
             if call.stream is not None and call.stream.waiting:
@@ -351,12 +374,12 @@ class _Channel:
         unsent = self._unsent
         try:
             if len(unsent) == 1:
-                sent = self._socket.send(unsent[0])
+                sent = self._send(unsent[0])
                 if sent == len(unsent[0]):
                     self._unsent = []
                     return True
-            elif isinstance(self._socket, ssl.SSLSocket):
-                sent = self._socket.send(b"".join(unsent[:MANY]))
+            elif self._is_tls:
+                sent = self._send(b"".join(unsent[:MANY]))
             else:
                 sent = self._socket.sendmsg(unsent[:MANY])
         except LATER:
@@ -374,6 +397,9 @@ class _Channel:
         return True
 
     def _ready(self, mask: int) -> None:
+        if mask == READ:
+            self._receive()
+            return
         if mask & WRITE:
             self.flush()
             if self._is_open and not self._unsent:
@@ -382,24 +408,52 @@ class _Channel:
             self._receive()
 
     def _receive(self) -> None:
-        link = self._link
+        buffer = self._buffer
         try:
-            length = self._recv_into(link.buffer)
+            length = self._recv_into(buffer)
         except LATER:
             return
         except OSError as error:
             self._lost(error)
             return
-        now = link.clock()
-        events = self._connection.receive(link.buffer, length) if length else self._connection.eof()
+        now = self._clock()
+        at = 0
+        if self.is_quick:
+            ended: list[Stream] = []
+            at = self.http2.receive_usual(buffer, length, ended)
+            if ended:
+                self._end_plainly(ended, now)
+        if not at:
+            self._read(buffer, length, now)
+        elif at < length:
+            self._read(buffer[at:length], length - at, now)
+        else:
+            if self._waiting:
+                self._start_waiting()
+            self.flush()
+        if self._is_tls and self._is_open and self._pending():
+            self._receive()  # decrypted already, so epoll will not tell of it
+
+    def _end_plainly(self, ended: list[Stream], now_ns: int) -> None:
+        """The usual case, in one piece: whole replies like the ones before."""
+        self.is_corked = True
+        finish, received = self._link.finish, self.http2.usual.received
+        for stream in ended:
+            call: _Call = stream.token
+            call.request = call.stream = None
+            call.spare = stream
+            finish(call.slot, 0, call.sent_ns, call.wrote_ns, now_ns, now_ns, received)
+        self.is_corked = False
+
+    def _read(self, data: bytearray, length: int, now_ns: int) -> None:
+        """The general case; no bytes mean that the server closed its side."""
+        events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
-            self._work_off(events, now)
+            self._work_off(events, now_ns)
         elif length:
-            self._notice_first_bytes(now)
+            self._notice_first_bytes(now_ns)
         if self._is_open:
             self._after_events()
-        if self._is_open and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            self._receive()  # decrypted already, so epoll will not tell of it
 
     def _notice_first_bytes(self, now_ns: int) -> None:
         for stream in self._connection.http2.streams.values():
@@ -409,20 +463,8 @@ class _Channel:
 
     def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
         self.is_corked = True
-        finish = self._link.finish
         for stream, ending, message in events:
             call: _Call = stream.token
-            if self._is_unary and call.step < 0 and call.stream is stream:
-                # The usual case, in one piece: a message that is only counted, then a good ending.
-                if ending is None:
-                    call.responses += 1
-                    if not call.first_ns:
-                        call.first_ns = now_ns
-                    continue
-                if ending.code == 0 and call.responses == 1:
-                    call.request = call.stream = None
-                    finish(call.slot, 0, call.sent_ns, call.wrote_ns, call.first_ns, now_ns, stream.received)
-                    continue
             if call.stream is not stream or (call.request is None and ending is None):
                 continue
             if ending is not None:
@@ -434,7 +476,7 @@ class _Channel:
                 if not call.first_ns:
                     call.first_ns = now_ns
                 if call.step >= 0:
-                    self._validate(call, message or b"")
+                    self._judge(call, message or b"", now_ns)
         self.is_corked = False
 
     def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
@@ -459,14 +501,10 @@ class _Channel:
         status = outcome.MISMATCH if difference else outcome.OK
         self._link.end(call, status, difference, end_ns, keeps_stream=keeps_stream)
 
-    def _validate(self, call: _Call, message: Buffer) -> None:
-        from inferometer.target.validation import grpc_outputs
-
-        assert self._link.checker is not None
-        try:
-            call.difference = self._link.checker.check(call.step, grpc_outputs(message))
-        except PeerError as error:
-            call.difference = f"the reply cannot be read: {error}"
+    def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
+        assert self._link.replies is not None
+        found = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
+        call.difference = call.difference or found  # of a stream, the first difference counts
 
     def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
         try:
@@ -483,11 +521,15 @@ class _Channel:
             return
         if reply.has_data:
             if call.step >= 0:
-                self._validate(call, infer_response(message))
+                self._judge(call, infer_response(message), now_ns)
             call.responses += 1
             call.times.append(now_ns)
             if not call.first_ns or call.responses == 1:
                 call.first_ns = now_ns
+            if self._link.responded is not None:
+                self._link.responded(call.slot, call.responses)
+        elif call.step >= 0 and self._link.replies is not None:
+            self._link.replies.keep(call.slot, now_ns, infer_response(message))
         if reply.is_final:
             self._end_well(call, call.times[-1] if call.times else now_ns, keeps_stream=True)
 
@@ -500,6 +542,7 @@ class _Channel:
             return
         if http2.closing and not self.is_leaving:
             self.is_leaving = True
+            self.is_quick = False
             self._move_waiting()
         if self.is_leaving and not http2.streams:
             self._close()

@@ -16,6 +16,8 @@ class Cost:
     reconnects: int
     connects: int
     connect_ns: int
+    files: int = 0  # open in the worker that has most, and how many the system lets it have (0 is no limit)
+    file_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Harvest:
     seen_ns: int
     cost: Cost
     is_finished: bool  # the plan's count is used up and all its requests have ended
+    loop_lag_ns: int = 0  # how long the slowest worker took to attend to us
 
 
 class Load(Protocol):
@@ -42,3 +45,13 @@ class Load(Protocol):
 
     def stop(self) -> int:
         """End the load; how many requests were cut off."""
+
+
+class Crew(Load, Protocol):
+    """Load whose number of workers can be changed."""
+
+    @property
+    def count(self) -> int: ...
+
+    def resize(self, count: int) -> None:
+        """Go on with so many; what they were doing ends, and is in no harvest."""

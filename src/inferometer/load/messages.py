@@ -21,6 +21,8 @@ class Job:
     timeout_ns: int
     sequences: SequencePlan | None
     validation: Validation | None
+    spool_fd: int | None = None  # where requests are kept for the export
+    verbose: int = 0  # from ALOUD on it tells of every message
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Synced:
     connect_ns: int
     is_finished: bool
     examples: dict[int, str]
+    spool_problem: str  # why requests are no longer kept; empty while they are
 
 
 @dataclass(frozen=True, slots=True)

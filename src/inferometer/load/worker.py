@@ -12,21 +12,22 @@ import time
 import traceback
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
+from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.replies import Replies
 from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
-
-if TYPE_CHECKING:
-    from inferometer.target.validation import Checker
+from inferometer.records.spool import Spool
+from inferometer.target.traffic import IN_PROCESS
 
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
@@ -35,7 +36,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the controller decides
     controller = Connection(int(sys.argv[1]))
     try:
-        _Worker(controller).run()
+        job: Job = controller.recv()
+        with messages_shown(job.verbose):
+            _Worker(controller, job).run()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     except InferometerError as error:
@@ -52,29 +55,39 @@ def raise_file_limit() -> int:
     return hard
 
 
-def _open_link(job: Job, reactor: EpollReactor) -> OpenLink:
+def _open_link(job: Job, reactor: EpollReactor, spool: Spool | None) -> OpenLink:
     """The link of the job's protocol."""
     link: Any = Http1Link
     if job.wiring.protocol == "grpc":
         from inferometer.load.grpc import GrpcLink
 
         link = GrpcLink
-    return partial(
+    elif job.wiring.protocol == IN_PROCESS:
+        from inferometer.load.in_process import InProcessLink
+
+        link = InProcessLink
+    requests = _requests(job)
+    open_link = partial(
         link,
         wiring=job.wiring,
-        requests=_requests(job),
-        checker=_checker(job),
+        requests=requests,
+        replies=_maybe_replies(job, spool),
         reactor=reactor,
         clock=monotonic_ns,
     )
+    if job.verbose < ALOUD:
+        return open_link
+    from inferometer.load.narration import narrated
+
+    return narrated(open_link, requests, MESSAGES.debug)
 
 
-def _checker(job: Job) -> "Checker | None":
+def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
     if job.validation is None:
-        return None
+        return None if spool is None else Replies(None, spool)
     from inferometer.target.validation import Checker
 
-    return Checker(job.validation)
+    return Replies(Checker(job.validation), spool)
 
 
 def _sequences(job: Job) -> Sequences | None:
@@ -92,16 +105,15 @@ def _requests(job: Job) -> list[bytes | memoryview]:
 class _Worker:
     """Translates messages into calls of the engine."""
 
-    def __init__(self, controller: Connection) -> None:
+    def __init__(self, controller: Connection, job: Job) -> None:
         self._controller = controller
-        job: Job = controller.recv()
         raise_file_limit()
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
-
+        self._spool = None if job.spool_fd is None else Spool(job.spool_fd, monotonic_ns)
         self._engine = Engine(
             steps=len(job.spans),
-            open_link=_open_link(job, self._reactor),
+            open_link=_open_link(job, self._reactor, self._spool),
             reactor=self._reactor,
             ring=self._ring,
             clock=monotonic_ns,
@@ -110,7 +122,10 @@ class _Worker:
             stride=job.stride,
             timeout_ns=job.timeout_ns,
             sequences=_sequences(job),
+            spool=self._spool,
         )
+        # A server in this process has threads of its own; what the client costs is this one.
+        self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
         self._pending_apply = False
         self._stop: Stop | None = None
 
@@ -124,6 +139,8 @@ class _Worker:
         self._engine.apply(Closed(0))
         self._engine.run(monotonic_ns() + self._stop.grace_ns, lambda: self._engine.is_finished)
         cancelled = self._engine.cancel_all()
+        if self._spool is not None:
+            self._spool.flush()
         self._controller.send(Stopped(cancelled))
 
     def _should_stop(self) -> bool:
@@ -145,17 +162,20 @@ class _Worker:
                 self._stop = message
 
     def _report(self) -> Synced:
-        engine = self._engine
+        engine, spool = self._engine, self._spool
         link = engine.link
+        if spool is not None:
+            spool.flush()
         return Synced(
             seen_ns=monotonic_ns(),
-            cpu_ns=time.process_time_ns(),
+            cpu_ns=self._cpu_ns(),
             sent=engine.sent,
             reconnects=link.reconnects,
             connects=link.connects,
             connect_ns=link.connect_ns,
             is_finished=engine.is_finished,
             examples=dict(engine.examples),
+            spool_problem="" if spool is None else spool.problem,
         )
 
     def _wait_for_room(self) -> None:

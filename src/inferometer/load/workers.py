@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
@@ -29,6 +31,14 @@ ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 Answer = TypeVar("Answer")
 
 
+StartProcess = Callable[[list[str], tuple[int, ...]], "subprocess.Popen[bytes]"]
+"""Starts a command that keeps these descriptors."""
+
+
+def _start_process(command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+
+
 @dataclass(slots=True)
 class _Process:
     child: subprocess.Popen[bytes]
@@ -40,26 +50,53 @@ class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it."""
 
     def __init__(
-        self, traffic: Traffic, *, count: int = 1, timeout_ns: int = 0, sequences: SequencePlan | None = None
+        self,
+        traffic: Traffic,
+        *,
+        count: int = 1,
+        timeout_ns: int = 0,
+        sequences: SequencePlan | None = None,
+        verbose: int = 0,
+        spool_fds: Sequence[int] = (),
+        start: "StartProcess | None" = None,
     ) -> None:
+        """`spool_fds`, one for each worker, keep requests for the export; `start` starts the processes."""
+        self.spool_problem = ""  # why some worker could not keep its requests
+        self._start_process = _start_process if start is None else start
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns
         self._sequences = sequences
+        self._verbose = verbose
+        self._spool_fds = spool_fds
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
 
     def __enter__(self) -> "Workers":
+        try:
+            self._start_all()
+        except BaseException:
+            self._end_all()
+            raise
+        return self
+
+    def _start_all(self) -> None:
+        """Returns when every process is ready: a schedule that begins before would begin late."""
         requests_fd, spans = _share_requests(self._traffic.requests)
         try:
             for index in range(self._count):
                 self._processes.append(self._start(index, requests_fd, spans))
         finally:
             os.close(requests_fd)
-        return self
+        for process in self._processes:
+            self._tell(Sync(), process)
+        self._answers(Synced, ANSWER_S)
 
     def __exit__(self, *_: object) -> None:
+        self._end_all()
+
+    def _end_all(self) -> None:
         for process in self._processes:
             process.control.close()
             process.child.kill()
@@ -69,9 +106,10 @@ class Workers:
     def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Process:
         ours, theirs = socket.socketpair()
         ring_fd = create_ring()
-        fds = (theirs.fileno(), ring_fd, requests_fd)
+        spool_fd = self._spool_fds[index] if self._spool_fds else None
+        fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
-        child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+        child = self._start_process(command, fds)
         theirs.close()
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))
@@ -86,9 +124,23 @@ class Workers:
             timeout_ns=self._timeout_ns,
             sequences=self._sequences,
             validation=self._traffic.validation,
+            verbose=self._verbose,
+            spool_fd=spool_fd,
         )
         control.send(job)
         return _Process(child, control, ring)
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def resize(self, count: int) -> None:
+        """Go on with so many processes: the old ones end with their load, and so do their records."""
+        self.stop()
+        self._end_all()
+        self._take()
+        self._count = count
+        self._start_all()
 
     # --- Load
 
@@ -104,6 +156,7 @@ class Workers:
         pause = min(until_ns, now + ROUND_NS) - now
         if pause > 0:
             time.sleep(pause / NS_PER_S)
+        asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
         answers = self._answers(Synced, ANSWER_S)
@@ -113,6 +166,7 @@ class Workers:
             )
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
+            self.spool_problem = self.spool_problem or answer.spool_problem
         return Harvest(
             records=self._take(),
             seen_ns=min(answer.seen_ns for answer in answers),
@@ -122,8 +176,11 @@ class Workers:
                 reconnects=sum(answer.reconnects for answer in answers),
                 connects=sum(answer.connects for answer in answers),
                 connect_ns=sum(answer.connect_ns for answer in answers),
+                files=max(open_files(process.child.pid) for process in self._processes),
+                file_limit=file_limit(self._processes[0].child.pid),
             ),
             is_finished=all(answer.is_finished for answer in answers),
+            loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
         )
 
     def examples(self) -> dict[int, str]:
@@ -165,6 +222,23 @@ class Workers:
         self._drain()
         taken, self._backlog = join(self._backlog), []
         return taken
+
+
+def open_files(pid: int) -> int:
+    """How many a process has; 0 when it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def file_limit(pid: int) -> int:
+    """How many it may have; 0 without a limit."""
+    try:
+        soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    except OSError:
+        return 0
+    return 0 if soft == resource.RLIM_INFINITY else soft
 
 
 def _receive(control: Connection) -> object:

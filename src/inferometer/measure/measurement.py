@@ -47,6 +47,8 @@ class FailureGroup:
     example: str
     first_s: float  # of the first and the last one, seconds after the level started
     last_s: float
+    mean_ns: int = 0  # latencies of these alone
+    max_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,13 @@ class ClientCost:
     cpu_us_per_request: float
     reconnects: int
     connect_ns: int  # mean time to set up a connection; never part of a latency
+    connects: int = 0  # connections opened; each takes a local port
+    files: int = 0  # most that any worker had open, and what the system allows it (0 is no limit)
+    file_limit: int = 0
+    loop_lag_p50_ns: int = 0  # how long workers took to attend to a message: their loop's lag
+    loop_lag_max_ns: int = 0
+    lag_p50_ns: int = 0  # by rate: how long after they were due requests were sent
+    lag_p99_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,30 @@ class Streaming:
     per_request: Distribution  # numbers of responses, not nanoseconds
     first: Distribution  # from the send to the first response
     gaps: Distribution  # between the responses of a request
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFigures:
+    """What servers that make text did: tokens of good requests. Lengths are numbers of tokens, not nanoseconds."""
+
+    output: int
+    output_per_s: float
+    per_answer: Distribution
+    between: Distribution  # of each streamed answer: the mean time from one token to the next
+    prompt: int
+    prompt_per_s: float
+    per_prompt: Distribution
+    from_events: int  # answers whose tokens the server did not count: their events were
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Requests that each kept the limits of a promise."""
+
+    promise: str
+    count: int
+    per_s: float
+    share: float  # of all that ended, failed ones included
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +125,28 @@ class WindowFigures:
     latency_ns: int  # the mean, or the chosen percentile
     service_ns: int  # the same from the send on
     std_ns: int
+    p50_ns: int = 0  # 0 where nothing ended well
+    p99_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StartFigures:
+    """What was left out at the start because it is unlike the rest: a cold server."""
+
+    duration_ns: int
+    request_count: int
+    infer_per_s: float
+    latency: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why figures are not as sure as asked, and the course of the one that is least sure."""
+
+    kind: str  # drift, periodic stalls, bimodal, too few samples, client-limited
+    text: str
+    figure: str
+    sparkline: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +172,22 @@ class Measurement:
     streaming: Streaming | None = None  # only for streams
     sequences: SequenceFigures | None = None  # only for sequence models
     metrics: ServerMetrics | None = None  # only when they were collected
+    tokens: TokenFigures | None = None  # only of servers that make text
+    goodput: Goodput | None = None  # only when something was promised
 
     @property
     def failed_share(self) -> float:
         total = self.request_count + self.failed_count
         return self.failed_count / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of requests, where they have times at which they are due; a failed request is answered too."""
+
+    asked_per_s: float
+    sent_per_s: float
+    answered_per_s: float
 
 
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
@@ -139,6 +205,9 @@ class Level:
     is_stable: bool
     is_over_limit: bool
     remarks: tuple[Remark, ...] = ()
+    start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
+    doubt: Doubt | None = None  # only where the figures are not as sure as asked
+    rates: Rates | None = None  # None by concurrency
 
     @property
     def is_cut_short(self) -> bool:

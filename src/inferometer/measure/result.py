@@ -56,10 +56,11 @@ class Result:
 
 def to_json(result: Result) -> str:
     """The file's text; the same result gives the same bytes."""
-    return json.dumps(dataclasses.asdict(result), indent=1, sort_keys=True, default=_plain) + "\n"
+    return json.dumps(dataclasses.asdict(result), indent=1, sort_keys=True, default=plain) + "\n"
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """What JSON has instead of a value it does not know."""
     if isinstance(value, Note):
         return value.name
     if isinstance(value, Mapping):
@@ -83,7 +84,7 @@ def from_json(text: str, origin: str) -> Result:
             f"'{origin}' has result schema {found}, and this version reads {SCHEMA}", remedy="measure again"
         )
     try:
-        return TypeAdapter(Result).validate_python(_with_notes(document))
+        return TypeAdapter(Result).validate_python(with_notes(document))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -92,13 +93,14 @@ def from_json(text: str, origin: str) -> Result:
         ) from error
 
 
-def _with_notes(value: Any) -> Any:
+def with_notes(value: Any) -> Any:
+    """The document with its notes as members of their enum again."""
     if isinstance(value, dict):
         if value.keys() == {"note", "text"} and value["note"] in Note.__members__:
             return {"note": Note[value["note"]], "text": value["text"]}
-        return {key: _with_notes(item) for key, item in value.items()}
+        return {key: with_notes(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_notes(item) for item in value]
+        return [with_notes(item) for item in value]
     return value
 
 

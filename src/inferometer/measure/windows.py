@@ -11,26 +11,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.measure.goodput import Limits, kept
 from inferometer.measure.growing import Growing
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
+from inferometer.measure.tokens import Tokens, join_tokens, tokens
 from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
 
 DELAY_NS = NS_PER_MS
+THINNED_COUNT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """How often one status came, and when."""
+    """How often one status came, when, and after how long."""
 
     count: int
     first_ns: int
     last_ns: int
+    total_ns: int  # latencies of all, and the longest
+    longest_ns: int
 
     def and_later(self, other: "FailureCount") -> "FailureCount":
-        return FailureCount(self.count + other.count, self.first_ns, other.last_ns)
+        return FailureCount(
+            count=self.count + other.count,
+            first_ns=self.first_ns,
+            last_ns=other.last_ns,
+            total_ns=self.total_ns + other.total_ns,
+            longest_ns=max(self.longest_ns, other.longest_ns),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,9 @@ class Expense:
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0
+    files: int = 0
+    file_limit: int = 0
+    loop_lags_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,8 @@ class Window:
     failures: dict[int, FailureCount]
     delayed: int = 0  # requests sent more than DELAY_NS after they were due
     streams: "Streams | None" = None
+    tokens: Tokens | None = None
+    kept: int = 0  # requests within the limits of the promise
     expense: Expense = Expense()
     before: Snapshot | None = None
     after: Snapshot | None = None
@@ -122,6 +138,8 @@ class OpenWindow:
 
     start_ns: int
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
+    has_tokens: bool = False
+    limits: Limits | None = None  # of a promise
     count: int = 0
     _latency: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
     _service: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
@@ -135,6 +153,8 @@ class OpenWindow:
     _first_sent_ns: int = 0
     _failures: dict[int, FailureCount] = field(default_factory=dict)
     _streams: list[Streams] = field(default_factory=list)
+    _tokens: list[Tokens] = field(default_factory=list)
+    _kept: int = 0
 
     @property
     def ended_count(self) -> int:
@@ -166,14 +186,22 @@ class OpenWindow:
         streamed = streams(good)
         if streamed is not None:
             self._streams.append(streamed)
+        if self.has_tokens:
+            self._tokens.append(tokens(good))
+        if self.limits is not None:
+            self._kept += kept(good, self.limits, is_open=self.is_open)
         last = good.sequence_started_ns > 0
         self._sequence.append((good.end_ns - good.sequence_started_ns)[last])
 
     def _add_failures(self, records: Records) -> None:
         failed = records.failed
+        # One that was never sent has waited since it was due.
+        began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
         for status in np.unique(failed.status):
-            ends = failed.end_ns[failed.status == status]
-            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]))
+            alike = failed.status == status
+            ends = failed.end_ns[alike]
+            took = ends - began[alike]
+            found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
             old = self._failures.get(int(status))
             self._failures[int(status)] = found if old is None else old.and_later(found)
 
@@ -188,7 +216,9 @@ class OpenWindow:
     ) -> Window:
         latency = self._latency.gather()
         ended = self._ended.gather()
-        ended -= np.uint32(self._shift_us)
+        ended = (
+            ended - np.uint32(self._shift_us) if self._shift_us > 0 else ended + np.uint32(-self._shift_us)
+        )
         return Window(
             start_ns=self.start_ns,
             end_ns=end_ns,
@@ -203,6 +233,8 @@ class OpenWindow:
             failures=self._failures,
             delayed=self._delayed,
             streams=join_streams(self._streams),
+            tokens=join_tokens(self._tokens),
+            kept=self._kept,
             expense=expense,
             before=before,
             after=after,
@@ -236,8 +268,16 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         latency_ns=_figure(durations, chosen),
         service_ns=_figure(window.service_ns, chosen),
         std_ns=deviation(durations),
+        p50_ns=_thinned_percentile(durations, 50),
+        p99_ns=_thinned_percentile(durations, 99),
     )
 
 
 def _figure(durations: Durations, chosen: int | None) -> int:
     return mean(durations) if chosen is None or not len(durations) else percentile(durations, chosen)
+
+
+def _thinned_percentile(durations: Durations, p: int) -> int:
+    """Exact for up to `THINNED_COUNT` requests; of more, every n-th: a copy of all could not be afforded."""
+    few = durations[:: 1 + len(durations) // (THINNED_COUNT + 1)]
+    return percentile(few, p) if len(few) else 0

@@ -2,7 +2,11 @@
 
 import os
 import platform
+import resource
+from pathlib import Path
 from typing import Any
+
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def describe_host() -> dict[str, Any]:
@@ -16,7 +20,18 @@ def describe_host() -> dict[str, Any]:
         "memory_bytes": int(psutil.virtual_memory().total),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],  # a process may have open; -1 is no limit
+        "ports": len(local_ports()),
     }
+
+
+def local_ports() -> range:
+    """Ports the system gives to outgoing connections; each connection to one address takes its own."""
+    try:
+        low, high = (int(word) for word in PORT_RANGE.read_text().split())
+    except (OSError, ValueError):
+        return range(0)
+    return range(low, high + 1)
 
 
 def _processor() -> str:

@@ -2,43 +2,49 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Cost, Harvest, Load
+from inferometer.load.load import Cost, Crew, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
-from inferometer.measure.measurement import Level, Measurement, WindowFigures
-from inferometer.measure.merge import Subject, latency_estimate, measurement, rate_estimate
+from inferometer.measure.goodput import limits
+from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.measure.merge import latency_estimate, rate_estimate
+from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import (
     GO_ON,
     MERGED,
     Precision,
     Stability,
     Verdict,
-    is_over,
     judge_precision,
     judge_stability,
 )
+from inferometer.measure.warm_up import cold_windows
 from inferometer.measure.windows import Expense, OpenWindow, Window, add_failures, figures, split
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling
 from inferometer.observe.statistics import Snapshot
+from inferometer.profile.conclusion import Course, conclude, latency_name
+from inferometer.profile.pace import Pace
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
-BUSY = 0.9  # share of a core above which a worker is taken for the limit
-SLACK = 0.02  # share by which rates may differ before it is said
 FAR_NS = 3600 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How each level is measured, in windows of a time or of a count; `is_whole` makes one of the whole plan."""
+    """How each level is measured, in windows of a time or of a count.
+
+    With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
+    time that all belong to it.
+    """
 
     model: ModelSpec
     batch: int
@@ -48,6 +54,10 @@ class Recipe:
     window_ns: int | None = None
     window_count: int | None = None
     is_whole: bool = False
+    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
+    has_tokens: bool = False
+    promise: Slo | None = None  # that each request is held to
 
 
 class Watcher(Protocol):
@@ -63,15 +73,39 @@ class Watcher(Protocol):
         """The user wants to end: what has been measured is still reported."""
 
 
+@runtime_checkable
+class Ticking(Protocol):
+    """A watcher that also wants to hear how a window fills."""
+
+    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
+        """So long after the level started, so many requests of the window that fills have ended well or badly."""
+
+
+class Journal(Protocol):
+    """Who keeps which requests belong to which level."""
+
+    def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
+        """n windows have n + 1 boundaries, on the monotonic clock; `count` good requests ended in them."""
+
+    def forget_level(self) -> None:
+        """The one added last is measured again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The instrument: load, clock, the server's counters and its metrics (None where there are none)."""
+    """The instrument: load, clock, the server's counters and its metrics (None where there are none).
+
+    With a `crew`, which is the load too, there may be more workers, up to `most_workers`.
+    """
 
     load: Load
     clock: Clock
     read_counters: Callable[[], Snapshot | None]
     watcher: Watcher
     metrics: Poller | None = None
+    journal: Journal | None = None
+    crew: Crew | None = None
+    most_workers: int = 1
 
 
 def warm_up(bench: Bench, plan: Plan) -> None:
@@ -93,16 +127,36 @@ class Point:
     mode: str  # concurrency or request_rate
     value: float
     plan: Plan
+    asked_per_s: float | None = None  # requests; None by concurrency
+    before: Plan | None = None  # to warm up with; None takes the first requests of the plan
 
 
 def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
     """Apply the point's plan and measure it by the recipe."""
+    run, verdict = _measured(bench, recipe, point)
+    return _concluded(bench, point, run, verdict)
+
+
+def measure_level_windows(bench: Bench, recipe: Recipe, point: Point) -> tuple[Level, tuple[Window, ...]]:
+    """The level with the windows it is made of, for those who merge them with others."""
+    run, verdict = _measured(bench, recipe, point)
+    windows = run.windows()
+    return _concluded(bench, point, run, verdict), windows
+
+
+def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, Verdict]":
     bench.watcher.level_started(point.mode, point.value)
     run = _LevelRun(bench, recipe, point)
     run.start()
     with polling(bench.metrics):
-        verdict = _measure_windows(bench, run)
-    level = run.level(verdict)
+        return run, _measure_windows(bench, run)
+
+
+def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
+    level = conclude(run.course(verdict))
+    if bench.journal is not None:
+        count = sum(window.request_count for window in run.figures)
+        bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
     bench.watcher.level_finished(level)
     return level
 
@@ -128,43 +182,56 @@ class _LevelRun:
         self._recipe = recipe
         self._point = point
         self._is_open = isinstance(point.plan, Open)
+        self._is_paced = self._is_open and recipe.is_whole
+        self._pace = Pace()
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
+        self.boundaries_ns: list[int] = []  # of all windows
         self._rest: Records = EMPTY  # ended after the window that was closed last
         self._is_gone = False
         self._was_silent = False  # in the window that was closed last
         self._is_finished = False
         self._start_ns = 0
         self._last_good_ns = 0
+        self._silent_since_ns = 0
         self._last_end_ns = 0
         self._open = OpenWindow(0)
         self._harvest: Harvest
         self._cost: Cost
         self._cost_ns = 0
+        self._loop_lags: list[int] = []  # since the window that was closed last
+        self._statistics_error: PeerError | None = None
         self._before: Snapshot | None = None
+
+    def windows(self) -> tuple[Window, ...]:
+        """With durations of their own, as those of a single window are sorted when its level is made."""
+        return tuple(map(_with_own_durations, self._windows))
 
     def start(self) -> None:
         bench, plan = self._bench, self._point.plan
         if self._recipe.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
+            earlier = bench.load.collect(bench.clock())
             self._start_ns = bench.clock()
             bench.load.apply(plan)
             self._harvest = bench.load.collect(self._start_ns)
+            self._cost, self._cost_ns = earlier.cost, self._start_ns
         else:
             bench.load.apply(plan)
             self._harvest = bench.load.collect(bench.clock())
             self._before = self._read_counters()
             self._start_ns = bench.clock()
-        self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
+            self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
         self._rest = split(self._harvest.records, self._start_ns)[1]
         self._is_finished = self._harvest.is_finished and self._recipe.is_whole
         self._last_good_ns = self._start_ns
-        self._open = OpenWindow(self._start_ns, self._is_open)
+        self._open = self._new_window(self._start_ns)
 
     def _read_counters(self) -> Snapshot | None:
         try:
             return self._bench.read_counters()
-        except PeerError:
+        except PeerError as error:
+            self._statistics_error = error
             return None  # a server that is gone cannot be asked; the client's figures remain
 
     # --- filling one window
@@ -181,7 +248,7 @@ class _LevelRun:
             end_ns = max(
                 self._last_good_ns, self._open.start_ns + 1
             )  # the silence after the last answer is no load
-        if recipe.is_whole:
+        if recipe.is_whole and not self._windows:
             self._open.begin_at_first_send()
         self._close(end_ns)
 
@@ -189,8 +256,13 @@ class _LevelRun:
         while True:
             inside, self._rest = split(self._rest, end_ns)
             self._take(inside)
+            if self._is_finished and not len(self._rest):
+                return max(self._last_end_ns, self._open.start_ns + 1)
             if self._harvest.seen_ns >= end_ns or self._is_gone:
                 return end_ns
+            # The classic rule lets the window end; it is compared with others.
+            if isinstance(self._recipe.rule, Precision) and self._bench.watcher.is_interrupted():
+                return max(self._harvest.seen_ns, self._open.start_ns + 1)
             self._collect(end_ns)
 
     def _fill_to_count(self, count: int) -> int:
@@ -204,22 +276,46 @@ class _LevelRun:
                 return self._last_end_ns
             if self._is_gone or self._is_finished or self._bench.watcher.is_interrupted():
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            self._collect(self._bench.clock() + FAR_NS)
+            self._collect(self._bench.clock() + self._recipe.patience_ns)
 
     def _collect(self, until_ns: int) -> None:
         self._harvest = self._bench.load.collect(until_ns)
         fresh = split(self._harvest.records, self._start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._recipe.is_whole and self._harvest.is_finished
+        self._loop_lags.append(self._harvest.loop_lag_ns)
+        watcher = self._bench.watcher
+        if isinstance(watcher, Ticking):
+            elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
+            watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
         self._open.add(records)
         if len(records):
             self._last_end_ns = int(records.end_ns[-1])
+        if self._is_paced:
+            self._pace.add(records)
         good = records.good
         if len(good):
             self._last_good_ns = int(good.end_ns[-1])
-        self._is_gone = self._has_silence() and self._harvest.seen_ns - self._last_good_ns > GONE_NS
+            self._silent_since_ns = 0
+        self._note_silence(records)
+
+    def _note_silence(self, records: Records) -> None:
+        """A server is gone when requests have got no answer for so long, and none was answered between them.
+
+        Time without requests says nothing: a schedule may have pauses.
+        """
+        is_silent = (
+            (records.status != status.OK)
+            & (records.status < status.HTTP)
+            & (records.status != status.TIMEOUT)
+            & (records.end_ns > self._last_good_ns)
+        )
+        ends = records.end_ns[is_silent]
+        if len(ends):
+            self._silent_since_ns = self._silent_since_ns or int(ends[0])
+            self._is_gone = int(ends[-1]) - self._silent_since_ns > GONE_NS
 
     def _has_silence(self) -> bool:
         """Some requests of this window got no answer at all."""
@@ -237,10 +333,13 @@ class _LevelRun:
         window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
         if self._bench.metrics is not None:
             window = replace(window, samples=self._bench.metrics.take())
-        self._before = after
+        self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        self._windows.append(window)
-        if isinstance(self._recipe.rule, Stability):
+        is_lead = self._recipe.is_whole and not self._windows and not window.count and not window.failures
+        if not is_lead or self._is_finished:  # a whole plan counts from its first request on
+            self._before = after
+            self._windows.append(window)
+        if isinstance(self._recipe.rule, Stability) and not self._recipe.is_whole:
             del self._windows[:-MERGED]
         self.figures.append(
             figures(
@@ -250,7 +349,12 @@ class _LevelRun:
                 chosen=self._recipe.percentile,
             )
         )
-        self._open = OpenWindow(end_ns, self._is_open)
+        self._open = self._new_window(end_ns)
+
+    def _new_window(self, start_ns: int) -> OpenWindow:
+        recipe = self._recipe
+        bounds = None if recipe.promise is None else limits(recipe.promise)
+        return OpenWindow(start_ns, self._is_open, recipe.has_tokens, bounds)
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost
@@ -261,7 +365,11 @@ class _LevelRun:
             reconnects=new.reconnects - old.reconnects,
             connects=new.connects - old.connects,
             connect_ns=new.connect_ns - old.connect_ns,
+            files=new.files,
+            file_limit=new.file_limit,
+            loop_lags_ns=tuple(self._loop_lags),
         )
+        self._loop_lags.clear()
         self._cost, self._cost_ns = new, self._harvest.seen_ns
         return expense
 
@@ -272,8 +380,8 @@ class _LevelRun:
     # --- deciding
 
     def judge(self) -> Verdict:
-        last = self.figures[-1]
-        is_failing = last.failed_count > 0 and not last.request_count
+        judged = self.figures if self._recipe.is_whole else self.figures[-1:]
+        is_failing = any(row.failed_count for row in judged) and not any(row.request_count for row in judged)
         if self._is_gone or (is_failing and self._was_silent and self._last_good_ns > self._start_ns):
             self._cut_silence()
             answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
@@ -283,6 +391,8 @@ class _LevelRun:
             return Verdict(is_done=True, is_stable=False, remark=remark)
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
+        if self._recipe.is_whole and self._is_going_on:
+            return GO_ON
         if is_failing:
             return Verdict(
                 is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed")
@@ -293,76 +403,62 @@ class _LevelRun:
             return judge_stability(self._recipe.rule, self.figures)
         return self._judge_precision(self._recipe.rule)
 
+    @property
+    def _is_going_on(self) -> bool:
+        """More windows of a whole plan are to come."""
+        return self._recipe.window_ns is not None and not (self._is_finished and not len(self._rest))
+
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self._windows[-1].end_ns - self._start_ns
-        if len(self._windows) < 2 * MERGED and elapsed_ns < rule.duration_ns:
+        warm = self._windows[self._cold_count() :]
+        if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
         chosen = self._recipe.percentile
-        name = "mean latency" if chosen is None else f"p{chosen} latency"
         estimates = [
-            ("throughput", rate_estimate(self._windows, self._recipe.batch)),
-            (name, latency_estimate(self._windows, chosen)),
+            ("throughput", rate_estimate(warm, self._recipe.batch)),
+            (latency_name(chosen), latency_estimate(warm, chosen)),
         ]
         return judge_precision(rule, elapsed_ns, estimates)
 
+    def _cold_count(self) -> int:
+        """Windows at the start that do not count; none when a silence was cut out."""
+        if not self._recipe.finds_warm_up or len(self._windows) != len(self.figures):
+            return 0
+        return cold_windows(self.figures)
+
     # --- the result
 
-    def level(self, verdict: Verdict) -> Level:
-        recipe = self._recipe
-        subject = Subject(
-            model=recipe.model,
-            batch=recipe.batch,
-            percentile=recipe.percentile,
-            level_start_ns=self._start_ns,
+    def course(self, verdict: Verdict) -> Course:
+        """What was seen, for the fold that makes a level of it."""
+        poller = self._bench.metrics
+        cold = self._cold_count()
+        return Course(
+            recipe=self._recipe,
+            point=self._point,
+            verdict=verdict,
+            cold=self._windows[:cold],
+            windows=self._windows[cold:],
+            figures=self.figures,
+            start_ns=self._start_ns,
             examples=self._bench.load.examples(),
-            samples=self._samples(),
-        )
-        ended = any(window.count or window.failures for window in self._windows)
-        found = measurement(self._windows, subject) if ended else None
-        remarks = [] if verdict.remark is None else [verdict.remark]
-        if self._bench.metrics is not None:
-            remarks += self._bench.metrics.remarks()
-        latency_ns = 0
-        if found is None:
-            remarks.append(Remark(Note.NO_REPLY, "no request finished"))
-        elif found.request_count:
-            chosen = recipe.percentile
-            latency_ns = found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
-            remarks += self._rate_remarks(found)
-            if found.client.cpu_share > BUSY:
-                text = f"client-limited: the busiest worker used {found.client.cpu_share:.0%} of a core"
-                remarks.append(Remark(Note.CLIENT_LIMITED, text))
-        return Level(
-            mode=self._point.mode,
-            value=float(self._point.value),
-            measurement=found,
-            windows=tuple(self.figures),
-            is_stable=verdict.is_stable and not any(remark.note is Note.OVERLOADED for remark in remarks),
-            is_over_limit=is_over(latency_ns, recipe.latency_limit_ms),
-            remarks=tuple(remarks),
+            samples=self._samples(self._windows[cold:]),
+            statistics_error=None if self._is_gone else self._statistics_error,
+            metrics_remarks=() if poller is None else tuple(poller.remarks()),
+            pace=self._pace if self._is_paced else None,
         )
 
-    def _samples(self) -> tuple[Sample, ...] | None:
+    def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:
         """Of the merged windows; where none was taken in them, the last one before their end."""
         poller = self._bench.metrics
         if poller is None:
             return None
-        within = tuple(sample for window in self._windows for sample in window.samples)
+        within = tuple(sample for window in windows for sample in window.samples)
         if within or poller.latest is None:
             return within
         return (poller.latest,)
 
-    def _rate_remarks(self, found: Measurement) -> list[Remark]:
-        """By rate: whether as many requests were sent as asked for, and answered as sent."""
-        if not self._is_open or self._recipe.is_whole:
-            return []
-        asked, offered = self._point.value, found.send_per_s
-        ended = (found.request_count + found.failed_count) * NS_PER_S / found.duration_ns
-        slack = SLACK * offered + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
-        if ended < offered - slack:
-            text = f"overloaded: {offered:.4g} requests/s were sent and {ended:.4g} answered"
-            return [Remark(Note.OVERLOADED, text)]
-        if offered < asked - slack:
-            text = f"asked for {asked:.4g} requests/s, sent {offered:.4g}"
-            return [Remark(Note.NOT_OFFERED, text)]
-        return []
+
+def _with_own_durations(window: Window) -> Window:
+    latency = window.latency_ns.copy()
+    is_same = window.service_ns is window.latency_ns
+    return replace(window, latency_ns=latency, service_ns=latency if is_same else window.service_ns)

@@ -1,30 +1,31 @@
-"""What people see: one table, where the time goes, what went wrong, and progress until then."""
+"""What people see at the end: one table, where the time goes, and what went wrong."""
 
-from collections.abc import Iterator
-from typing import Protocol, TextIO
+from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from inferometer.base.clock import Clock
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import (
+    ClientCost,
+    Doubt,
     FailureGroup,
     Level,
     Measurement,
     SequenceFigures,
+    StartFigures,
     Streaming,
-    WindowFigures,
 )
 from inferometer.measure.result import Finding, Result
 from inferometer.report.format import (
     duration,
     first_line,
+    has_schedule,
     interval,
+    is_periodic,
     level_label,
     level_value,
     percentiles,
@@ -34,10 +35,9 @@ from inferometer.report.format import (
 )
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.server import Part, parts
+from inferometer.report.tokens import text_lines
 
 BAR_WIDTH = 24
-LIVE_LINES = 8
-PLAIN_PERIOD_NS = 5 * NS_PER_S
 WIDTH = 100
 
 _VERDICTS = {
@@ -59,17 +59,28 @@ def render(result: Result, console: Console) -> None:
     if result.finding is not None:
         console.print(Text(finding_sentence(result.finding), style="bold"), width=width)
     console.print(_table(result, is_narrow=width < WIDTH), width=width)
+    if any(level.rates is not None for level in result.levels):
+        console.print(_rate_table(result), width=width)
     for level in _last_measured(result):
         for block in _time(level):
             console.print(block, width=width)
     for level in _last_measured(result):
         if level.measurement is not None and level.measurement.streaming is not None:
             console.print(Text(_streaming(level.measurement.streaming)), width=width)
+        if level.measurement is not None:
+            for line in text_lines(level.measurement):
+                console.print(Text(line), width=width)
         if level.measurement is not None and level.measurement.sequences is not None:
             console.print(Text(_sequences(level.measurement.sequences)), width=width)
         if level.measurement is not None and level.measurement.metrics is not None:
             for line in metrics_lines(level.measurement.metrics):
                 console.print(Text(line), width=width)
+        if level.measurement is not None:
+            ports = int(result.host.get("ports", 0))
+            client = client_sentence(level.measurement.client, ports)
+            for line in (interval_sentence(level.measurement), client):
+                if line:
+                    console.print(Text(line), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 
@@ -95,7 +106,18 @@ def _title(result: Result) -> str:
         f"{result.effective.get('service_kind', '')} {result.effective.get('protocol', '')}".strip(),
         f"batch {result.effective.get('batch', 1)}",
     ]
+    if has_schedule(result.effective):
+        words.append(_schedule(result))
     return " · ".join(word for word in words if word)
+
+
+def _schedule(result: Result) -> str:
+    effective = result.effective
+    time = (
+        f"{plural(effective['request_count'], 'request')} in {duration(effective['schedule_s'] * NS_PER_S)}"
+    )
+    speed = f" at speed {effective['speed']:g}" if effective["speed"] != 1 else ""
+    return f"{effective['schedule']}{speed}: {time}"
 
 
 def _table(result: Result, *, is_narrow: bool) -> Table:
@@ -104,7 +126,6 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     if is_narrow:  # a figure is left out rather than cut
         shown = tuple(p for p in shown if p not in (90, 95) or p == chosen)
     is_rate = any(level.mode != "concurrency" for level in result.levels)
-    rows = sorted(result.levels, key=lambda level: level.value) if result.finding else result.levels
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (
         "Rate" if is_rate else "Conc.",
@@ -117,8 +138,39 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     ):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("Verdict", ratio=1)
-    for level in rows:
-        table.add_row(*(Text(cell) for cell in _cells(level, shown)), _verdict(level))
+    for level in _rows(result):
+        first, *others = _cells(level, shown)
+        name = _ramp(result) if is_periodic(result.effective) else first
+        table.add_row(*(Text(cell) for cell in (name, *others)), _verdict(level))
+    return table
+
+
+def _rows(result: Result) -> Sequence[Level]:
+    """A search visits levels in an order of its own."""
+    return sorted(result.levels, key=lambda level: level.value) if result.finding else result.levels
+
+
+def _ramp(result: Result) -> str:
+    start, end, _ = result.effective["periodic"]
+    return f"{start:g}..{end:g}"
+
+
+def _rate_table(result: Result) -> Table:
+    """By rate: what was asked, sent and answered, and the wait before the send beside the time after it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("Asked/s", "Sent/s", "Answered/s", "Latency\navg", "p99", "Service\navg", "p99"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for level in _rows(result):
+        found, rates = level.measurement, level.rates
+        if found is None or rates is None:
+            continue
+        table.add_row(
+            *map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s)),
+            duration(found.latency.mean_ns),
+            duration(found.latency.percentile_ns(99)),
+            duration(found.service.mean_ns),
+            duration(found.service.percentile_ns(99)),
+        )
     return table
 
 
@@ -138,7 +190,8 @@ def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     )
 
 
-def _verdict(level: Level) -> Text:
+def verdict_words(level: Level) -> str:
+    """What came of a level in a few words: `ok`, or all that is wrong with it."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -148,9 +201,12 @@ def _verdict(level: Level) -> Text:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors")
-    if not words:
-        return Text("ok", style="green")
-    return Text(", ".join(dict.fromkeys(words)), style="yellow")
+    return ", ".join(dict.fromkeys(words)) if words else "ok"
+
+
+def _verdict(level: Level) -> Text:
+    words = verdict_words(level)
+    return Text(words, style="green" if words == "ok" else "yellow")
 
 
 def _last_measured(result: Result) -> tuple[Level, ...]:
@@ -254,8 +310,56 @@ def _sequences(sequences: SequenceFigures) -> str:
     )
 
 
+def interval_sentence(measurement: Measurement) -> str:
+    """How sure the latencies are."""
+    rows = [
+        f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
+        for name, estimate in measurement.latency_intervals
+    ]
+    return f"95 % intervals: {', '.join(rows)}." if rows else ""
+
+
+def client_sentence(client: ClientCost, ports: int) -> str:
+    """What measuring cost on this side; `ports` are those of the host, 0 when not known."""
+    words = [f"{share(client.cpu_share)} of a core, {client.cpu_us_per_request:.3g} µs a request"]
+    if client.lag_p99_ns:
+        words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
+    if client.loop_lag_max_ns:
+        words.append(
+            f"loop lag p50 {duration(client.loop_lag_p50_ns)}, at most {duration(client.loop_lag_max_ns)}"
+        )
+    if client.files:
+        limit = f" of {client.file_limit}" if client.file_limit else ""
+        words.append(f"{client.files}{limit} files open")
+    if client.connects:
+        among = f" ({ports} local ports)" if ports else ""
+        words.append(f"{plural(client.connects, 'connection')} opened{among}")
+    return f"Client: {'; '.join(words)}."
+
+
+def start_sentence(level: Level, start: StartFigures) -> str:
+    """What was left out at the start of a level."""
+    cold = start.latency
+    line = (
+        f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} were unlike the rest "
+        f"and are left out: {quantity(start.infer_per_s)} infer/s"
+    )
+    if cold.count:
+        line += f", avg {duration(cold.mean_ns)}, p99 {duration(cold.percentile_ns(99))}"
+    return line
+
+
+def _doubt(level: Level, doubt: Doubt) -> Text:
+    label = level_label(level.mode, level.value)
+    return Text(f"? {label}: {doubt.kind}: {doubt.text}\n  {doubt.figure} {doubt.sparkline}", style="yellow")
+
+
 def _troubles(result: Result) -> Iterator[Text]:
     for level in result.levels:
+        if level.start is not None:
+            yield Text(f"• {start_sentence(level, level.start)}")
+        if level.doubt is not None:
+            yield _doubt(level, level.doubt)
         if level.measurement is not None:
             for group in level.measurement.failures:
                 yield _failure(level, group)
@@ -276,6 +380,8 @@ def _failure(level: Level, group: FailureGroup) -> Text:
         when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
     example = first_line(group.example)
     failed = f"{plural(group.count, 'request')} failed ({group.kind}), {when}"
+    if group.max_ns:
+        failed += f", after {duration(group.mean_ns)} (at most {duration(group.max_ns)})"
     line = f"✗ {level_label(level.mode, level.value)}: {failed}"
     return Text(f"{line}: {example}" if example else line, style="red")
 
@@ -286,94 +392,12 @@ def _remarks(note: Note, lines: list[str]) -> Text:
     return text.append(f"\n  {note.advice}", style="default")
 
 
-class Progress(Protocol):
-    """Told what happens while a run goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-    def level_finished(self, level: Level) -> None: ...
-    def close(self) -> None: ...
-
-
-class PlainProgress:
-    """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
-
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._label = ""
-        self._last_ns = 0
-
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._say(f"{self._label}: started")
-
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            self._say(f"{self._label}: {_window(number, window)}")
-
-    def level_finished(self, level: Level) -> None:
-        self._say(_finished(level))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _say(self, line: str) -> None:
-        self._last_ns = self._clock()
-        print(line, file=self._stream, flush=True)
-
-
-class LiveProgress:
-    """A block on a terminal that is gone when the report appears.
-
-    It is redrawn only when told something: a drawing thread would take time from what is being measured.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(
-            console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-        )
-        self._done: tuple[str, ...] = ()
-        self._label = ""
-
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._live.start()
-        self._draw(f"{self._label}: started")
-
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        self._draw(f"{self._label}: {_window(number, window)}")
-
-    def level_finished(self, level: Level) -> None:
-        self._done = (*self._done, _finished(level))[-LIVE_LINES:]
-        self._draw("")
-
-    def close(self) -> None:
-        self._live.stop()
-
-    def _draw(self, current: str) -> None:
-        lines = [Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
-        if current:
-            lines.append(Text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
-        self._live.update(Group(*lines), refresh=True)
-
-
-def _window(number: int, window: WindowFigures) -> str:
-    words = [f"window {number}"]
-    if window.request_count:
-        words += [f"{quantity(window.infer_per_s)} infer/s", duration(window.latency_ns)]
-    else:
-        words.append("no request finished")
-    if window.failed_count:
-        words.append(f"{window.failed_count} failed")
-    return ", ".join(words)
-
-
-def _finished(level: Level) -> str:
+def level_sentence(level: Level) -> str:
+    """A finished level in a line."""
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
-    return f"{label}: {_headline(level.measurement)}, {_verdict(level).plain}"
+    return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
 
 
 def _headline(measurement: Measurement) -> str:

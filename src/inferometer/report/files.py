@@ -11,12 +11,12 @@ from inferometer.report.csv import composing_csvs, main_csv
 def writable(path: Path) -> None:
     """Refuses a report file that could not be written later; changes nothing on the disk."""
     try:
-        _try_to_write(path)
+        _try_towrite_text(path)
     except OSError as error:
         raise _refusal(path, error.strerror or str(error), "give another name") from error
 
 
-def _try_to_write(path: Path) -> None:
+def _try_towrite_text(path: Path) -> None:
     folder = path.parent
     if path.is_dir():
         raise _refusal(path, "it is a folder", "give the name of a file")
@@ -52,15 +52,16 @@ def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
     if path.is_file() or not path.exists():  # a pipe or a device has no neighbours
         files += [(path.with_name(prefix + path.name), part) for prefix, part in composing_csvs(result)]
     for name, part in files:
-        _write(name, part)
+        write_text(name, part)
     return tuple(name for name, _ in files)
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a report; what stands in the way is said in a sentence."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LocalError(
             f"'{path}' could not be written: {error.strerror or error}",
-            remedy="check the folder and the space left, and measure again",
+            remedy="check the folder and the space left",
         ) from error

@@ -55,17 +55,17 @@ def average_ns(ns: int, count: int) -> int:
 def figures(model: ModelStatistics, cached: bool) -> ServerFigures:
     """The averages of one model; `cached` when any model of the whole family uses the response cache."""
     calls = model.counters.success_count
-    workers = tuple(row.counters for row in _unique(_workers(model)))
+    rows = tuple(row.counters for row in unique(workers(model)))
 
     def total(ns: str, count: str) -> int:
         return sum(
-            _weighted_us(getattr(row, ns), getattr(row, count), row.success_count, calls) for row in workers
+            _weighted_us(getattr(row, ns), getattr(row, count), row.success_count, calls) for row in rows
         )
 
     latency = average_ns(model.counters.success_ns, calls) // NS_PER_US
     queue = total("queue_ns", "queue_count")
     compute = sum(
-        _weighted_us(compute_ns(row), row.compute_infer_count, row.success_count, calls) for row in workers
+        _weighted_us(compute_ns(row), row.compute_infer_count, row.success_count, calls) for row in rows
     )
     together = sum(
         _weighted_us(
@@ -74,7 +74,7 @@ def figures(model: ModelStatistics, cached: bool) -> ServerFigures:
             row.success_count,
             calls,
         )
-        for row in workers
+        for row in rows
     )
     lookup = total("cache_miss_ns", "cache_miss_count")
     return ServerFigures(
@@ -104,15 +104,17 @@ def _weighted_us(ns: int, count: int, calls: int, of: int) -> int:
     return ns * calls // (count * of * NS_PER_US) if count and of else 0
 
 
-def _workers(model: ModelStatistics) -> Iterator[ModelStatistics]:
+def workers(model: ModelStatistics) -> Iterator[ModelStatistics]:
+    """The models that do the work of this one; one that only passes requests on does none."""
     if not (model.is_ensemble and model.members):
         yield model
         return
     for member in model.members:
-        yield from _workers(member)
+        yield from workers(member)
 
 
-def _unique(models: Iterator[ModelStatistics]) -> tuple[ModelStatistics, ...]:
+def unique(models: Iterator[ModelStatistics]) -> tuple[ModelStatistics, ...]:
+    """Each model once."""
     # The server counts per model, not per place in an ensemble: one used in two places holds both already.
     return tuple({(row.name, row.version): row for row in models}.values())
 
@@ -140,7 +142,7 @@ def _own_parts(counters: Counters, calls: int) -> tuple[Part, ...]:
 
 
 def _member_parts(model: ModelStatistics, calls: int) -> tuple[Part, ...]:
-    below = _unique(worker for member in model.members for worker in _workers(member))
+    below = unique(worker for member in model.members for worker in workers(member))
     members = tuple(
         Part(
             row.name,

@@ -15,6 +15,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.load.reactor import SPIN_NS
 from inferometer.load.timer import Timer
 from inferometer.measure.quantiles import percentile
+from inferometer.observe.host import PORT_RANGE, local_ports
 from inferometer.report.format import duration
 from inferometer.selftest.check import Check, Verdict
 from inferometer.selftest.pace import Pace
@@ -23,7 +24,6 @@ PART = "machine"
 WAKES = 200
 FEW_FILES = 4096
 FEW_PORTS = 10_000
-PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
@@ -84,18 +84,17 @@ def _files() -> Check:
 
 def _ports() -> Check:
     """Ports of this machine for connections to one address; closed connections hold theirs for a minute."""
-    low, high = (int(word) for word in PORT_RANGE.read_text().split())
-    taken = {port for port in _local_ports() if low <= port <= high}
-    free = high - low + 1 - len(taken)
+    ports = local_ports()
+    free = len(ports) - len({port for port in _ports_taken() if port in ports})
     is_low = free < FEW_PORTS
-    text = f"{free} of {high - low + 1} local ports are free"
+    text = f"{free} of {len(ports)} local ports are free"
     if is_low:
         text += f"; widen the range in {PORT_RANGE}, or wait until closed connections have let go of theirs"
-    figures = {"free": free, "range": high - low + 1}
+    figures = {"free": free, "range": len(ports)}
     return Check(PART, "ports", Verdict.WARN if is_low else Verdict.PASS, text, figures)
 
 
-def _local_ports() -> Iterator[int]:
+def _ports_taken() -> Iterator[int]:
     for table in TABLES:
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             yield int(line.split()[1].rpartition(":")[2], 16)

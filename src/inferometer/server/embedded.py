@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.notes import Remark
 from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports, listens_on, port_in_use
 from inferometer.server.repository import example_repository
@@ -24,6 +25,8 @@ from inferometer.server.wheel import (
     find_wheel,
     make_backends,
     make_interpreter,
+    maybe_numpy_remark,
+    numpy_version,
     server_environment,
 )
 
@@ -70,6 +73,12 @@ class EmbeddedTriton:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What to know before relying on the answers of its models."""
+        remark = maybe_numpy_remark(numpy_version())
+        return () if remark is None else (remark,)
 
     @property
     def http_address(self) -> str:
@@ -310,7 +319,7 @@ def _end(running: _Running, *, keep_log: bool) -> None:
     except subprocess.TimeoutExpired:
         end_group(running.process.pid)
         running.process.wait()
-    _wait_for_guard(running.guard)
+    wait_for_guard(running.guard)
     # The guard has done both already, unless somebody killed it.
     end_group(running.process.pid)
     running.traces.remove()
@@ -318,7 +327,7 @@ def _end(running: _Running, *, keep_log: bool) -> None:
         running.traces.remove_log()
 
 
-def _wait_for_guard(guard: int) -> None:
+def wait_for_guard(guard: int) -> None:
     waiting = select.poll()
     waiting.register(guard, select.POLLIN)
     waiting.poll(GRACE_S * 1000)

@@ -8,14 +8,17 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
+from inferometer.base.notes import Note, Remark
 
 INSTALL = "pip install 'inferometer[triton]'"
 STUB = "triton_python_backend_stub"
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+NUMPY_LIMIT = 2  # the python backend of Triton 2.51 was built for numpy 1
 _VENV = "venv"
 _START = "inferometer_start"
 _SITE = """\
@@ -144,6 +147,25 @@ def check_stub(runtime: Path) -> None:
             f"the python backend of nvidia-pytriton cannot start with Python {_PYTHON}: {reason}",
             remedy=f"install Python's shared library (Debian, Ubuntu: apt-get install libpython{_PYTHON})",
         )
+
+
+def maybe_numpy_remark(version: str | None) -> Remark | None:
+    """About the numpy that python models will import; `version` is None when they will find none."""
+    if version is None or int(version.partition(".")[0]) < NUMPY_LIMIT:
+        return None
+    return Remark(
+        Note.NUMPY_TOO_NEW,
+        f"python models of the embedded Triton will run with numpy {version}, with which its python backend returns "
+        "empty outputs for arrays of numbers",
+    )
+
+
+def numpy_version() -> str | None:
+    """Of the numpy on this interpreter's path, without importing it."""
+    try:
+        return metadata.version("numpy")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _joined(first: str, rest: str | None) -> str:

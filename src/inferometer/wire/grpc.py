@@ -255,19 +255,19 @@ class _Calls:
         if not _is_grpc(headers):
             stream.reading = bytearray()
 
-    def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bool:
-        """One message that nobody wants to read, and a good ending."""
+    def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bytes:
+        """One message that nobody wants to read, and a good ending. It begins with its prefix."""
         head, known = stream.head, self._known
         if known is None or known[0] is not head or known[1] is not trailers:
             assert head is not None
             known = self._known = (head, trailers, _ending(trailers) if _is_grpc(head) else None)
         ending, size = known[2], stop - start - PREFIX
         if ending is None or ending.code or stream.keep or not 0 <= size <= self._largest:
-            return False
+            return b""
         if _unpack_prefix(data, start) != (0, size):
-            return False
+            return b""
         self.events += ((stream, None, None), (stream, ending, None))
-        return True
+        return _prefix.pack(0, size)
 
     def body(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
         if stream.reading is None and stop - start >= PREFIX:

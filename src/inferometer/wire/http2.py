@@ -30,8 +30,11 @@ TCP does that if we are slow. How we keep within the server's windows is told in
 
 Bytes. The payload of DATA is passed on as it arrives, also half a frame; all other frames wait in `_held`
 until they are complete. Header blocks are looked up by their bytes (headers.py), bodies are never copied.
-A load test sees the same reply again and again, so the last head and the last trailers are kept as they came,
-cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons.
+
+Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
+cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
+replies in a row were also of the same size, that reply becomes a pattern (usual.py), and an owner who only counts
+replies may call receive_usual() first: it takes as many as it finds, and tells the reader nothing.
 """
 
 from collections.abc import Callable
@@ -60,6 +63,7 @@ from inferometer.wire.frames import (
 )
 from inferometer.wire.headers import LIST_LIMIT, BlockReader, Headers
 from inferometer.wire.sender import Request, Sender, Stream, pack_id
+from inferometer.wire.usual import UNKNOWN_REPLY, Match, match_nothing, usual_reply
 
 WINDOW = 2**30
 OUR_FRAME_SIZE = 2**20
@@ -72,6 +76,7 @@ CANCELLED_LIMIT = 1024  # streams we remember to have cancelled
 MALFORMED, RESET, REFUSED, LOST, BROKEN = "malformed", "reset", "refused", "lost", "broken"
 
 _TOO_HIGH = OUR_FRAME_SIZE >> 16
+number = int.from_bytes
 
 
 class StreamFault(Exception):
@@ -93,8 +98,9 @@ class Reader(Protocol):
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None: ...
 
-    def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bool:
-        """A whole reply at once; False when it must be told piece by piece."""
+    def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bytes:
+        """A whole reply at once. Returns the bytes its body begins with, which every body of that size must
+        begin with to be as good; nothing when it must be told piece by piece."""
 
     def failed(self, stream: Stream, cause: str, code: int, text: str) -> None:
         """The cause is MALFORMED, RESET, REFUSED (safe to try again), LOST or BROKEN; the code is HTTP/2's."""
@@ -125,10 +131,10 @@ class Http2Connection:
     """Bytes in, calls to the reader out; what is to be sent waits for take()."""
 
     __slots__ = (
-        "_answers", "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled",
-        "_expected", "_forgotten", "_held", "_left", "_left_ends", "_left_padding", "_left_stream", "_limit",
-        "_next_id", "_our_window", "_reader", "_sender", "_unreturned", "_usual_head", "_usual_trailers",
-        "broken", "closing", "goaway", "ready", "streams",
+        "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
+        "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_limit",
+        "_match", "_next_id", "_our_window", "_reader", "_unreturned", "_usual_head", "_usual_trailers",
+        "answers", "broken", "closing", "goaway", "ready", "sender", "streams", "usual",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
@@ -138,12 +144,12 @@ class Http2Connection:
         self.goaway: Goaway | None = None  # the server's, the last one
         self.broken: PeerError | None = None  # why the connection is of no further use
         self._reader = reader
-        self._sender = Sender()
+        self.sender = Sender()
         self._next_id = 1
         self._limit = LARGEST_STREAM_ID  # streams open at once; 0 when closing
         self._our_window = window
         self._unreturned = 0  # bytes received and not yet given back to the server's window
-        self._answers = 0  # to control frames, since the last take()
+        self.answers = 0  # to control frames, since the last take()
         self._expected = SETTINGS  # the only kind of frame that is legal next; -1 when any is
         self._held = bytearray()  # a frame that has not arrived completely
         self._left = 0  # bytes to come of the DATA frame being read,
@@ -156,6 +162,9 @@ class Http2Connection:
         self._block_flags = 0  # the flags of its HEADERS frame,
         self._block_frames = 0  # and how many frames it has had
         self._usual_head = self._usual_trailers = _NONE
+        self._last_size = -1  # of the body of the last usual reply
+        self.usual = UNKNOWN_REPLY
+        self._match: Match = match_nothing  # that of `usual`, while we are between two frames
         self._cancelled: dict[int, None] = {}
         self._forgotten = 0  # streams up to this one may have been cancelled, too
         self._greet()
@@ -173,7 +182,7 @@ class Http2Connection:
             self._queue(frames.window_update(0, self._our_window - frames.DEFAULT_WINDOW))
 
     def _queue(self, frame: bytes) -> None:
-        self._sender.queue.append(frame)
+        self.sender.queue.append(frame)
 
     # --- for the owner of the socket
 
@@ -185,7 +194,28 @@ class Http2Connection:
     @property
     def wants_to_send(self) -> bool:
         """take() is worth a call, though it may find nothing after all."""
-        return self._sender.is_waiting
+        return self.sender.is_waiting
+
+    def open_plain(self, token: Any, request: Request, spare: Stream | None) -> Stream | None:
+        """Like open() for a request that ends, whose reply is only counted, if all of it can be queued at once.
+
+        `spare` is a stream that receive_usual() gave; it is used again."""
+        sender, size = self.sender, request.quick_size
+        if size > sender.quick_limit or size > sender.window or len(self.streams) >= self._limit:
+            return None
+        stream_id = self._next_id
+        self._next_id = stream_id + 2
+        if stream_id == LARGEST_STREAM_ID:
+            self._close()
+        sender.window -= size
+        sender.queue.append(pack_id(stream_id).join(request.pieces))
+        if spare is None:
+            spare = Stream(stream_id, token, False, 0, True)
+            spare.is_plain = True
+        spare.id = stream_id
+        spare.window = sender.initial_window - size
+        self.streams[stream_id] = spare
+        return spare
 
     def open(self, token: Any, request: Request, *, keep: bool = False) -> Stream:
         """Start a stream; its first frames, or all of them, are queued."""
@@ -196,7 +226,7 @@ class Http2Connection:
         self._next_id = stream_id + 2
         if stream_id == LARGEST_STREAM_ID:
             self._close()
-        streams[stream_id] = stream = self._sender.start(stream_id, token, keep, request)
+        streams[stream_id] = stream = self.sender.start(stream_id, token, keep, request)
         return stream
 
     def send(self, stream: Stream, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = False) -> None:
@@ -205,7 +235,7 @@ class Http2Connection:
             return
         if stream.ends:
             raise LocalError("a request that has ended cannot go on")
-        self._sender.send(stream, body, ends=ends)
+        self.sender.send(stream, body, ends=ends)
 
     def cancel(self, stream: Stream, code: int = frames.CANCEL) -> None:
         """Give up a stream: the server is told, the reader hears no more of it."""
@@ -215,8 +245,35 @@ class Http2Connection:
 
     def take(self, limit: int = TAKE) -> list[Buffer]:
         """What to send now: all that is queued, and of waiting data about `limit` bytes."""
-        self._answers = 0
-        return self._sender.take(limit)
+        self.answers = 0
+        return self.sender.take(limit)
+
+    def receive_usual(self, data: Buffer, length: int, ended: list[Stream]) -> int:
+        """Take replies like the one before, as long as data[:length] has nothing else; returns how far it came.
+
+        The streams are added to `ended`; each has had `usual.received` bytes."""
+        match, streams, sender = self._match, self.streams, self.sender
+        if self._unreturned + length > self._our_window:
+            return 0
+        at = 0
+        while (found := match(data, at, length)) is not None:
+            stream_id = number(found[1])
+            stream = streams.get(stream_id)
+            if stream is None or not stream.is_plain:
+                break
+            if (update := found[2]) is not None:
+                window = sender.window + number(update)
+                if window > frames.LARGEST_WINDOW:
+                    break
+                sender.window = window
+            del streams[stream_id]
+            ended.append(stream)
+            at = found.end()
+        if at:
+            self._unreturned += self.usual.content * len(ended)
+            if self._unreturned * 2 >= self._our_window:
+                self._return_window()
+        return at
 
     def receive(self, data: Buffer, length: int) -> None:
         """Take data[:length]. It never raises for what the peer did: see `broken`."""
@@ -276,6 +333,8 @@ class Http2Connection:
             del self._held[:at]
         elif at < length:
             self._held += data[at:length]
+        is_between = not self._held and not self._left and self._expected < 0
+        self._match = self.usual.match if is_between else match_nothing
 
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
@@ -314,14 +373,14 @@ class Http2Connection:
         stream.head = head.headers
         stream.content = size
         stream.received = head.size + FRAME_HEAD + size + trailers.size
-        if (
-            head.headers.length < 0
-            and stream.ends
-            and not stream.waiting
-            and self._reader.whole(stream, data, start, stop, trailers.headers)
-        ):
-            del self.streams[stream_id]
-            return stop + trailers.size
+        if head.headers.length < 0 and stream.ends and not stream.waiting:
+            opening = self._reader.whole(stream, data, start, stop, trailers.headers)
+            if opening:
+                if size == self._last_size:
+                    self.usual = usual_reply(head.pieces, size, opening, trailers.pieces)
+                self._last_size = size
+                del self.streams[stream_id]
+                return stop + trailers.size
         self._reader.head(stream, head.headers)
         self._pass_on(stream, data, start, stop)
         self._end(stream, trailers.headers)
@@ -442,6 +501,7 @@ class Http2Connection:
         if stream is None:
             return
         stream.received += len(block) + FRAME_HEAD
+        stream.is_plain = False
         if headers.fault:
             self._fail(stream, frames.PROTOCOL_ERROR, f"the reply has {headers.fault}")
         elif stream.head is None:
@@ -482,7 +542,7 @@ class Http2Connection:
             return
         del self.streams[stream.id]
         if stream.waiting or not stream.ends:  # the answer is complete: the server does not want the rest
-            self._sender.drop(stream)
+            self.sender.drop(stream)
             self._queue(frames.rst_stream(stream.id, frames.NO_ERROR))
         self._reader.ended(stream, trailers)
 
@@ -493,7 +553,7 @@ class Http2Connection:
 
     def _forsake(self, stream: Stream) -> None:
         """Frames that the server sent before it knew may still arrive."""
-        self._sender.drop(stream)
+        self.sender.drop(stream)
         if self._left_stream is stream:
             self._left_stream = None
         cancelled = self._cancelled
@@ -507,12 +567,13 @@ class Http2Connection:
         streams = list(self.streams.values())
         self.streams.clear()
         for stream in streams:
-            self._sender.drop(stream)
+            self.sender.drop(stream)
             self._reader.failed(stream, cause, code, text)
 
     def _break(self, fault: Fault) -> None:
         """A connection error (5.4.1)."""
         self.broken = fault
+        self._match = match_nothing
         self._close()
         self._queue(frames.goaway(0, fault.code, fault.message))
         self._fail_all(BROKEN, fault.code, fault.message)
@@ -561,7 +622,7 @@ class Http2Connection:
         stream = self.streams.pop(stream_id, None)
         if stream is None:
             return
-        self._sender.drop(stream)
+        self.sender.drop(stream)
         stream.received += FRAME_HEAD + 4
         (code,) = unpack_from(">L", data, start)
         # REFUSED_STREAM: "prior to any processing having occurred" (8.7).
@@ -588,9 +649,9 @@ class Http2Connection:
         if name == frames.MAX_CONCURRENT_STREAMS:
             self._limit = 0 if self.closing else value
         elif name == frames.MAX_FRAME_SIZE:
-            self._sender.allow_frame_size(value)
+            self.sender.allow_frame_size(value)
         elif name == frames.INITIAL_WINDOW_SIZE:
-            self._sender.allow_all(value, self.streams.values())
+            self.sender.allow_all(value, self.streams.values())
 
     def _read_push_promise(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         raise Fault(frames.PROTOCOL_ERROR, "a PUSH_PROMISE frame came, though push is switched off")
@@ -603,8 +664,8 @@ class Http2Connection:
 
     def _answer(self, reply: bytes) -> None:
         self._queue(reply)
-        self._answers += 1
-        if self._answers > ANSWERS_LIMIT:
+        self.answers += 1
+        if self.answers > ANSWERS_LIMIT:
             raise Fault(frames.ENHANCE_YOUR_CALM, "the server asks for more answers than it reads")
 
     def _read_goaway(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
@@ -630,7 +691,7 @@ class Http2Connection:
         increment &= frames.LARGEST_WINDOW
         stream_id &= LARGEST_STREAM_ID
         if not stream_id:
-            self._sender.allow(increment)
+            self.sender.allow(increment)
             return
         self._check_opened(stream_id, frames.WINDOW_UPDATE)
         stream = self.streams.get(stream_id)
@@ -641,7 +702,7 @@ class Http2Connection:
         elif stream.window + increment > frames.LARGEST_WINDOW:
             self._fail(stream, frames.FLOW_CONTROL_ERROR, "the stream's window was lifted above 2^31-1")
         else:
-            self._sender.allow_stream(stream, increment)
+            self.sender.allow_stream(stream, increment)
 
 
 _READ: dict[int, Callable[[Http2Connection, int, int, Buffer, int, int], None]] = {

@@ -70,14 +70,15 @@ class Stream:
     """One request and its reply."""
 
     __slots__ = (
-        "content", "ends", "head", "id", "keep", "reading", "received", "ringed", "token", "unreturned", "waiting",
-        "window",
+        "content", "ends", "head", "id", "is_plain", "keep", "reading", "received", "ringed", "token", "unreturned",
+        "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, stream_id: int, token: Any, keep: bool, window: int, ends: bool) -> None:
         self.id = stream_id
         self.token = token  # the caller's
         self.keep = keep  # for the reader: whether bodies are wanted
+        self.is_plain = False  # all of it is sent, nothing of the reply has come, and nobody wants to read it
         self.head: Headers | None = None  # of the reply, when it has come
         self.reading: Any = None  # the reader's
         self.received = 0  # bytes of all its frames
@@ -92,38 +93,36 @@ class Stream:
 class Sender:
     """What waits to be sent on one connection."""
 
-    __slots__ = ("_frame_size", "_initial_window", "_quick_limit", "_ring", "_window", "queue")
+    __slots__ = ("_frame_size", "initial_window", "queue", "quick_limit", "ring", "window")
 
     def __init__(self) -> None:
         self.queue: list[Buffer] = []  # whole frames, to be sent as soon as possible
-        self._ring: deque[Stream] = deque()  # with data waiting and their own window open
-        self._window = frames.DEFAULT_WINDOW
-        self._initial_window = frames.DEFAULT_WINDOW
+        self.ring: deque[Stream] = deque()  # with data waiting and their own window open
+        self.window = frames.DEFAULT_WINDOW
+        self.initial_window = frames.DEFAULT_WINDOW
         self._frame_size = frames.LEAST_FRAME_SIZE
-        self._quick_limit = (
-            -1
-        )  # size of a body up to which pieces may be used; none at first: see _start_slowly
+        self.quick_limit = -1  # bytes of a body that may go as pieces; none at first: see _start_slowly
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self.queue) or (self._window > 0 and bool(self._ring))
+        return bool(self.queue) or (self.window > 0 and bool(self.ring))
 
     def start(self, stream_id: int, token: Any, keep: bool, request: Request) -> Stream:
         """A new stream, whose first frames, or all of them, are queued."""
         size = request.quick_size
-        if size <= self._quick_limit and size <= self._window:
-            self._window -= size
+        if size <= self.quick_limit and size <= self.window:
+            self.window -= size
             self.queue.append(pack_id(stream_id).join(request.pieces))
-            return Stream(stream_id, token, keep, self._initial_window - size, request.ends)
-        stream = Stream(stream_id, token, keep, self._initial_window, request.ends)
+            return Stream(stream_id, token, keep, self.initial_window - size, request.ends)
+        stream = Stream(stream_id, token, keep, self.initial_window, request.ends)
         self._start_slowly(stream, request)
         return stream
 
     def _start_slowly(self, stream: Stream, request: Request) -> None:
         block = request.block
-        if self._quick_limit < 0:  # the first block of a connection shrinks our table (headers.py)
+        if self.quick_limit < 0:  # the first block of a connection shrinks our table (headers.py)
             block = SHRINK + block
-            self._quick_limit = self._initial_window
+            self.quick_limit = self.initial_window
         ends = request.ends and not request.body
         self.queue += frames.header_frames(stream.id, block, ends=ends, largest=self._frame_size)
         self._wait(stream, request.body)
@@ -140,11 +139,11 @@ class Sender:
         stream.waiting = None
         if stream.ringed:
             stream.ringed = False
-            self._ring.remove(stream)
+            self.ring.remove(stream)
 
     def take(self, limit: int) -> list[Buffer]:
         """The queue, and of waiting data about `limit` bytes."""
-        if self._ring:
+        if self.ring:
             self._turn(limit)
         queue, self.queue = self.queue, []
         return queue
@@ -161,11 +160,11 @@ class Sender:
     def _enter_ring(self, stream: Stream) -> None:
         if stream.waiting and stream.window > 0 and not stream.ringed:
             stream.ringed = True
-            self._ring.append(stream)
+            self.ring.append(stream)
 
     def _turn(self, limit: int) -> None:
-        ring = self._ring
-        while ring and self._window > 0 and limit > 0:
+        ring = self.ring
+        while ring and self.window > 0 and limit > 0:
             stream = ring.popleft()
             stream.ringed = False
             if stream.waiting and stream.window > 0:
@@ -174,7 +173,7 @@ class Sender:
 
     def _send_frame(self, stream: Stream, waiting: deque[memoryview]) -> int:
         """One DATA frame, of as many parts as it takes; returns its size."""
-        room = size = min(self._frame_size, QUANTUM, stream.window, self._window)
+        room = size = min(self._frame_size, QUANTUM, stream.window, self.window)
         parts: list[Buffer] = []
         while waiting and room:
             part = waiting.popleft()
@@ -185,7 +184,7 @@ class Sender:
             parts.append(part)
         size -= room
         stream.window -= size
-        self._window -= size
+        self.window -= size
         end = END_STREAM if stream.ends and not waiting else 0
         self.queue.append(frame_head(size, DATA, end, stream.id))
         self.queue += parts
@@ -200,8 +199,8 @@ class Sender:
         """WINDOW_UPDATE of the connection."""
         if not increment:
             raise Fault(frames.PROTOCOL_ERROR, "a WINDOW_UPDATE frame has an increment of 0")
-        self._window += increment
-        if self._window > frames.LARGEST_WINDOW:
+        self.window += increment
+        if self.window > frames.LARGEST_WINDOW:
             raise Fault(frames.FLOW_CONTROL_ERROR, "the connection's window was lifted above 2^31-1")
 
     def allow_stream(self, stream: Stream, increment: int) -> None:
@@ -211,10 +210,10 @@ class Sender:
 
     def allow_all(self, initial: int, streams: Iterable[Stream]) -> None:
         """A new INITIAL_WINDOW_SIZE, for streams that are open, too."""
-        change = initial - self._initial_window
-        self._initial_window = initial
-        if self._quick_limit >= 0:
-            self._quick_limit = initial
+        change = initial - self.initial_window
+        self.initial_window = initial
+        if self.quick_limit >= 0:
+            self.quick_limit = initial
         for stream in streams:
             if stream.window + change > frames.LARGEST_WINDOW:
                 text = f"the new INITIAL_WINDOW_SIZE lifts stream {stream.id} above 2^31-1"

@@ -9,10 +9,12 @@ from inferometer.base.notes import Note, Remark
 from inferometer.measure.measurement import (
     ClientCost,
     Distribution,
+    Doubt,
     Estimate,
     FailureGroup,
     Level,
     Measurement,
+    StartFigures,
     WindowFigures,
 )
 from inferometer.measure.result import Result, from_json, read, to_json, write
@@ -33,7 +35,7 @@ FOUND = Measurement(
     send_ns=1,
     receive_ns=2,
     received_bytes=3,
-    client=ClientCost(1, 0.5, 10.0, 0, 0),
+    client=ClientCost(1, 0.5, 10.0, 0, 0, connects=4, files=13, file_limit=64, lag_p99_ns=12),
     server=ModelStatistics(
         "m", "1", Counters(success_count=2), members=(ModelStatistics("n", "2", Counters()),)
     ),
@@ -51,7 +53,8 @@ RESULT = Result(
     model={"name": "m"},
     levels=(
         Level("concurrency", 4.0, FOUND, (WindowFigures(0.0, 10, 2, 1, 3.5, 5, 5, 1),), True, False,
-              (Remark(Note.FAILURES, "one failed"),)),
+              (Remark(Note.FAILURES, "one failed"),), StartFigures(5, 1, 2.0, SPREAD),
+              Doubt("drift", "up by 40%", "throughput", "▁▃█")),
         Level("concurrency", 8.0, None, (), False, False),
     ),
 )  # fmt: skip
@@ -91,3 +94,13 @@ def test_other_files_are_refused_with_a_reason(text, words):
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"nope\.json"):
         read(tmp_path / "nope.json")
+
+
+def test_file_of_before_a_figure_was_known_is_still_read():
+    document = json.loads(to_json(RESULT))
+    for level in document["levels"]:
+        del level["start"], level["doubt"]
+    del document["levels"][0]["measurement"]["client"]["lag_p99_ns"]
+    found = from_json(json.dumps(document), "x")
+    assert found.levels[0].doubt is None
+    assert found.levels[0].measurement.client.lag_p99_ns == 0

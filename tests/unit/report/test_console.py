@@ -1,7 +1,8 @@
-"""The console report as golden text without colour, and progress without a clock that runs."""
+"""The console report as golden text without colour."""
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.measure.measurement import FailureGroup
-from inferometer.report.console import LiveProgress, PlainProgress, closing_sentence, render
+from inferometer.measure.measurement import ClientCost, Doubt, FailureGroup, StartFigures
+from inferometer.report.console import closing_sentence, render
 
 Golden = Callable[[str, str], None]
 
@@ -52,7 +53,7 @@ def image_ensemble(build: ModuleType) -> Any:
 
 def troubled(build: ModuleType) -> Any:
     groups = (
-        FailureGroup("http 503", 12, "[red]queue is full[/red]\nsecond line", 0.1, 3.2),
+        FailureGroup("http 503", 12, "[red]queue is full[/red]\nsecond line", 0.1, 3.2, 1_200_000, 9_000_000),
         FailureGroup("timeout", 1, "", 2.0, 2.0),
     )
     row = build.measurement(900, 320.5, 2307, 374, (223, 443, 708, 1979), failures=groups)
@@ -70,8 +71,27 @@ def request_rate(build: ModuleType) -> Any:
     return build.result(build.level(row, 100.5, mode="request_rate"), mode="request_rate")
 
 
+def unsure(build: ModuleType) -> Any:
+    client = ClientCost(
+        *(1, 0.345, 30.25, 0, 0),
+        connects=4,
+        files=13,
+        file_limit=1024,
+        loop_lag_p50_ns=31_000,
+        loop_lag_max_ns=2_300_000,
+        lag_p50_ns=12_000,
+        lag_p99_ns=840_000,
+    )
+    row = build.measurement(900, 99.5, 2307, 374, (223, 443, 708, 1979), interval=0.051)
+    start = StartFigures(1_500_000_000, 120, 80.0, build.distribution(30_000, 9, {50: 29_000, 99: 90_000}))
+    doubt = Doubt("drift", "throughput goes up by 42% over the level", "throughput", "▁▁▂▃▄▅▅▆▇█")
+    remark = Remark(Note.NOT_PRECISE, "asked for ±2.0%: throughput ±5.1%")
+    level = replace(build.level(replace(row, client=client), 4, remarks=[remark]), start=start, doubt=doubt)
+    return build.result(level)
+
+
 @pytest.mark.parametrize(
-    "run", [plain_sweep, image_ensemble, troubled, request_rate], ids=lambda run: run.__name__
+    "run", [plain_sweep, image_ensemble, troubled, request_rate, unsure], ids=lambda run: run.__name__
 )
 def test_console_report_is_the_golden_one(
     run: Callable[[ModuleType], Any], build: ModuleType, golden: Golden
@@ -102,60 +122,3 @@ def test_slowest_step_is_named_with_its_share_and_waiting(build: ModuleType) -> 
 def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleType) -> None:
     assert closing_sentence(build.level(build.measurement(9, 9.0, 9, 9, (1, 2, 3, 4)))) == ""
     assert closing_sentence(build.level(None)) == ""
-
-
-class Hand:
-    """A clock that shows what it was set to."""
-
-    def __init__(self) -> None:
-        self.now_s = 100
-
-    def __call__(self) -> int:
-        return self.now_s * 1_000_000_000
-
-
-def test_plain_progress_speaks_every_five_seconds(build: ModuleType) -> None:
-    stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(stream, hand)
-    progress.level_started("concurrency", 4)
-    for number in range(1, 13):
-        hand.now_s += 1
-        progress.window_finished(number, build.window(3208.51, 307, failed=number // 10))
-    progress.level_finished(
-        build.level(build.measurement(9, 3208.51, 307, 1, (1, 2, 3, 4), interval=0.01), 4)
-    )
-    progress.close()
-    assert stream.getvalue().splitlines() == [
-        "concurrency 4: started",
-        "concurrency 4: window 5, 3209 infer/s, 308 µs",
-        "concurrency 4: window 10, 3209 infer/s, 308 µs, 1 failed",
-        "concurrency 4: 3209 infer/s ±1.0 %, avg 307 µs, p99 5.00 µs, ok",
-    ]
-
-
-def test_plain_progress_tells_a_window_and_a_level_without_requests(build: ModuleType) -> None:
-    stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(stream, hand)
-    progress.level_started("request_rate", 50.5)
-    hand.now_s += 5
-    progress.window_finished(1, build.window(0.0, 0, count=0))
-    progress.level_finished(build.level(None, 50.5, mode="request_rate"))
-    assert stream.getvalue().splitlines()[1:] == [
-        "request rate 50.5: window 1, no request finished",
-        "request rate 50.5: no request finished",
-    ]
-
-
-def test_live_progress_shows_the_level_and_leaves_the_screen_clean(build: ModuleType) -> None:
-    stream = io.StringIO()
-    progress = LiveProgress(Console(file=stream, force_terminal=True, width=100, height=30))
-    progress.close()
-    assert stream.getvalue() == ""
-    for value in (1, 2):
-        progress.level_started("concurrency", value)
-        progress.window_finished(1, build.window(3208.51, 307))
-        progress.level_finished(build.level(build.measurement(9, 50.0, 307, 1, (1, 2, 3, 4)), value))
-    progress.close()
-    assert "concurrency 2: window 1, 3209 infer/s" in stream.getvalue()
-    assert "concurrency 1: 50.0 infer/s" in stream.getvalue()
-    assert stream.getvalue().rstrip().endswith("\x1b[2K")

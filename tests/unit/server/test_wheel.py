@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.base.errors import LocalError
 from inferometer.server import wheel
-from inferometer.server.wheel import Wheel, find_wheel, make_backends
+from inferometer.server.wheel import Wheel, find_wheel, make_backends, maybe_numpy_remark
 
 
 def spec_in(site: Path) -> ModuleSpec:
@@ -47,3 +47,15 @@ def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
     with pytest.raises(LocalError, match=r"cannot start .*: libpython: gone") as caught:
         wheel.check_stub(tmp_path)
     assert "libpython3" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("version", "is_said"),
+    [(None, False), ("1.26.4", False), ("2.0.0", True), ("2.3.1rc1", True), ("10.0", True)],
+)
+def test_a_numpy_that_empties_outputs_is_said(version: str | None, is_said: bool):
+    remark = maybe_numpy_remark(version)
+    assert (remark is not None) == is_said
+    if remark is not None:
+        assert f"numpy {version}" in remark.text
+        assert "pip install 'numpy<2'" in remark.note.advice

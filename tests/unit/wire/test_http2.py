@@ -53,7 +53,7 @@ class Events:
         self.seen.append(("body", stream.token, piece))
 
     def whole(self, stream, data, start, stop, trailers):
-        return False
+        return b""
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
         self.seen.append(("ended", stream.token, trailers and trailers.fields))

@@ -54,7 +54,7 @@ class Replies:
         self[stream.token].body += data[start:stop]
 
     def whole(self, stream, data, start, stop, trailers):
-        return False
+        return b""
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
         self[stream.token].ends.append(() if trailers is None else trailers.fields)

@@ -23,7 +23,7 @@ class Ignore:
     def body(self, stream: Stream, data: bytes | bytearray | memoryview, start: int, stop: int) -> None: ...
 
     def whole(self, stream, data, start, stop, trailers):
-        return False
+        return b""
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None: ...
 

@@ -1,0 +1,192 @@
+"""Variants side by side as one value and one file: every report can be made again from it."""
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.measure.measurement import Estimate
+from inferometer.measure.result import Result, plain, with_notes
+
+KIND = "comparison"
+SCHEMA = 1
+
+FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
+MIXED = "mixed"  # faster by one figure, slower by another
+THROUGHPUT = "throughput"
+
+PASSED, FAILED, INCONCLUSIVE = "passed", "failed", "inconclusive"
+
+FINE, REGRESSION, UNDECIDED, INVALID = "fine", "regression", "inconclusive", "invalid"
+EXIT_CODES = {FINE: 0, REGRESSION: 1, UNDECIDED: 2, INVALID: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one variant did in one round."""
+
+    number: int  # of the round, from 0
+    place: int  # the variant's place in the order of that round, from 0
+    start_s: float  # after the comparison's load began
+    request_count: int
+    infer_per_s: float
+    percentiles: tuple[tuple[float, int], ...]  # (p, ns) of the compared ones
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A variant with all its figures; `turns` are those of each level of its result, none for a saved result."""
+
+    name: str
+    result: Result
+    turns: tuple[tuple[Turn, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure of a variant against the baseline's. All intervals of a comparison hold together."""
+
+    metric: str  # throughput, or a percentile of the latency such as p99
+    base: float  # infer/s or ns
+    value: float
+    percent: Estimate  # of the baseline's figure; positive is more, whether that is good or bad
+    verdict: str  # FASTER, SLOWER or NO_DIFFERENCE
+    reason: str = ""  # why there is no interval
+
+
+@dataclass(frozen=True, slots=True)
+class LevelDifference:
+    """All compared figures at one load."""
+
+    mode: str  # concurrency or request_rate
+    value: float
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSimilarity:
+    """How alike one output of two variants is over the same inputs. What does not apply is None.
+
+    Where both are the same everywhere, `exact` is 1 and the signal-to-noise ratio, which would be infinite, is None.
+    """
+
+    name: str
+    datatype: str  # the baseline's; "FP32 / FP16" where they differ
+    requests: int  # that were compared
+    elements: int
+    exact: float | None = None  # share of elements that are the same
+    max_abs: float | None = None  # errors are over the elements that are finite on both sides
+    mean_abs: float | None = None
+    relative: float | None = None  # size of the error over size of the baseline's output (root of squares)
+    cosine: float | None = None
+    snr_db: float | None = None
+    top1: float | None = None  # share of rows with the same largest class, where it looks like classes
+    non_finite: int = 0  # elements where one side has NaN or infinity and the other something else
+    problem: str = ""  # why figures are missing: another shape, missing on one side ...
+
+    @property
+    def is_identical(self) -> bool:
+        return not self.problem and self.exact == 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A variant against the baseline: speed by level, then outputs."""
+
+    variant: str
+    levels: tuple[LevelDifference, ...]
+    verdict: str  # FASTER, SLOWER, NO_DIFFERENCE or MIXED
+    outputs: tuple[OutputSimilarity, ...] = ()
+    outputs_note: str = ""  # why outputs were not compared
+
+
+@dataclass(frozen=True, slots=True)
+class GateOutcome:
+    """What became of one condition of --fail-if for one variant."""
+
+    text: str  # as it was written, such as "p99 > +5%"
+    variant: str
+    outcome: str  # PASSED, FAILED or INCONCLUSIVE
+    found: str  # the figure that decided, and where
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`problems` make it invalid; `notes` are only to be known."""
+
+    kind: str
+    schema: int
+    tool: str
+    started_at: str
+    is_live: bool  # measured now and in turns, or read from saved results
+    confidence: float  # with which all intervals hold together
+    baseline: str  # name of the variant all others are compared with
+    variants: tuple[Variant, ...]
+    contrasts: tuple[Contrast, ...]
+    gates: tuple[GateOutcome, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """FINE, REGRESSION, UNDECIDED or INVALID."""
+        found = {gate.outcome for gate in self.gates}
+        if self.problems:
+            return INVALID
+        if FAILED in found:
+            return REGRESSION
+        return UNDECIDED if INCONCLUSIVE in found else FINE
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.outcome]
+
+
+def to_json(comparison: Comparison) -> str:
+    """The file's text; the same comparison gives the same bytes."""
+    document = dataclasses.asdict(comparison)
+    return json.dumps(document, indent=1, sort_keys=True, default=plain, allow_nan=False) + "\n"
+
+
+def from_json(text: str, origin: str) -> Comparison:
+    """The comparison in a file's text; a file of another kind or schema is refused."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"'{origin}' is not JSON: {error}", remedy="give a file written by compare --json"
+        ) from error
+    is_ours = isinstance(document, dict) and document.get("kind") == KIND
+    if not is_ours or document.get("schema") != SCHEMA:
+        found = f"schema {document.get('schema')}" if is_ours else "no comparison"
+        raise UsageError(
+            f"'{origin}' is {found}, and this version reads comparisons of schema {SCHEMA}",
+            remedy="give a file written by compare --json, or compare again",
+        )
+    try:
+        return TypeAdapter(Comparison).validate_python(with_notes(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"'{origin}' is not a comparison: {where}: {first['msg']}", remedy="compare again"
+        ) from error
+
+
+def write(comparison: Comparison, path: Path) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(to_json(comparison))
+    partial.replace(path)
+
+
+def read(path: Path) -> Comparison:
+    try:
+        return from_json(path.read_text(), str(path))
+    except OSError as error:
+        raise UsageError(f"'{path}' cannot be read: {error.strerror}", remedy="check the name") from error

@@ -1,0 +1,181 @@
+"""From what was seen of a level to the level itself. Pure: windows and a verdict in, figures and remarks out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.errors import PeerError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.load.plan import Open
+from inferometer.measure.doubts import Evidence, explain, slow_ends
+from inferometer.measure.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
+from inferometer.measure.merge import Subject, measurement, start_figures
+from inferometer.measure.quantiles import percentile
+from inferometer.measure.stopping import Precision, Verdict, is_over
+from inferometer.measure.windows import Window
+from inferometer.observe.metrics import Sample
+from inferometer.profile.pace import Pace
+from inferometer.profile.remarks import (
+    client_remarks,
+    file_remarks,
+    member_remarks,
+    port_remarks,
+    rate_remarks,
+)
+
+if TYPE_CHECKING:
+    from inferometer.profile.level import Point, Recipe
+
+_UNSURE = (Note.NOT_PRECISE, Note.NOT_STABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A level as it went."""
+
+    recipe: "Recipe"
+    point: "Point"
+    verdict: Verdict
+    cold: Sequence[Window]  # left out at the start
+    windows: Sequence[Window]  # that are merged
+    figures: Sequence[WindowFigures]  # of all windows
+    start_ns: int
+    examples: Mapping[int, str]
+    samples: tuple[Sample, ...] | None
+    statistics_error: PeerError | None
+    metrics_remarks: tuple[Remark, ...]
+    pace: Pace | None = None  # of a schedule that ends by itself
+
+    @property
+    def is_capped(self) -> bool:
+        plan = self.point.plan
+        return isinstance(plan, Open) and plan.cap is not None
+
+
+def latency_name(chosen: int | None) -> str:
+    return "mean latency" if chosen is None else f"p{chosen} latency"
+
+
+def conclude(course: Course) -> Level:
+    """The level with its figures and all that is to say about them."""
+    recipe = course.recipe
+    subject = Subject(
+        model=recipe.model,
+        batch=recipe.batch,
+        percentile=recipe.percentile,
+        level_start_ns=course.start_ns,
+        examples=course.examples,
+        promise="" if recipe.promise is None else recipe.promise.text,
+        samples=course.samples,
+    )
+    start = start_figures(course.cold, subject)
+    slow_us = _slow_ends(course.windows) if _is_unsure(course) else None  # before the durations are sorted
+    ended = any(window.count or window.failures for window in course.windows)
+    paced = course.pace.remarks(course.windows) if course.pace is not None and ended else []
+    found = measurement(course.windows, subject) if ended else None
+    rates = None if found is None else _maybe_rates(course, found)
+    if found is not None and rates is not None and course.pace is not None:
+        found = _as_scheduled(course, found, rates)
+    remarks = (*_said(course), *_about(course, found, rates, paced))
+    return Level(
+        mode=course.point.mode,
+        value=float(course.point.value),
+        measurement=found,
+        windows=tuple(course.figures),
+        is_stable=course.verdict.is_stable and not any(remark.note is Note.OVERLOADED for remark in remarks),
+        is_over_limit=is_over(_latency_ns(found, recipe.percentile), recipe.latency_limit_ms),
+        remarks=remarks,
+        start=start,
+        doubt=None if slow_us is None or found is None else _doubt(course, found, slow_us),
+        rates=rates,
+    )
+
+
+def _maybe_rates(course: Course, found: Measurement) -> Rates | None:
+    """By rate, what was asked, sent and answered."""
+    point = course.point
+    if not isinstance(point.plan, Open):
+        return None
+    asked = point.value if point.asked_per_s is None else point.asked_per_s
+    if course.pace is not None:
+        return course.pace.rates(asked)
+    ended = found.request_count + found.failed_count
+    return Rates(asked, found.send_per_s, ended * NS_PER_S / found.duration_ns)
+
+
+def _as_scheduled(course: Course, found: Measurement, rates: Rates) -> Measurement:
+    found = replace(found, send_per_s=rates.sent_per_s)
+    if course.recipe.window_ns is None:
+        return found
+    return replace(found, infer_per_s=Estimate(found.infer_per_s.value))  # it changes as asked: no interval
+
+
+def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
+    if found is None or not found.request_count:
+        return 0
+    return found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
+
+
+def _said(course: Course) -> Iterator[Remark]:
+    if course.verdict.remark is not None:
+        yield course.verdict.remark
+    yield from course.metrics_remarks
+
+
+def _about(
+    course: Course, found: Measurement | None, rates: Rates | None, paced: Sequence[Remark]
+) -> Iterator[Remark]:
+    if found is None:
+        yield Remark(Note.NO_REPLY, "no request finished")
+        return
+    yield from file_remarks(found)
+    yield from port_remarks(found)
+    if not found.request_count:
+        return
+    if course.pace is not None:
+        yield from paced
+    elif rates is not None:
+        yield from rate_remarks(rates, found.duration_ns)
+    yield from client_remarks(found, is_capped=course.is_capped)
+    yield from member_remarks(found.server)
+    if found.server is None and course.statistics_error is not None:
+        yield Remark(Note.STATISTICS_MISSING, str(course.statistics_error))
+
+
+# --- why figures are not sure
+
+
+def _is_unsure(course: Course) -> bool:
+    rule, remark = course.recipe.rule, course.verdict.remark
+    if isinstance(rule, Precision) and rule.precision == 0:
+        return False  # nobody asked for any
+    return remark is not None and remark.note in _UNSURE and any(window.count for window in course.windows)
+
+
+def _doubt(course: Course, found: Measurement, slow_us: NDArray[np.int64]) -> Doubt:
+    rule, chosen = course.recipe.rule, course.recipe.percentile
+    evidence = Evidence(
+        windows=course.figures[len(course.cold) :],
+        found=found,
+        name=latency_name(chosen),
+        latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
+        slow_ends_us=slow_us,
+        precision=rule.precision if isinstance(rule, Precision) else None,
+        is_capped=course.is_capped,
+    )
+    return explain(evidence)
+
+
+def _slow_ends(windows: Sequence[Window]) -> NDArray[np.int64]:
+    """When requests ended that took far longer than most, microseconds into the measurement."""
+    median_ns = percentile(np.concatenate([window.latency_ns for window in windows]), 50)
+    begin_ns = windows[0].start_ns
+    parts = [
+        slow_ends(window.latency_ns, window.ended_us, median_ns) + (window.start_ns - begin_ns) // NS_PER_US
+        for window in windows
+    ]
+    return np.concatenate(parts)

@@ -1,0 +1,55 @@
+"""What is to say about a level besides its figures."""
+
+import errno
+import os
+from collections.abc import Iterator
+
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S
+from inferometer.measure.doubts import client_limit
+from inferometer.measure.measurement import Measurement, Rates
+from inferometer.observe.statistics import ModelStatistics
+
+SLACK = 0.02  # share by which rates may differ before it is said
+_NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
+SPARE_FILES = 4  # left when a worker's files count as used up
+
+
+def rate_remarks(rates: Rates, duration_ns: int) -> Iterator[Remark]:
+    """By rate: whether as many requests were sent as asked for, and answered as sent."""
+    asked, sent, answered = rates.asked_per_s, rates.sent_per_s, rates.answered_per_s
+    slack = SLACK * sent + 2 * NS_PER_S / duration_ns  # one request at either end may be cut
+    if answered < sent - slack:
+        text = f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered"
+        yield Remark(Note.OVERLOADED, text)
+    elif sent < asked - slack:
+        yield Remark(Note.NOT_OFFERED, f"asked for {asked:.4g} requests/s, sent {sent:.4g}")
+
+
+def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:
+    """Whether this tool or this machine is the limit."""
+    limit = client_limit(found, is_capped=is_capped)
+    if limit is not None:
+        yield Remark(Note.CLIENT_LIMITED, limit)
+
+
+def file_remarks(found: Measurement) -> Iterator[Remark]:
+    client = found.client
+    if client.file_limit and client.files >= client.file_limit - SPARE_FILES:
+        text = f"a worker had {client.files} files open, and the system allows {client.file_limit}"
+        yield Remark(Note.FEW_FILES, text)
+
+
+def port_remarks(found: Measurement) -> Iterator[Remark]:
+    if any(_NO_PORT in group.example for group in found.failures):
+        opened = f"after {found.client.connects} connections were opened" if found.client.connects else ""
+        yield Remark(Note.FEW_PORTS, f"no local port was free {opened}".rstrip())
+
+
+def member_remarks(server: ModelStatistics | None) -> Iterator[Remark]:
+    """Models that the model's code was said to call, and did not. Members of an ensemble may rest behind its cache."""
+    if server is None or server.is_ensemble:
+        return
+    for member in server.members:
+        if not member.was_called:
+            yield Remark(Note.MEMBER_NOT_CALLED, f"'{server.name}' did not call '{member.name}'")

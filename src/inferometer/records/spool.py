@@ -1,0 +1,118 @@
+"""Requests kept whole, for the export: each worker appends what has ended to a file of its own.
+
+An entry is a head of eight 64-bit integers (`Head`), then three for each response (when it came, the length of its JSON
+part or -1, its size), then the responses' bytes. The file has no name, so nothing is left of it whatever happens; what
+is in it survives the death of the worker. An entry that was cut off by such a death is the last one, and is not read.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import BinaryIO, NamedTuple
+
+from inferometer.base.clock import Clock
+
+_HEAD = Struct("<8q")
+_RESPONSE = Struct("<3q")
+_FULL = 1 << 20  # bytes that are written together
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Head(NamedTuple):
+    """What happened to the request; times are `time.monotonic_ns`."""
+
+    due_ns: int
+    sent_ns: int
+    end_ns: int
+    status: int
+    step: int
+    sequence: int
+    received: int
+    responses: int  # that follow
+
+
+class Response(NamedTuple):
+    """One answer as it came; `header_length` is that of an HTTP reply's JSON part, -1 when it was not said."""
+
+    time_ns: int
+    header_length: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One request and its responses, and where it lies in the file."""
+
+    offset: int
+    head: Head
+    responses: tuple[Response, ...]
+
+
+class Spool:
+    """The worker's side: collects the responses of each slot's request, and writes them when it has ended."""
+
+    def __init__(self, fd: int, clock: Clock) -> None:
+        self.problem = ""  # why nothing more is kept; the load goes on without it
+        self._fd = fd
+        self._clock = clock
+        self._live: dict[int, list[Response]] = {}
+        self._buffer = bytearray()
+
+    def begin(self, slot: int) -> None:
+        self._live[slot] = []
+
+    def respond(self, slot: int, time_ns: int, body: Buffer, header_length: int = -1) -> None:
+        """Responses that came in one piece have one time: the later ones get that of their being read, since readers
+        of the export divide by the time between two of them."""
+        if self.problem:
+            return
+        responses = self._live[slot]
+        if responses and time_ns <= responses[-1].time_ns:
+            time_ns = max(self._clock(), responses[-1].time_ns + 1)
+        responses.append(Response(time_ns, header_length, bytes(body)))
+
+    def end(self, slot: int, head: Head) -> None:
+        """`head` counts no responses yet."""
+        if self.problem:
+            return
+        responses = self._live.pop(slot, [])
+        buffer = self._buffer
+        buffer += _HEAD.pack(*head._replace(responses=len(responses)))
+        for time_ns, header_length, body in responses:
+            buffer += _RESPONSE.pack(time_ns, header_length, len(body))
+        for response in responses:
+            buffer += response.body
+        if len(buffer) >= _FULL:
+            self.flush()
+
+    def flush(self) -> None:
+        rest = memoryview(self._buffer)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            self._live.clear()
+        self._buffer = bytearray()
+
+
+def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[Entry]:
+    """The entries from `offset` on, in the order in which the requests ended."""
+    file.seek(offset)
+    while len(raw := file.read(_HEAD.size)) == _HEAD.size:
+        head = Head(*_HEAD.unpack(raw))
+        table = file.read(head.responses * _RESPONSE.size)
+        if len(table) < head.responses * _RESPONSE.size:
+            return
+        rows = list(_RESPONSE.iter_unpack(table))
+        bodies = [file.read(size) for _, _, size in rows]
+        if any(len(body) < size for body, (_, _, size) in zip(bodies, rows, strict=True)):
+            return
+        responses = tuple(
+            Response(time_ns, header_length, body)
+            for (time_ns, header_length, _), body in zip(rows, bodies, strict=True)
+        )
+        yield Entry(offset, head, responses)
+        offset += _HEAD.size + len(table) + sum(map(len, bodies))

@@ -1,0 +1,231 @@
+"""What a report says, apart from how it looks: the page and the Markdown are two ways of writing it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Tone(Enum):
+    """How a sentence or a figure is meant; never the only sign of it."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that deserves to be large, and a line that explains it."""
+
+    label: str
+    value: str
+    detail: str = ""
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a table's column."""
+
+    name: str
+    is_number: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of ready texts."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    is_folded: bool = False  # a page shows only the caption until it is asked for
+    is_printed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and what they stand for."""
+
+    caption: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something to know, perhaps in several lines, and what to do about it."""
+
+    text: str
+    advice: str = ""
+    tone: Tone = Tone.WARNING
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """`is_ranked` when the order says which comes first."""
+
+    rows: tuple[Message, ...]
+    is_ranked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A text to be copied as it is."""
+
+    caption: str
+    text: str
+
+
+class Spread(Enum):
+    """How values are laid out along an axis."""
+
+    LINEAR = "linear"
+    LOG = "log"
+    TAIL = "tail"  # shares below 1, so that 90 %, 99 % and 99.9 % are equally far apart
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """`text` writes a value of the axis."""
+
+    title: str
+    text: Callable[[float], str]
+    spread: Spread = Spread.LINEAR
+    is_whole: bool = False  # there is nothing between whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`tip` is said when it is pointed at; the limits are of its error bars."""
+
+    x: float
+    y: float
+    tip: str
+    label: str = ""  # beside it
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
+    is_doubtful: bool = False  # drawn hollow
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Lines of one colour; each run of points is joined by itself."""
+
+    name: str
+    runs: tuple[tuple[Point, ...], ...]
+    colour: str  # a name the page's style knows
+    is_dashed: bool = False
+    has_marks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of the x axis with a name; `is_faded` where nothing counts."""
+
+    start: float
+    end: float
+    label: str = ""
+    is_faded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line across the chart at a value of the y axis."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Points over two axes."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    spans: tuple[Span, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    height: int = 320
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of a bar."""
+
+    name: str
+    value: float
+    text: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Segments one after the other."""
+
+    label: str
+    segments: tuple[Segment, ...]
+    text: str  # at its end
+    detail: str = ""  # below its label
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars on one scale, from 0 to `most`."""
+
+    title: str
+    rows: tuple[Bar, ...]
+    most: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value with its interval on a line that has 0 in it; without an interval only the value is drawn."""
+
+    label: str
+    value: float
+    limits: tuple[float, float] | None
+    text: str
+    tone: Tone
+    group: str = ""  # a heading above the first of them
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Differences below each other on one scale; `unit` is written behind its numbers."""
+
+    title: str
+    rows: tuple[Difference, ...]
+    unit: str
+    note: str = ""
+
+
+Block = Chart | Bars | Differences | Table | Facts | Messages | Code
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One question with its answer."""
+
+    name: str  # for links
+    title: str
+    lead: str = ""
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole report."""
+
+    kind: str  # what it is a report of, in a word or two
+    title: str
+    facts: tuple[str, ...]  # below the title
+    verdict: str  # one sentence
+    sections: tuple[Section, ...]
+    tone: Tone = Tone.PLAIN
+    figures: tuple[Figure, ...] = ()
+    source: str = field(default="", repr=False)  # the JSON it was made from
+    source_name: str = "result.json"
+    tool: str = ""

@@ -1,0 +1,182 @@
+"""The per-request export: one JSON object in the classic form, or a Parquet table of one row per request.
+
+Both are written piece by piece beside their final name, and take that name when they are whole.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.measure.exported import Export, ExportedLevel, ExportedRequest, Value
+from inferometer.model.numbers import values
+from inferometer.report.files import writable
+
+FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is
+UNSUPPORTED = ("FP16", "BF16")  # the classic form has no values of these
+KEPT_TEXTS = 4096  # that are made once, if they are
+LONGEST_KEPT = 16 * 1024  # characters at the most
+
+
+def is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def exportable(path: Path) -> None:
+    """Refuses, before the load starts, a file that could not be written when it is over."""
+    if path.exists():
+        raise UsageError(f"'{path}' exists; Path must not already exist.", remedy="give another name")
+    writable(path)
+    if is_parquet(path):
+        _require_pyarrow(path)
+
+
+def _require_pyarrow(path: Path) -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"'{path}' is to be a Parquet file, for which pyarrow cannot be used: {error}",
+            remedy="pip install 'inferometer[parquet]', or let the name end in .json",
+        ) from error
+
+
+def write_export(export: Export, path: Path) -> tuple[str, ...]:
+    """Write the file; what is to say about it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            remarks = _write(export, path, partial)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise LocalError(
+            f"'{path}' could not be written: {error.strerror or error}",
+            remedy="check the folder and the space left, and measure again",
+        ) from error
+    if export.problem:
+        raise LocalError(
+            f"'{path}' is not whole: from some time on requests could not be kept: {export.problem}",
+            remedy="make room on that disk, or export fewer requests",
+        )
+    return remarks
+
+
+def _write(export: Export, path: Path, partial: Path) -> tuple[str, ...]:
+    if is_parquet(path):
+        from inferometer.report.parquet import write_parquet
+
+        write_parquet(export, partial)
+        return ()
+    texts = Texts()
+    with partial.open("w", encoding="utf-8") as file:
+        left_out = _write_json(export, file, texts)
+    remarks = [
+        f"WARNING: '{path}' has null for '{name}': the export has no {datatype} values."
+        for name, datatype in sorted(texts.unsupported)
+    ]
+    if left_out:
+        remarks.append(
+            f"WARNING: '{path}' leaves out {left_out} failed requests; a file whose name ends in .parquet has them."
+        )
+    return tuple(remarks)
+
+
+# --- JSON
+
+
+def _write_json(export: Export, file: TextIO, texts: "Texts") -> int:
+    """How many requests were left out because they failed: the form has no place for an error."""
+    left_out = 0
+    file.write('{"experiments":[')
+    for number, level in enumerate(export.levels):
+        file.write("," if number else "")
+        left_out += _write_level(level, file, texts)
+    tail = {"version": FORMAT_VERSION, "service_kind": export.service_kind, "endpoint": export.endpoint}
+    file.write(f"],{_compact(tail)[1:]}")
+    return left_out
+
+
+def _write_level(level: ExportedLevel, file: TextIO, texts: "Texts") -> int:
+    value = int(level.value) if level.mode == "concurrency" else float(level.value)
+    left_out = written = 0
+    file.write(f'{{"experiment":{_compact({"mode": level.mode, "value": value})},"requests":[')
+    for request in level.requests:
+        if request.is_good:
+            file.write("," if written else "")
+            file.writelines(_request(request, texts))
+            written += 1
+        else:
+            left_out += 1
+    file.write(f'],"window_boundaries":{_compact(level.boundaries_ns)}}}')
+    return left_out
+
+
+def _request(request: ExportedRequest, texts: "Texts") -> Iterator[str]:
+    yield f'{{"timestamp":{request.sent_ns},'
+    if request.sequence_id:
+        yield f'"sequence_id":{request.sequence_id},'
+    yield f'"request_inputs":{texts.inputs(request)},'
+    yield f'"response_timestamps":{_compact([response.time_ns for response in request.responses])},'
+    yield f'"response_outputs":{texts.outputs(request)}}}'
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+class Texts:
+    """Tensors as JSON text. The same requests and replies come again and again: their text is kept if it is short."""
+
+    def __init__(self) -> None:
+        self.unsupported: set[tuple[str, str]] = set()  # (name, datatype) of values that cannot be written
+        self._known: dict[tuple[Value, ...], str] = {}
+
+    def inputs(self, request: ExportedRequest) -> str:
+        return self._object(request.inputs)
+
+    def outputs(self, request: ExportedRequest) -> str:
+        return f"[{','.join(self._object(response.outputs) for response in request.responses)}]"
+
+    def _object(self, fields: tuple[Value, ...]) -> str:
+        known = self._known.get(fields)
+        if known is not None:
+            return known
+        rows = [f"{_compact(field.name)}:{self._value(field)}" for field in fields]
+        text = f"{{{','.join(rows)}}}"
+        if len(text) <= LONGEST_KEPT and len(self._known) < KEPT_TEXTS:
+            self._known[fields] = text
+        return text
+
+    def _value(self, field: Value) -> str:
+        if field.data and field.datatype in UNSUPPORTED:
+            self.unsupported.add((field.name, field.datatype))
+            return "null"
+        return json_value(field.datatype, field.data)
+
+
+def json_value(datatype: str, data: bytes | None) -> str:
+    """A tensor as the classic export writes it: one element bare, several in a flat list, BYTES as one string."""
+    if data is None:
+        return "null"
+    if not data:
+        return '""'
+    if datatype == "BYTES":
+        return _compact(
+            data[4:].decode("utf-8", "replace")
+        )  # only the first length is taken off, as is the custom
+    if datatype == "JSON":
+        return _compact(data.decode("utf-8", "replace"))
+    try:
+        found = values(datatype, data)
+    except (KeyError, ValueError):
+        return "null"  # no whole number of elements, or of a kind we do not know
+    elements = found.tolist()
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        elements = [element if np.isfinite(element) else None for element in elements]  # JSON has no NaN
+    return _compact(elements[0] if len(elements) == 1 else elements)

@@ -1,0 +1,116 @@
+"""What people see while a run goes on."""
+
+from typing import Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from inferometer.base.clock import Clock
+from inferometer.base.units import NS_PER_S
+from inferometer.measure.measurement import Level, WindowFigures
+from inferometer.report.console import level_sentence
+from inferometer.report.format import duration, level_label, plural, quantity
+
+LIVE_LINES = 8
+PLAIN_PERIOD_NS = 5 * NS_PER_S
+
+
+class Progress(Protocol):
+    """Told what happens while a run goes on."""
+
+    def level_started(self, mode: str, value: float) -> None: ...
+    def window_finished(self, number: int, window: WindowFigures) -> None: ...
+    def ticked(self, elapsed_s: float, count: int, failed: int) -> None: ...
+    def level_finished(self, level: Level) -> None: ...
+    def close(self) -> None: ...
+
+
+class PlainProgress:
+    """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
+
+    def __init__(self, stream: TextIO, clock: Clock, *, every_window: bool = False) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._every_window = every_window
+        self._label = ""
+        self._last_ns = 0
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._say(f"{self._label}: started")
+
+    def window_finished(self, number: int, window: WindowFigures) -> None:
+        if self._every_window or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
+            self._say(f"{self._label}: {_window(number, window)}")
+
+    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
+        if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
+            self._say(f"{self._label}: {_tick(elapsed_s, count, failed)}")
+
+    def level_finished(self, level: Level) -> None:
+        self._say(level_sentence(level))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _say(self, line: str) -> None:
+        self._last_ns = self._clock()
+        print(line, file=self._stream, flush=True)
+
+
+class LiveProgress:
+    """A block on a terminal that is gone when the report appears.
+
+    It is redrawn only when told something: a drawing thread would take time from what is being measured.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(
+            console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._done: tuple[str, ...] = ()
+        self._label = ""
+        self._last = ""  # of the window that finished last
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._last = ""
+        self._live.start()
+        self._draw(f"{self._label}: started")
+
+    def window_finished(self, number: int, window: WindowFigures) -> None:
+        self._last = f"{_window(number, window)}; "
+        self._draw(f"{self._label}: {_window(number, window)}")
+
+    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
+        self._draw(f"{self._label}: {self._last}{_tick(elapsed_s, count, failed)}")
+
+    def level_finished(self, level: Level) -> None:
+        self._done = (*self._done, level_sentence(level))[-LIVE_LINES:]
+        self._draw("")
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self, current: str) -> None:
+        lines = [Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
+        if current:
+            lines.append(Text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
+        self._live.update(Group(*lines), refresh=True)
+
+
+def _tick(elapsed_s: float, count: int, failed: int) -> str:
+    words = f"{elapsed_s:.0f} s, {plural(count, 'request')} in this window"
+    return f"{words}, {failed} failed" if failed else words
+
+
+def _window(number: int, window: WindowFigures) -> str:
+    words = [f"window {number}"]
+    if window.request_count:
+        words += [f"{quantity(window.infer_per_s)} infer/s", duration(window.latency_ns)]
+    else:
+        words.append("no request finished")
+    if window.failed_count:
+        words.append(f"{window.failed_count} failed")
+    return ", ".join(words)

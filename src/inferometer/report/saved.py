@@ -1,0 +1,67 @@
+"""Any saved result, and the report of any result: which kind it is, the file itself says."""
+
+import json
+from pathlib import Path
+
+from inferometer.advise import diagnosis as diagnoses
+from inferometer.advise.diagnosis import Diagnosis
+from inferometer.base.errors import UsageError
+from inferometer.compare import comparison as comparisons
+from inferometer.compare.comparison import Comparison
+from inferometer.measure import result as results
+from inferometer.measure.result import Result
+from inferometer.report.document import Document
+from inferometer.report.html.comparison_page import comparison_document
+from inferometer.report.html.diagnosis_page import diagnosis_document
+from inferometer.report.html.measure_page import measure_document
+from inferometer.report.html.page import render, write
+from inferometer.report.markdown import markdown
+
+Report = Result | Diagnosis | Comparison
+
+
+def read(path: Path) -> Report:
+    """The result, diagnosis or comparison in a file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"'{path}' cannot be read: {reason}", remedy="check the name") from error
+    return from_json(text, str(path))
+
+
+def from_json(text: str, origin: str) -> Report:
+    """By what the document says it is; one that says nothing is read as a measurement."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None  # the reader of results says what is wrong
+    if diagnoses.is_diagnosis(found):
+        return diagnoses.from_json(text, origin)
+    if isinstance(found, dict) and found.get("kind") == comparisons.KIND:
+        return comparisons.from_json(text, origin)
+    return results.from_json(text, origin)
+
+
+def document(report: Report) -> Document:
+    """The report as a document, ready to be written in any form."""
+    if isinstance(report, Diagnosis):
+        return diagnosis_document(report)
+    if isinstance(report, Comparison):
+        return comparison_document(report)
+    return measure_document(report)
+
+
+def to_html(report: Report) -> str:
+    """The report as one self-contained page."""
+    return render(document(report))
+
+
+def to_markdown(report: Report) -> str:
+    """The report as Markdown, without the charts."""
+    return markdown(document(report))
+
+
+def write_page(path: Path, report: Report) -> None:
+    """Write the report as one self-contained page."""
+    write(document(report), path)

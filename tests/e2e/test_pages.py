@@ -1,0 +1,300 @@
+"""The pages in a real browser: they show the result's numbers, on any screen and on paper."""
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inferometer.base.errors import LocalError
+from inferometer.report.breakdown import level_pieces
+from inferometer.report.chromium import browsing, find_chromium, print_pdf, take_picture
+from inferometer.report.saved import write_page
+from inferometer.testing.reports import (
+    WINDOWS,
+    sample_comparison,
+    sample_diagnosis,
+    sample_result,
+)
+
+NASTY = "</title></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
+KINDS = {"measure": sample_result, "diagnose": sample_diagnosis, "compare": sample_comparison}
+COMPLAINTS = (
+    "Runtime.exceptionThrown",
+    "Runtime.consoleAPICalled",
+    "Log.entryAdded",
+    "Page.javascriptDialogOpening",
+)
+DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browsing() as tab:
+        yield tab
+
+
+@pytest.fixture
+def shown(chromium, tmp_path):
+    """Opens the page of a report."""
+
+    def show(report, **size):
+        path = tmp_path / "page.html"
+        write_page(path, report)
+        chromium.open(path, **size)
+        return chromium
+
+    return show
+
+
+def complaints(tab):
+    tab.evaluate("1")  # whatever the page had to say was said before this answer
+    return [event for event in tab.events if event.get("method") in COMPLAINTS]
+
+
+def marks(tab, section, chart=0):
+    """(x, y) of the marks of a chart, as the page has them."""
+    found = tab.evaluate(
+        f"[...document.querySelectorAll('#{section} .plot.wide')[{chart}].querySelectorAll('.mark')]"
+        ".map(mark => [Number(mark.dataset.x), Number(mark.dataset.y)])"
+    )
+    return [tuple(pair) for pair in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_goes_wrong_on_the_page(kind, shown):
+    tab = shown(KINDS[kind]())
+    assert complaints(tab) == []
+    assert tab.evaluate("document.querySelectorAll('.plot.wide').length") > 0
+    assert tab.evaluate(
+        "[...document.querySelectorAll('.plot.wide')].every(plot => plot.getBBox().width > 500)"
+    )
+
+
+def test_the_charts_have_the_numbers_of_the_result(shown):
+    result = sample_result()
+    tab = shown(result)
+    rows = [level.measurement for level in result.levels]
+    expected = [(row.infer_per_s.value, row.latency.percentile_ns(p)) for p in (50, 99) for row in rows]
+    assert marks(tab, "throughput") == expected
+    windows = [window for level in result.levels for window in level.windows]
+    assert [y for _, y in marks(tab, "timeline", 0)] == [window.infer_per_s for window in windows]
+    assert [y for _, y in marks(tab, "timeline", 1)] == [
+        *(window.p50_ns for window in windows),
+        *(window.p99_ns for window in windows),
+    ]
+    assert len(windows) == 4 * WINDOWS
+    exact = {
+        (p / 100, ns) for row in rows for p, ns in row.latency.percentiles if p in (50, 90, 95, 99, 99.9)
+    }
+    assert set(marks(tab, "distribution")) == exact
+    bars = tab.evaluate(
+        "[...document.querySelectorAll('#time .bars')[0].querySelectorAll('.track')]"
+        ".map(track => [...track.children].map(piece => Number(piece.dataset.value)))"
+    )
+    assert bars == [[piece.ns for piece in level_pieces(row)] for row in rows]
+
+
+def test_the_parts_of_a_bar_are_as_wide_as_their_share(shown):
+    tab = shown(sample_result())
+    last = "[...document.querySelectorAll('#time .bars')[0].querySelectorAll('.track')].at(-1)"
+    widths = tab.evaluate(
+        f"[...{last}.children].map(piece => piece.getBoundingClientRect().width"
+        f" / {last}.getBoundingClientRect().width)"
+    )
+    pieces = level_pieces(sample_result().levels[-1].measurement)
+    total = sum(piece.ns for piece in pieces)
+    assert widths == pytest.approx([piece.ns / total for piece in pieces], abs=0.01)
+
+
+def test_the_comparison_draws_its_differences(shown):
+    comparison = sample_comparison()
+    tab = shown(comparison)
+    found = tab.evaluate(
+        "[...document.querySelectorAll('#differences .dot')].map(dot => Number(dot.dataset.value))"
+    )
+    expected = [row.percent.value for level in comparison.contrasts[0].levels for row in level.differences]
+    assert found == expected
+
+
+def test_the_diagnosis_draws_model_and_measurement(shown):
+    diagnosis = sample_diagnosis()
+    found = marks(shown(diagnosis), "curve")
+    predicted = [(row.concurrency, row.throughput) for row in diagnosis.curve]
+    seen = [(row.concurrency, row.measured_throughput) for row in diagnosis.curve if row.measured_throughput]
+    assert found == predicted + seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_from_outside_stay_text(kind, shown):
+    tab = shown(KINDS[kind](NASTY))
+    assert complaints(tab) == []
+    assert NASTY in tab.evaluate("document.querySelector('h1').textContent")
+    assert NASTY in tab.evaluate("document.title")
+    assert tab.evaluate("document.scripts.length") == 2
+    assert tab.evaluate("document.images.length") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [320, 375, 600, 768])
+def test_no_screen_is_too_narrow(kind, width, shown):
+    tab = shown(KINDS[kind]("a-model-with-quite-a-long-name_that_has_no_blank_anywhere_in_it"), width=width)
+    tab.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    may_scroll = "part.closest('.sheet')" if width > 700 else "false"  # a wide table, in its own frame
+    outside = (
+        "[...document.querySelectorAll('main *')].filter(part => part.getBoundingClientRect().right > innerWidth + 1"
+        f" && getComputedStyle(part).position !== 'absolute' && !{may_scroll}).map(part => part.outerHTML.slice(0, 80))"
+    )
+    assert tab.evaluate(outside) == []
+
+
+def test_letters_keep_their_size_on_a_phone(shown):
+    tab = shown(sample_result(), width=375)
+    assert tab.evaluate("getComputedStyle(document.querySelector('.plot.wide')).display") == "none"
+    scale = "document.querySelector('.plot.narrow').getScreenCTM().a"
+    assert tab.evaluate(scale) > 0.85
+
+
+def test_colours_follow_the_system_and_the_button(shown):
+    tab = shown(sample_result())
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert tab.evaluate(paper) == "rgb(255, 255, 255)"
+    tab.call("Emulation.setEmulatedMedia", features=DARK)
+    dark = tab.evaluate(paper)
+    assert dark != "rgb(255, 255, 255)"
+    press = f"(document.getElementById('theme').click(), {paper})"
+    assert tab.evaluate(press) == dark  # from the system's to always dark
+    assert tab.evaluate(press) == "rgb(255, 255, 255)"  # always light
+    assert tab.evaluate(press) == dark  # the system's again
+
+
+def test_what_is_pointed_at_is_explained(shown):
+    tab = shown(sample_result())
+    tab.evaluate(
+        "new Promise(done => { document.querySelector('#throughput').scrollIntoView();"
+        " requestAnimationFrame(() => requestAnimationFrame(done)); })"
+    )
+    place = tab.evaluate(
+        "(box => [box.x + box.width / 2, box.y + box.height / 2])"
+        "(document.querySelector('#throughput .plot.wide .mark').getBoundingClientRect())"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + 3, y=place[1] + 3)
+    assert tab.evaluate("document.getElementById('tip').hidden") is False
+    assert tab.evaluate("document.getElementById('tip').textContent").startswith(
+        "concurrency 1: 40.0 infer/s ±3.0 %"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_button_gives_the_file_back(kind, shown):
+    report = KINDS[kind]("name with <angles>")
+    tab = shown(report)
+    taken = tab.evaluate(
+        "new Promise(done => {"
+        " URL.createObjectURL = blob => { blob.text().then(done); return '#'; };"
+        " document.getElementById('download').click(); })"
+    )
+    from inferometer.report.saved import from_json
+
+    assert from_json(taken, "it.json") == report
+    assert json.loads(taken)
+
+
+def test_paper_is_light_and_shows_what_is_folded(shown):
+    tab = shown(sample_result(), width=800)
+    tab.call("Emulation.setEmulatedMedia", media="print", features=DARK)
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") in (
+        "rgb(255, 255, 255)",
+        "rgba(0, 0, 0, 0)",
+    )
+    assert tab.evaluate("document.querySelector('#settings table').getBoundingClientRect().height") > 50
+    assert tab.evaluate("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_without_any_script_the_charts_are_there(chromium, tmp_path):
+    path = tmp_path / "page.html"
+    write_page(path, sample_result())
+    text = path.read_text()
+    path.write_text(text[: text.rindex("<script>")] + "</body></html>")
+    chromium.open(path)
+    assert len(marks(chromium, "throughput")) == 8
+    assert chromium.evaluate("document.querySelector('#throughput .mark title').textContent").startswith(
+        "concurrency 1"
+    )
+
+
+def test_the_page_becomes_a_picture_and_a_pdf(tmp_path):
+    page = tmp_path / "page.html"
+    write_page(page, sample_comparison())
+    take_picture(page, tmp_path / "page.png", width=700)
+    width, height = struct.unpack(">II", (tmp_path / "page.png").read_bytes()[16:24])
+    assert width == 700
+    assert height > 1500
+    print_pdf(page, tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_a_long_run_stays_readable(shown):
+    result = sample_result()
+    level = replace(result.levels[0], windows=result.levels[0].windows * 40)
+    tab = shown(replace(result, levels=(level,) * 20))
+    assert complaints(tab) == []
+    assert tab.evaluate("document.querySelectorAll('#time .bars')[0].querySelectorAll('.track').length") == 16
+
+
+def test_without_chromium_its_package_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LocalError, match="install the package chromium"):
+        find_chromium()
+
+
+def test_a_browser_that_ends_at_once_is_reported(monkeypatch, tmp_path):
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(LocalError, match="Chromium ended by itself"), browsing() as tab:
+        tab.open(Path("/dev/null"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("perf_analyzer", "-p", "100", "-s", "999"),
+        ("inferometer", "measure", "--duration", "300ms"),
+        ("inferometer", "find", "--slo", "p99<10s", "--by", "concurrency", "--duration", "1s"),
+        ("inferometer", "diagnose", "--duration", "300ms", "--concurrency-range", "1:2"),
+        ("inferometer", "compare", "-m", "fake", "--duration", "500ms"),
+    ],
+    ids=lambda words: words[1] if words[0] == "inferometer" else words[0],
+)
+def test_every_command_that_measures_writes_its_page(command, run, tmp_path):
+    from inferometer.report.saved import read, to_html
+    from inferometer.testing.servers import FakeTriton
+
+    page, saved = tmp_path / "page.html", tmp_path / "run.json"
+    name, *words = command
+    with FakeTriton() as fake:
+        ended = run(
+            name, *words, "-m", "fake", "-u", fake.server.address, "--html", str(page), "--json", str(saved)
+        )
+    assert ended.code < 2, ended.stderr  # a search may find nothing in so short a time; the page says so then
+    assert page.read_text() == to_html(read(saved))
+
+
+def test_a_page_that_could_not_be_written_is_refused_before_any_load(run, tmp_path):
+    ended = run(
+        "inferometer",
+        "measure",
+        "-m",
+        "fake",
+        "-u",
+        "127.0.0.1:1",
+        "--html",
+        str(tmp_path / "no" / "page.html"),
+    )
+    assert ended.code == 2
+    assert "does not exist" in ended.stderr

@@ -1,0 +1,51 @@
+"""What is to say about a level besides its figures."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from inferometer.base.notes import Note
+from inferometer.measure.measurement import ClientCost, FailureGroup
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.profile.remarks import file_remarks, member_remarks, port_remarks
+
+
+def model(name, *members, **flags):
+    return ModelStatistics(name, "1", Counters(), members=members, **flags)
+
+
+CALLED, RESTED = model("called"), model("rested", was_called=False)
+
+
+@pytest.mark.parametrize(
+    ("server", "texts"),
+    [
+        (None, []),
+        (model("alone"), []),
+        (model("bls", CALLED), []),
+        (model("bls", CALLED, RESTED), ["'bls' did not call 'rested'"]),
+        (model("ensemble", CALLED, RESTED, is_ensemble=True), []),  # its cache may have answered
+    ],
+)
+def test_listed_model_that_was_not_called_is_noted(server, texts):
+    remarks = list(member_remarks(server))
+    assert [remark.text for remark in remarks] == texts
+    assert {remark.note for remark in remarks} <= {Note.MEMBER_NOT_CALLED}
+
+
+@pytest.mark.parametrize(
+    ("files", "limit", "is_said"),
+    [(10, 1024, False), (1020, 1024, True), (1024, 1024, True), (10**6, 0, False)],
+)
+def test_files_that_are_used_up_are_noted(files, limit, is_said):
+    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, files=files, file_limit=limit))
+    assert [remark.note for remark in file_remarks(found)] == ([Note.FEW_FILES] if is_said else [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_said"), [("Cannot assign requested address", True), ("Connection refused", False)]
+)
+def test_ports_that_are_used_up_are_noted(reason, is_said):
+    failure = FailureGroup("connect", 3, f"connection to 127.0.0.1:8000 failed: {reason}", 0.1, 0.2)
+    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, connects=28_232), failures=(failure,))
+    assert [remark.note for remark in port_remarks(found)] == ([Note.FEW_PORTS] if is_said else [])

@@ -1,0 +1,65 @@
+"""What a worker keeps comes out whole and in order; what was cut off does not come out at all."""
+
+import os
+import tempfile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferometer.records.spool import Head, Spool, read_spool
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+responses = st.lists(st.tuples(st.integers(-1, 10**6), st.binary(max_size=60)), max_size=4)
+requests = st.lists(st.tuples(st.tuples(*[numbers] * 7), responses), max_size=5)
+
+
+def never():
+    raise AssertionError("the clock is not needed here")
+
+
+def write(spool, rows):
+    for number, (fields, parts) in enumerate(rows):
+        spool.begin(number)
+        for time_ns, (header_length, body) in enumerate(parts):
+            spool.respond(number, time_ns, bytearray(body), header_length)
+        spool.end(number, Head(*fields, 0))
+    spool.flush()
+
+
+@given(requests, st.floats(0, 1))
+def test_entries_come_out_as_they_were_written_and_a_cut_one_is_left_out(rows, share):
+    with tempfile.TemporaryFile() as file:
+        write(Spool(file.fileno(), never), rows)
+        found = list(read_spool(file))
+        assert [tuple(entry.head) for entry in found] == [(*fields, len(parts)) for fields, parts in rows]
+        assert [[tuple(row)[1:] for row in entry.responses] for entry in found] == [
+            parts for _, parts in rows
+        ]
+        for entry in found:
+            assert next(read_spool(file, entry.offset)) == entry
+        size = os.fstat(file.fileno()).st_size
+        os.truncate(file.fileno(), int(size * share))
+        kept = list(read_spool(file))
+        assert kept == found[: len(kept)]
+
+
+def test_responses_that_came_in_one_piece_are_told_apart_by_when_they_were_read():
+    times = iter((105, 103))
+    with tempfile.TemporaryFile() as file:
+        spool = Spool(file.fileno(), lambda: next(times))
+        spool.begin(0)
+        for _ in range(3):
+            spool.respond(0, 100, b"x")
+        spool.end(0, Head(0, 0, 0, 0, 0, 0, 0, 0))
+        spool.flush()
+        (entry,) = read_spool(file)
+    assert [response.time_ns for response in entry.responses] == [100, 105, 106]
+
+
+def test_a_full_disk_is_said_and_the_load_goes_on():
+    with open("/dev/full", "wb") as full:
+        spool = Spool(full.fileno(), never)
+        rows = [((1,) * 7, [(-1, b"x" * 1000)])]
+        write(spool, rows)
+        assert spool.problem == "No space left on device"
+        write(spool, rows)

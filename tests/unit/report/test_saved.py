@@ -1,0 +1,57 @@
+"""Which kind of file it is, the file itself says."""
+
+import json
+
+import pytest
+
+from inferometer import api
+from inferometer.advise import diagnosis as diagnoses
+from inferometer.base.errors import UsageError
+from inferometer.compare import comparison as comparisons
+from inferometer.measure import result as results
+from inferometer.report.saved import read, to_html, to_markdown, write_page
+from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
+
+KINDS = [
+    (sample_result(), results.write),
+    (sample_diagnosis(), diagnoses.write),
+    (sample_comparison(), comparisons.write),
+]
+
+
+@pytest.mark.parametrize(("report", "write"), KINDS)
+def test_every_kind_is_read_back(report, write, tmp_path):
+    write(report, tmp_path / "it.json")
+    assert read(tmp_path / "it.json") == report
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "result schema None"),
+        ("{}", "result schema None"),
+        (json.dumps({"kind": "comparison", "schema": 99}), "schema 99"),
+        (json.dumps({"command": "diagnose", "verdict": {}, "schema": 99}), "diagnosis schema 99"),
+        (json.dumps({"kind": "selftest", "schema": 1}), "is not a result"),
+    ],
+)
+def test_other_files_are_refused(text, complaint, tmp_path):
+    (tmp_path / "it.json").write_text(text)
+    with pytest.raises(UsageError, match=complaint):
+        read(tmp_path / "it.json")
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read(tmp_path / "it.json")
+    (tmp_path / "picture.json").write_bytes(b"\x89PNG\xff")
+    with pytest.raises(UsageError, match="cannot be read: it is not text"):
+        read(tmp_path / "picture.json")
+
+
+@pytest.mark.parametrize(("report", "write"), KINDS)
+def test_the_python_surface_makes_the_same_reports(report, write, tmp_path):
+    write_page(tmp_path / "page.html", report)
+    assert (tmp_path / "page.html").read_text() == api.to_html(report) == to_html(report)
+    assert api.to_markdown(report) == to_markdown(report)

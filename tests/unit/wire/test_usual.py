@@ -1,0 +1,131 @@
+"""Replies taken by their pattern leave everything as if they had been read frame by frame."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferometer.wire import frames
+from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
+from inferometer.wire.headers import encode_block
+from inferometer.wire.sender import Stream
+
+HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc")])
+OTHER_HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc"), ("x", "y")])
+GOOD = encode_block([("grpc-status", "0")])
+BAD = encode_block([("grpc-status", "13"), ("grpc-message", "no")])
+REQUEST = render_call(encode_headers(path="/a.B/C", authority="x"), b"ask")
+CALLS = 8
+SHRINK = b"\x20"
+
+
+def body(size: int) -> bytes:
+    return b"\0" + size.to_bytes(4, "big") + b"x" * size
+
+
+def reply(stream_id: int, *, head: bytes = HEAD, size: int = 9, trailers: bytes = GOOD) -> bytes:
+    return (
+        frames.frame(frames.HEADERS, frames.END_HEADERS, stream_id, head)
+        + frames.frame(frames.DATA, 0, stream_id, body(size))
+        + frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream_id, trailers)
+    )
+
+
+class Peer:
+    """A connection on which plain calls are open, read with the pattern first or without it."""
+
+    def __init__(self, *, is_quick: bool) -> None:
+        self.connection = GrpcConnection(window=2**16)
+        self.http2 = self.connection.http2
+        self.is_quick = is_quick
+        self.ended: list[tuple[int, int]] = []
+        self.quick = 0
+        self.feed(frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.SETTINGS, frames.ACK, 0))
+        self.connection.open(0, REQUEST)  # the first of a connection is never plain
+        for number in range(1, CALLS + 2):
+            assert self.http2.open_plain(number, REQUEST, None) is not None
+        for first in (1, 3, 5, 7):
+            self.feed(reply(first, head=(SHRINK if first == 1 else b"") + HEAD))
+        assert self.http2.usual.content == 14
+
+    def feed(self, data: bytes) -> None:
+        at, done = 0, list[Stream]()
+        if self.is_quick:
+            at = self.http2.receive_usual(data, len(data), done)
+        self.quick += len(done)
+        self.ended += [(stream.id, 0) for stream in done]
+        for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
+            if ending is not None:
+                self.ended.append((stream.id, ending.code))
+
+    def state(self) -> tuple[object, ...]:
+        http2 = self.http2
+        sent = b"".join(map(bytes, self.connection.take()))
+        return (
+            self.ended,
+            sorted(http2.streams),
+            http2.sender.window,
+            sent,
+            str(http2.broken),
+            http2._unreturned,
+        )
+
+
+def update(increment: int) -> bytes:
+    return frames.frame(frames.WINDOW_UPDATE, 0, 0, increment.to_bytes(4, "big"))
+
+
+PARTS = st.one_of(
+    st.builds(reply, st.sampled_from(range(9, 2 * CALLS, 2))),
+    st.builds(
+        reply,
+        st.sampled_from(range(7, 2 * CALLS, 2)),
+        head=st.sampled_from([HEAD, OTHER_HEAD]),
+        size=st.sampled_from([0, 9, 10, 3000]),
+        trailers=st.sampled_from([GOOD, BAD]),
+    ),
+    st.builds(update, st.sampled_from([0, 1, 500, 2**31 - 1, 2**31 + 4])),
+    st.just(frames.frame(frames.PING, 0, 0, bytes(8))),
+    st.just(frames.frame(frames.RST_STREAM, 0, 9, bytes(4))),
+    st.just(frames.frame(frames.GOAWAY, 0, 0, (11).to_bytes(4, "big") + bytes(4))),
+    st.just(
+        frames.frame(frames.HEADERS, 0, 13, HEAD[:3]) + frames.frame(frames.CONTINUATION, 4, 13, HEAD[3:])
+    ),
+)
+
+
+@given(st.lists(PARTS, max_size=10), st.lists(st.integers(1, 400), max_size=6))
+def test_what_is_taken_by_its_pattern_leaves_the_same_state(parts: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(parts)
+    quick, slow = Peer(is_quick=True), Peer(is_quick=False)
+    at = 0
+    for cut in [*cuts, len(whole)]:
+        for peer in (quick, slow):
+            peer.feed(whole[at : at + cut])
+        at += cut
+    assert quick.state() == slow.state()
+
+
+def test_replies_like_the_ones_before_are_taken_together_with_what_the_server_allows() -> None:
+    peer = Peer(is_quick=True)
+    window = peer.http2.sender.window
+    peer.feed(reply(9) + update(100) + reply(13) + reply(11) + update(20))
+    assert peer.quick == 3
+    assert [number for number, _ in peer.ended[-3:]] == [9, 13, 11]
+    assert peer.http2.sender.window == window + 120
+
+
+def test_a_stream_is_used_again() -> None:
+    peer = Peer(is_quick=True)
+    done: list[Stream] = []
+    raw = reply(9)
+    assert peer.http2.receive_usual(raw, len(raw), done) == len(raw)
+    assert peer.http2.open_plain("again", REQUEST, done[0]) is done[0]
+    peer.feed(reply(done[0].id))
+    assert peer.ended[-1] == (done[0].id, 0)
+    assert peer.quick == 1
+
+
+def test_no_room_for_another_stream_opens_none() -> None:
+    peer = Peer(is_quick=True)
+    limit = (frames.MAX_CONCURRENT_STREAMS << 32 | 1).to_bytes(6, "big")
+    peer.feed(frames.frame(frames.SETTINGS, 0, 0, limit))
+    assert peer.http2.open_plain("late", REQUEST, None) is None
