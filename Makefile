@@ -1,4 +1,5 @@
 # Two commands do everything on a machine with python3, pip and make: `make demo` and `make test`.
+# `make test-live` adds servers of other makers, each in an environment of its own.
 
 VENV    := .venv
 PYTHON  := $(VENV)/bin/python
@@ -6,10 +7,10 @@ STAMP   := $(VENV)/.installed
 BROWSER := $(VENV)/.browser
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fmt lint type unit bench fuzz clean
+.PHONY: help demo test test-live fmt lint type unit bench fuzz clean
 
 help:  ## list what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@test -x $(PYTHON) || python3 -m venv $(VENV)
@@ -21,7 +22,7 @@ $(BROWSER): tests/install_chromium.sh
 	@sh tests/install_chromium.sh
 	@touch $@
 
-demo: $(STAMP)  ## start the embedded server and measure an image pipeline, in about a minute
+demo: $(STAMP)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
 test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all tests
@@ -29,6 +30,19 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -m pytest -n 3 --dist loadfile --reruns 2 --reruns-delay 2
+
+.venv-mlserver/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'mlserver==1.7.1'
+	@touch $@
+
+.venv-llama/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'xllamacpp>=0.2' 'gguf>=0.17'
+	@touch $@
+
+test-live: $(STAMP) .venv-mlserver/.installed .venv-llama/.installed  ## the tests against real servers of other makers
+	$(PYTHON) -m pytest tests/peers --reruns 2 --reruns-delay 2
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .
@@ -50,4 +64,4 @@ bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks
 
 clean:  ## remove what was made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -28,6 +28,13 @@ def marginal_us(short: Usage, long: Usage) -> float:
     return (long.cpu_s - short.cpu_s) / more * 1e6
 
 
+def lag_us(sent_ns: Sequence[int], rate: float, p: float) -> float:
+    """Percentile of how far sends lie behind a constant rate whose start is not known: behind the most punctual one."""
+    gap_ns = 1e9 / rate
+    behind = sorted(time - number * gap_ns for number, time in enumerate(sorted(sent_ns)))
+    return (behind[min(len(behind) - 1, int(p / 100 * len(behind)))] - behind[0]) / 1e3
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The median of all rounds, and how far they lie apart."""

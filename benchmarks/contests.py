@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arithmetic import Usage, marginal_us
+from benchmarks.arithmetic import Usage, lag_us, marginal_us
 from benchmarks.bar import BenchError, Contest, Sample, Setting
 from benchmarks.children import Ended, run, two_cores
 from benchmarks.nginx import LOOPBACK, nginx
 from benchmarks.parts import our_script, real_perf_analyzer
 from benchmarks.wrk import run_wrk
+from inferometer.testing.planted import Planted, plant
 
 Open = Callable[[Setting], AbstractContextManager[Contest]]
 
@@ -183,6 +185,57 @@ def _cost(cpu_us: float, core_share: float) -> dict[str, float]:
     return {"CPU us/request": cpu_us, "of the core": core_share}
 
 
+# --- how punctual requests are at a rate
+
+
+def nginx_lag(rate: float) -> Open:
+    """Ours alone: the load has a core to itself."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        cores = two_cores()
+        with nginx(cores.server) as port:
+            yield Contest(lambda: _our_lag(setting, "nginx", port, rate, *cores.load))
+
+    return opened
+
+
+def triton_lag(rate: float) -> Open:
+    """Ours behind its due times, against the real perf_analyzer behind its own most punctual request."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer.server.embedded import EmbeddedTriton
+
+        real = real_perf_analyzer()
+        with EmbeddedTriton(load_models=(MODEL,)) as server, tempfile.TemporaryDirectory() as folder:
+
+            def theirs() -> Sample:
+                export = Path(folder) / f"{time.monotonic_ns()}.json"
+                command = [str(real.executable), "-m", MODEL, "-u", server.http_address, "--async"]
+                command += ["--request-rate-range", f"{rate:g}", "-s", "999", "-r", str(WINDOWS)]
+                command += ["-p", str(round(setting.seconds * 1000 / WINDOWS))]
+                command += ["--profile-export-file", str(export)]
+                run(command, timeout_s=setting.seconds + _MARGIN_S, environment=real.environment)
+                (level,) = json.loads(export.read_bytes())["experiments"]
+                sent = [request["timestamp"] for request in level["requests"]]
+                return Sample(
+                    lag_us(sent, rate, 99), {"p50 us": lag_us(sent, rate, 50), "requests": len(sent)}
+                )
+
+            yield Contest(lambda: _our_lag(setting, "triton", server.http_address, rate), theirs)
+
+    return opened
+
+
+def _our_lag(setting: Setting, what: str, where: object, rate: float, *core: int) -> Sample:
+    command = _module("benchmarks.lag", what, where, rate, setting.seconds, *core)
+    report = _json(run(command, timeout_s=setting.seconds + _MARGIN_S))
+    if report["failed"]:
+        raise BenchError(f"{report['failed']} of our requests failed")
+    return Sample(report["p99_us"], {"p50 us": report["p50_us"], "requests": report["requests"]})
+
+
 # --- memory
 
 
@@ -219,3 +272,40 @@ def _json(ended: Ended) -> dict[str, Any]:
     except (IndexError, ValueError):
         raise BenchError(f"no figures came back: {ended.output.strip()[-200:]!r}") from None
     return report
+
+
+# --- predictions
+
+
+def prediction(pipeline: Planted) -> Open:
+    """How far the prediction of the first suggestion for a planted bottleneck is from what is then measured."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer import api
+        from inferometer.server.embedded import EmbeddedTriton
+
+        def measure() -> Sample:
+            found = api.diagnose(
+                pipeline.name,
+                url=server.http_address,
+                concurrency=(1, 8),
+                duration_s=setting.seconds,
+                apply=True,
+                budget_s=0.1,  # one trial
+            )
+            if (found.verdict.kind, found.verdict.step) != (pipeline.kind, pipeline.culprit):
+                raise BenchError(f"the verdict on {pipeline.name} is wrong: {found.verdict.sentence}")
+            if not found.trials:
+                raise BenchError(f"nothing was tried on {pipeline.name}")
+            trial = found.trials[0]
+            info = {"predicted/s": trial.suggestion.throughput, "measured/s": trial.throughput}
+            return Sample(100 * abs(trial.ratio - 1), info)
+
+        with tempfile.TemporaryDirectory() as folder:
+            repository = plant(Path(folder), (pipeline,))
+            arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
+            with EmbeddedTriton(repository, extra_args=arguments) as server:
+                yield Contest(ours=measure)
+
+    return opened

@@ -2,7 +2,9 @@
 
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
+from benchmarks.in_process import in_process_p50
 from benchmarks.tuner import tuner
+from inferometer.testing.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"
@@ -57,6 +59,14 @@ BARS = (
         open=contests.shared_memory_bytes,
     ),
     Bar(
+        name="in-process-p50",
+        title="p50 latency of Triton simple, concurrency 1, in our process against the faster of HTTP and gRPC",
+        unit="us",
+        target=1.0,
+        rival="over a socket",
+        open=in_process_p50,
+    ),
+    Bar(
         name="nginx-rate-8",
         title="throughput to nginx, one core, 8 connections",
         unit="requests/s",
@@ -81,6 +91,21 @@ BARS = (
         target=1.25,
         rival=WRK,
         open=contests.nginx_p50(1),
+    ),
+    Bar(
+        name="lag",
+        title="open loop at 2,000/s to nginx: p99 of the send behind its due time",
+        unit="us",
+        target=150,
+        open=contests.nginx_lag(2000),
+    ),
+    Bar(
+        name="lag-triton",
+        title="open loop at 2,000/s to Triton simple: p99 of the send behind its due time",
+        unit="us",
+        target=1.0,
+        rival=PERF_ANALYZER,
+        open=contests.triton_lag(2000),
     ),
     Bar(
         name="memory",
@@ -108,5 +133,16 @@ BARS = (
         rounds=1,
         only_full=True,
         open=tuner,
+    ),
+    *(
+        Bar(
+            name=f"predict-{pipeline.name}",
+            title=f"prediction error, planted pipeline {pipeline.name}",
+            unit="%",
+            target=15,
+            rounds=5,
+            open=contests.prediction(pipeline),
+        )
+        for pipeline in PLANTED
     ),
 )

@@ -26,6 +26,7 @@ RANK = {
     "cli": 10,
     "testing": 11,
 }
+MODELS = (("server", "models"), ("server", "vocoder"))  # of the embedded server, which runs them itself
 NEVER = {("measure", "load"), ("measure", "target"), ("measure", "wire")} | {
     ("report", lower) for lower in ("load", "target", "wire", "profile")
 }
@@ -47,7 +48,7 @@ def imported(path: Path) -> set[str]:
 def modules():
     for path in sorted(SOURCE.rglob("*.py")):
         relative = path.relative_to(SOURCE)
-        if len(relative.parts) > 1 and relative.parts[:2] != ("server", "models"):
+        if len(relative.parts) > 1 and relative.parts[:2] not in MODELS:
             yield relative.parts[0], path
 
 

@@ -85,6 +85,57 @@ def test_every_kind_of_failure_is_counted_and_shown(
     assert level.measurement.latency.count == level.measurement.request_count == 16
 
 
+FAULTY = 1000
+PATTERN = {5: "http 503", 55: "http 503", 25: "reset", 45: "timeout", 85: "malformed"}  # of every hundred
+FAULTS: dict[str, Act] = {
+    "http 503": answer_json({"error": "busy"}, 503),
+    "reset": Wire.reset,
+    "timeout": never,
+    "malformed": raw(b"\x00garbage\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("load", [("--concurrency-range", "8"), ("--request-rate-range", "500", "--async")])
+def test_a_server_with_every_fault_is_measured_to_the_end_and_its_faults_are_counted(
+    load: tuple[str, ...], run: Callable, tmp_path: Path
+) -> None:
+    def infer(number: int, request: Request) -> Act | None:
+        fault = PATTERN.get(number % 100)
+        return None if fault is None else FAULTS[fault]
+
+    with FakeTriton(infer) as fake:
+        ended = run(
+            "perf_analyzer",
+            *("-m", "fake", "-u", fake.server.address, "--request-count", str(FAULTY), *load),
+            *("--request-timeout", "0.5", "--json", str(tmp_path / "r.json")),
+        )
+        assert len(fake.inferences) == FAULTY  # none was sent twice
+    assert ended.code == 99
+    (level,) = api.load(str(tmp_path / "r.json")).levels
+    groups = {group.kind: group.count for group in level.measurement.failures}
+    assert groups == {"http 503": 20, "reset": 10, "timeout": 10, "malformed": 10}
+    assert level.measurement.request_count == FAULTY - 50
+    assert level.measurement.client.reconnects == 0
+
+
+def test_a_reset_is_a_failure_and_a_farewell_is_not(run: Callable, tmp_path: Path) -> None:
+    """The server may close a kept-alive connection in good order; what was sent meanwhile is sent once more."""
+    for act, failed, sent in ((Wire.reset, 1, 50), (Wire.close, 0, 51)):
+
+        def infer(number: int, request: Request, act: Act = act) -> Act | None:
+            return act if number == 20 else None
+
+        with FakeTriton(infer) as fake:
+            path = tmp_path / f"{failed}.json"
+            words = ("--request-count", "50", "--json", str(path))
+            run("perf_analyzer", "-m", "fake", "-u", fake.server.address, *words)
+            assert len(fake.inferences) == sent
+        (level,) = api.load(str(path)).levels
+        assert level.measurement.failed_count == failed
+        assert level.measurement.client.reconnects == 1 - failed
+        assert [group.kind for group in level.measurement.failures] == ["reset"] * failed
+
+
 def test_failure_groups_stand_side_by_side(run: Callable, steps: Callable) -> None:
     acts = {1: answer_json({"error": "later"}, 503), 2: answer_json({"error": "never"}, 500), 3: Wire.close}
 

@@ -109,6 +109,34 @@ def test_every_kind_of_failure_is_counted_and_shown(
     assert level.measurement.latency.count == level.measurement.request_count == 8
 
 
+PATTERN: dict[int, Act] = {
+    5: fail(14, "busy"),
+    55: fail(14, "busy"),
+    25: reset,
+    45: never,
+    85: raw(LARGE_FRAME),
+}
+
+
+@pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["unary", "streaming"])
+def test_a_server_with_every_fault_is_measured_to_the_end_and_its_faults_are_counted(
+    words: tuple[str, ...], run: Callable, tmp_path: Path
+) -> None:
+    with FakeGrpcTriton(lambda number, call: PATTERN.get(number % 100)) as fake:
+        run(
+            "perf_analyzer",
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, *words, "--request-count", "400"),
+            # Each call has a connection of its own, so that a reset fails no other.
+            *("--concurrency-range", "4", "--connections", "4", "--request-timeout", "0.5"),
+            *("--json", str(tmp_path / "r.json")),
+        )
+        assert len(fake.inferences) == 400
+    (level,) = api.load(str(tmp_path / "r.json")).levels
+    groups = {group.kind: group.count for group in level.measurement.failures}
+    assert groups == {"grpc UNAVAILABLE": 8, "reset": 4, "timeout": 4, "malformed": 4}
+    assert level.measurement.request_count == 380
+
+
 GROUPED: tuple[tuple[Act, str, str], ...] = (
     (fail(4, "slow"), "grpc DEADLINE_EXCEEDED", "slow"),
     (fail(8, "no room", b"an answer"), "grpc RESOURCE_EXHAUSTED", "no room"),

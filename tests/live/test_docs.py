@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.testing.openai import FakeOpenAi
+from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
+
 pytestmark = pytest.mark.live
 
+IRIS = FakeModel("iris", inputs=(("predict", "FP32", (4,)),))
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
-# Commands meet the session's server, and short windows; whatever the document says stands before it.
+# Commands meet the session's server or a fake of the kind that the document speaks of, told by the port, and short
+# windows; whatever the document says stands before it.
 SHIM = """#!{python}
 import os, sys
 words = sys.argv[1:]
@@ -23,9 +28,15 @@ if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
 elif name == "inferometer" and words[:1] in (["tune"], ["profile"]):
     words += ["--budget", "8s"]
-elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"]):
+elif words[:1] == ["compare"] and any(word.endswith(".json") for word in words):
+    pass
+elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"], ["diagnose"]):
     is_grpc = any(word.lower() == "grpc" for word in words)
-    if "-u" not in words or "localhost" in words[words.index("-u") + 1]:
+    named = [word for word in words if "localhost:" in word]
+    for place in os.environ["DOC_PLACES"].split():
+        port, address = place.split("=")
+        words = [word.replace(port, address) for word in words]
+    if not named:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
     short = ["--duration", "4s" if words[0] == "find" else "500ms"]
     words += ["-p", "150", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
@@ -56,10 +67,38 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
     (work / "src").symlink_to(
         ROOT / "src"
     )  # documents name the example pictures by their place in the repository
+    with (
+        FakeOpenAi() as openai,
+        FakeTriton(control=_plain, model=IRIS) as kserve,
+        ScriptedServer(_page) as page,
+    ):
+        places = {
+            8000: triton.http_address,
+            8001: triton.grpc_address,
+            8080: kserve.server.address,
+            9000: openai.server.address,
+            5000: page.address,
+        }
+        _run_blocks(document, work, shims, triton, places)
+
+
+def _plain(request: Request) -> Act | None:
+    """A KServe v2 server without Triton's extensions."""
+    if request.path == "/v2":
+        return answer_json({"name": "mlserver", "version": "1.7.1", "extensions": []})
+    return answer_json({}, 404) if request.path.endswith(("/config", "/stats", "/index")) else None
+
+
+def _page(request: Request) -> Act:
+    return answer_json({"score": 1})
+
+
+def _run_blocks(document, work, shims, triton, places):
     environment = os.environ | {
         "PATH": f"{shims}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "DOC_HTTP": triton.http_address,
         "DOC_GRPC": triton.grpc_address,
+        "DOC_PLACES": " ".join(f"localhost:{port}={address}" for port, address in places.items()),
     }
     for block in blocks(document):
         done = subprocess.run(

@@ -4,22 +4,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.advise.diagnosis import Diagnosis
+    from inferometer.compare.comparison import Comparison
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
     from inferometer.report.saved import Report
 
-__all__ = ["load", "measure", "to_html", "to_markdown"]
+__all__ = ["compare", "diagnose", "load", "measure", "to_html", "to_markdown"]
 
 
 def measure(
     model: str,
     *,
-    concurrency: int | tuple[int, ...] = 1,
+    concurrency: int | tuple[int, ...] | None = None,
     duration_s: float | None = 10.0,
     watcher: "Watcher | None" = None,
     **options: Any,
 ) -> "Result":
-    """Load a model and measure it: one level, or (start, end[, step]) of them.
+    """Load a model and measure it: one level, or (start, end[, step]) of them; one request at a time unless asked.
 
     `options` are the fields of `inferometer.profile.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
@@ -29,7 +31,8 @@ def measure(
     from inferometer.profile.run import run
     from inferometer.report.export import exportable, write_export
 
-    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+    levels = (concurrency,) if isinstance(concurrency, int) else concurrency
+    span = None if levels is None else Range(*levels)
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
     if asked.profile_export is not None:
@@ -39,6 +42,89 @@ def measure(
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
+
+
+def compare(
+    *variants: "str | Result",
+    urls: tuple[str, ...] = (),
+    fail_if: str = "",
+    concurrency: int | tuple[int, ...] = 1,
+    duration_s: float = 10.0,
+    outputs: int = 20,
+    force: bool = False,
+    **options: Any,
+) -> "Comparison":
+    """Compare variants with the first one: models at live servers, or results.
+
+    Models are names or NAME@URL; one name with several `urls` compares servers. `duration_s` is the time each variant
+    is measured at each level, `outputs` the number of requests whose outputs are compared, `fail_if` the conditions of
+    a regression, and `force` compares results of unlike runs. `options` are those of `measure`.
+    """
+    from inferometer.base.errors import UsageError
+    from inferometer.compare.gates import parse_gates
+    from inferometer.compare.live import Order, compare_live, contestants, numbered
+    from inferometer.compare.saved import compare_saved
+    from inferometer.compare.verdict import Terms
+    from inferometer.measure.result import Result
+    from inferometer.profile.options import Options, Range
+
+    terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
+    results = [variant for variant in variants if isinstance(variant, Result)]
+    if results:
+        if len(results) < len(variants):
+            raise UsageError(
+                "results and models cannot be mixed in a comparison", remedy="measure the models first"
+            )
+        names = numbered([str(result.model.get("name", "result")) for result in results])
+        return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=force)
+    chosen = contestants([str(variant) for variant in variants], urls)
+    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+    options.setdefault("request_timeout_s", 60.0)
+    asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
+    return compare_live(Order(chosen, asked, terms, outputs), _Silent())
+
+
+def diagnose(
+    model: str,
+    *,
+    concurrency: int | tuple[int, ...] | None = None,
+    duration_s: float = 3.0,
+    apply: bool = False,
+    keep: bool = False,
+    budget_s: float = 180.0,
+    cores: float | None = None,
+    watcher: "Watcher | None" = None,
+    **options: Any,
+) -> "Diagnosis":
+    """Find out what limits a model and what would help; with `apply` try it out on the server.
+
+    `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
+    measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
+    """
+    from inferometer.advise.apply import Tools, Treatment, consult
+    from inferometer.advise.run import Asked
+    from inferometer.base.clock import monotonic_ns
+    from inferometer.profile.options import Options, Range
+
+    span = (
+        Range(concurrency)
+        if isinstance(concurrency, int)
+        else None
+        if concurrency is None
+        else Range(*concurrency)
+    )
+    options.setdefault("request_timeout_s", 60.0)
+    asked = Asked(Options(model=model, concurrency=span, duration_s=duration_s, **options), cores)
+    tools = Tools(
+        watcher=_Silent() if watcher is None else watcher,
+        say=lambda text: None,
+        tell=lambda trial: None,
+        clock=monotonic_ns,
+    )
+    outcome = consult(asked, Treatment(budget_s, keep) if apply else None, tools)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.diagnosis
 
 
 def load(path: str) -> "Result":
@@ -72,6 +158,9 @@ class _Silent:
         pass
 
     def level_finished(self, level: object) -> None:
+        pass
+
+    def round_finished(self, number: int, rounds: int, rates: object) -> None:
         pass
 
     def is_interrupted(self) -> bool:

@@ -31,6 +31,12 @@ class MissingError(PeerError):
     """The server does not know this call."""
 
 
+class UnlikeError(InferometerError):
+    """Two results that must not be compared as if they were alike."""
+
+    exit_code = 3
+
+
 class LocalError(InferometerError):
     """Ours or this machine's: a bug, a full disk, a killed worker."""
 

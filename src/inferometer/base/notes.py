@@ -11,7 +11,7 @@ class Note(Enum):
     NOT_OFFERED = (
         "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads"
     )
-    CLIENT_LIMITED = "add worker processes with --workers, or run the tool on another machine"
+    CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
@@ -27,6 +27,7 @@ class Note(Enum):
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
     METRICS_SLOW = "please try a larger querying interval via --metrics-interval"
     NUMPY_TOO_NEW = "install an older one: pip install 'numpy<2'"
+    WRONG_KIND = "every request failed, and the server seems to be of another kind than was asked for"
     FEW_PORTS = (
         "connections are opened faster than the system frees their ports: check why the server closes them, "
         "or widen net.ipv4.ip_local_port_range"

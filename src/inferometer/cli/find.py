@@ -76,7 +76,8 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
         start=own.start,
     )
     # Probes are judged by what was promised; senders must never be what limits them.
-    setup = prepare(replace(options, asynchronous=True, duration_s=duration_s), command="find")
+    asked = replace(options, asynchronous=True, duration_s=duration_s, slo=own.slo)
+    setup = prepare(asked, command="find")
     result = _search(setup, quest, options.json)
     render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if options.html is not None:

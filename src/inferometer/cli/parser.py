@@ -7,9 +7,10 @@ only prints the help.
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
@@ -19,6 +20,7 @@ from inferometer.load.options import OPTIONS as LOAD
 from inferometer.measure.options import OPTIONS as MEASURE
 from inferometer.profile.checks import check_asked
 from inferometer.report.options import OPTIONS as REPORT
+from inferometer.target.kinds import AUTO
 from inferometer.target.options import OPTIONS as TARGET
 
 if TYPE_CHECKING:
@@ -47,8 +49,30 @@ GROUPS = (
     ),
 )
 
-_BY_NAME = {name: option for _, options in GROUPS for option in options for name in option.names}
-_LONG = tuple(name for name in _BY_NAME if name.startswith("--"))
+Groups = tuple[tuple[str, tuple[Option, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The options a command knows, and whether words that belong to none may stand between them."""
+
+    by_name: Mapping[str, Option]
+    takes_words: bool = False
+
+    @property
+    def long(self) -> tuple[str, ...]:
+        return tuple(name for name in self.by_name if name.startswith("--"))
+
+
+def vocabulary(groups: Groups, *, takes_words: bool = False) -> Vocabulary:
+    """Of the options in the groups; a later one takes a name from an earlier one."""
+    names = {name: option for _, options in groups for option in options for name in option.names}
+    return Vocabulary(names, takes_words)
+
+
+_CLASSIC = vocabulary(GROUPS)
+_MEASURE = vocabulary(GROUPS, takes_words=True)  # an address may stand alone
+_WORD = Option((), "words", "A word that belongs to no option.", repeatable=True)
 
 # Asking for one of these in `inferometer measure` is asking for its way of stopping a level.
 _CLASSIC_STOPPING = (
@@ -74,36 +98,51 @@ class Use:
 
 def parse_classic(argv: Sequence[str]) -> "Options | Ask":
     """The options of the script `perf_analyzer`."""
-    asked = _read(argv)
+    asked = read_words(argv, _CLASSIC, partial(check_asked, is_classic=True))
     return asked if isinstance(asked, Ask) else _options(asked)
 
 
-def parse_measure(argv: Sequence[str]) -> "Options | Ask":
-    """The options of `inferometer measure`: same words, but it stops by precision."""
-    asked = _read(argv)
-    if isinstance(asked, Ask):
-        return asked
+def parse_measure(argv: Sequence[str], *, duration_s: float = _DURATION_S) -> "Options | Ask":
+    """The options of `inferometer measure`: same words, but an address may stand alone, and it stops by
+    precision, at the latest after `duration_s`."""
+    asked = read_words(argv, _MEASURE, _check_measure)
+    return asked if isinstance(asked, Ask) else measure_options(asked, duration_s=duration_s)
+
+
+def measure_options(asked: dict[str, Any], *, duration_s: float = _DURATION_S) -> "Options":
+    """What was asked by field, with the defaults of `inferometer measure`."""
     asked.setdefault("request_timeout_s", _REQUEST_TIMEOUT_S)
     asked.setdefault("sequence_ids", (secrets.randbits(62) + 1, None))  # two runs at once never share an id
     if not any(field in asked for field in _CLASSIC_STOPPING):
-        asked.setdefault("duration_s", _DURATION_S)
+        asked.setdefault("duration_s", duration_s)
     return _options(asked)
 
 
 def print_measure_help() -> None:
     """The help of `inferometer measure`."""
+    print_help(
+        "inferometer measure",
+        usage="%(prog)s [URL] [-m NAME] [options]",
+        description="Load a model and measure its latency and throughput. An address alone is asked what it is.",
+        groups=GROUPS,
+    )
+
+
+def print_help(program: str, *, usage: str, description: str, groups: Groups, epilog: str = "") -> None:
+    """The help of a command whose options stand in tables."""
     import argparse
 
     from rich_argparse import RichHelpFormatter
 
     parser = argparse.ArgumentParser(
-        prog="inferometer measure",
-        usage="%(prog)s -m NAME [options]",
-        description="Load a model and measure its latency and throughput.",
+        prog=program,
+        usage=usage,
+        description=description,
+        epilog=epilog,
         formatter_class=RichHelpFormatter,
         add_help=False,
     )
-    for title, options in GROUPS:
+    for title, options in groups:
         group = parser.add_argument_group(title)
         for option in options:
             text = describe(option).replace("%", "%%")
@@ -126,17 +165,36 @@ def describe(option: Option) -> str:
     return f"{option.help} ({'; '.join(notes)})" if notes else option.help
 
 
-def _read(argv: Sequence[str]) -> dict[str, Any] | Ask:
-    """What was asked, by field, after every check that needs no server."""
+def _check_measure(asked: dict[str, Any]) -> None:
+    """A word that stands alone is the address; where no kind is asked for, that is asked what it is."""
+    words = asked.pop("words", ())
+    for word in words:
+        if word != "localhost" and not any(mark in word for mark in ":/."):
+            raise _stray(word, secret=False)
+        if "url" in asked:
+            raise UsageError(f"Two addresses are given: {asked['url']} and {word}", remedy="give one")
+        asked["url"] = word
+    if "url" in asked and (words or not asked.get("model")):
+        asked.setdefault("service_kind", AUTO)
+    check_asked(asked)
+
+
+def read_words(
+    argv: Sequence[str], known: Vocabulary, check: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | Ask:
+    """What was asked, by field, after every check that needs no server.
+
+    "words" are those that belong to no option, where the command takes such.
+    """
     asked: dict[str, Any] = {}
     last: dict[str, Use] = {}
-    for use in _uses(argv):
+    for use in _uses(argv, known):
         if isinstance(use.value, Ask):
             return use.value
         field = use.option.field
         asked[field] = (*asked.get(field, ()), use.value) if use.option.repeatable else use.value
         last[field] = use
-    check_asked(asked)
+    check(asked)
     for use in last.values():
         refusal = use.option.unsupported(use.name, use.value)
         if refusal is not None:
@@ -144,32 +202,38 @@ def _read(argv: Sequence[str]) -> dict[str, Any] | Ask:
     return asked
 
 
-def _uses(argv: Sequence[str]) -> Iterator[Use]:
+def _uses(argv: Sequence[str], known: Vocabulary) -> Iterator[Use]:
     """The options in the order they are met, each with its parsed value."""
     words = iter(argv)
     secret = False  # what follows a secret unquoted may be the rest of it
     for word in words:
         if word == "-?":
-            yield Use(_BY_NAME["-h"], "-h", Ask.HELP)
+            yield Use(known.by_name["-h"], "-h", Ask.HELP)
         elif word == "--":
             for rest in words:
-                raise _stray(rest, secret)
+                yield _word(rest, known, secret)
         elif not word.startswith("-") or word == "-":
-            raise _stray(word, secret)
+            yield _word(word, known, secret)
         elif word.startswith("--"):
-            use = _long(word, words)
+            use = _long(word, words, known)
             secret = use.option.secret
             yield use
         else:
-            for use in _short(word, words):
+            for use in _short(word, words, known):
                 secret = use.option.secret
                 yield use
 
 
-def _long(word: str, words: Iterator[str]) -> Use:
+def _word(word: str, known: Vocabulary, secret: bool) -> Use:
+    if secret or not known.takes_words:
+        raise _stray(word, secret)
+    return Use(_WORD, word, word)
+
+
+def _long(word: str, words: Iterator[str], known: Vocabulary) -> Use:
     prefix, equals, value = word.partition("=")
-    name = _full_name(prefix)
-    option = _BY_NAME[name]
+    name = _full_name(prefix, known)
+    option = known.by_name[name]
     if option.parse is not None:
         return Use(option, name, option.parse(name, value if equals else _next(name, words)))
     if equals:
@@ -177,11 +241,11 @@ def _long(word: str, words: Iterator[str]) -> Use:
     return Use(option, name, option.value)
 
 
-def _short(word: str, words: Iterator[str]) -> Iterator[Use]:
+def _short(word: str, words: Iterator[str], known: Vocabulary) -> Iterator[Use]:
     """The options glued into one word; the first that takes a value takes the rest."""
     for position in range(1, len(word)):
         name = f"-{word[position]}"
-        option = _BY_NAME.get(name)
+        option = known.by_name.get(name)
         if option is None:
             raise UsageError(f"Invalid short option '{name}'", remedy="see --help for those there are")
         if option.parse is not None:
@@ -198,22 +262,22 @@ def _next(name: str, words: Iterator[str]) -> str:
     return value
 
 
-def _full_name(prefix: str) -> str:
-    if prefix in _BY_NAME:
+def _full_name(prefix: str, known: Vocabulary) -> str:
+    if prefix in known.by_name:
         return prefix
-    names = [name for name in _LONG if name.startswith(prefix)]
-    reference = [name for name in names if _BY_NAME[name].dialect is Dialect.REFERENCE]
+    names = [name for name in known.long if name.startswith(prefix)]
+    reference = [name for name in names if known.by_name[name].dialect is Dialect.REFERENCE]
     if len(names) == 1 or len(reference) == 1:
         return (reference or names)[0]
     if names:
         raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(names)}")
-    raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix))
+    raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, known))
 
 
-def _suggestion(name: str) -> str:
+def _suggestion(name: str, known: Vocabulary) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, _LONG, n=1)
+    close = get_close_matches(name, known.long, n=1)
     return f"did you mean {close[0]}?" if close else "see --help for those there are"
 
 
@@ -237,8 +301,9 @@ def _options(asked: dict[str, Any]) -> "Options":
         asked.setdefault("duration_s", _DURATION_S)
     built = {field: value for field, value in asked.items() if field in names}
     built["verbose"] = len(asked.get("verbose", ()))
-    if "request_rate" in asked:
-        built["request_rate"] = Range(*asked["request_rate"])
+    for field in ("request_rate", "periodic_concurrency"):
+        if field in asked:
+            built[field] = Range(*asked[field])
     if "concurrency" in asked:
         built["concurrency"] = Range(*asked["concurrency"])
     elif any(field in asked for field in ("old_start", "old_sweep")):

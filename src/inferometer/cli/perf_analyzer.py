@@ -31,6 +31,7 @@ _ADDED = (
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
+    Note.WRONG_KIND,
 )
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
@@ -90,7 +91,8 @@ def _profile(options: "Options") -> int:
     _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
     result = setup.result
     with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
-        for later in run(setup, _Printer(options, interrupts)):
+        printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
+        for later in run(setup, printer):
             if len(later.levels) > len(result.levels):
                 _print_level(later, options)
             for remark in later.remarks[len(result.remarks) :]:
@@ -106,14 +108,15 @@ def _profile(options: "Options") -> int:
 class _Printer:
     """Prints each level as the classic tool does."""
 
-    def __init__(self, options: "Options", interrupts: Interrupts) -> None:
+    def __init__(self, options: "Options", interrupts: Interrupts, *, has_header: bool) -> None:
         self._options = options
         self._interrupts = interrupts
+        self._has_header = has_header
 
     def level_started(self, mode: str, value: float) -> None:
         from inferometer.report.classic import level_header
 
-        if self._options.request_intervals is None:
+        if self._has_header:
             _say(level_header(mode, value))
 
     def window_finished(self, number: int, window: "WindowFigures") -> None:
@@ -205,13 +208,20 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return OK
     if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
-    if not level.is_stable and any(not window.request_count for window in level.windows[-3:]):
+    if not level.is_stable and any(not window.request_count for window in _judged_windows(result, level)):
         _complain("No valid requests recorded within time interval. Please use a larger time window.")
         return NO_REQUESTS
     if len(result.levels) == 1 and not level.is_stable:
         _complain("Failed to obtain stable measurement.")
         return UNSTABLE
     return OK
+
+
+def _judged_windows(result: "Result", level: "Level") -> "tuple[WindowFigures, ...]":
+    """Those that must not be empty; a schedule may have pauses."""
+    from inferometer.report.format import has_schedule
+
+    return () if has_schedule(result.effective) else level.windows[-3:]
 
 
 def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:

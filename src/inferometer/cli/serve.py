@@ -26,6 +26,11 @@ def main(argv: list[str]) -> int:
         type=Path,
         help="folder of models; may be given several times (default: the example models)",
     )
+    parser.add_argument(
+        "--models",
+        choices=("basic", "vocoder"),
+        help="which example models: the basic ones, or a small vocoder in four variants to compare (default: basic)",
+    )
     for service, port in zip(("http", "grpc", "metrics"), USUAL_PORTS, strict=True):
         parser.add_argument(
             f"--{service}-port",
@@ -37,7 +42,10 @@ def main(argv: list[str]) -> int:
         "--load-model", metavar="NAME", action="append", help="load only these (default: all)"
     )
     parser.add_argument("--log-file", metavar="FILE", type=Path, help="keep the server's log here")
-    return _serve(parser.parse_args(argv))
+    asked = parser.parse_args(argv)
+    if asked.models and asked.model_repository:
+        parser.error("--models chooses among the example models, and --model-repository gives others")
+    return _serve(asked)
 
 
 def _serve(asked: argparse.Namespace) -> int:
@@ -53,7 +61,7 @@ def _serve(asked: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     server = EmbeddedTriton(
-        None if asked.model_repository is None else tuple(asked.model_repository),
+        _repositories(asked),
         http_port=http,
         grpc_port=grpc,
         metrics_port=metrics,
@@ -73,6 +81,14 @@ def _serve(asked: argparse.Namespace) -> int:
                 print("inferometer serve: the server ended by itself; see its log", file=sys.stderr)
                 return 3
     return 0
+
+
+def _repositories(asked: argparse.Namespace) -> tuple[Path, ...] | None:
+    from inferometer.server.repository import vocoder_repository
+
+    if asked.models == "vocoder":
+        return (vocoder_repository(),)
+    return None if asked.model_repository is None else tuple(asked.model_repository)
 
 
 def _choose(asked: int | None, usual: int) -> int:

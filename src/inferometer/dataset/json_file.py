@@ -7,7 +7,8 @@ A step maps input names to values, and a value is one of
     {"b64": "AQAAAA=="}                           raw little-endian bytes; "shape" may stand beside it
     {"content": {"b64": "AQAAAA=="}, "shape": [1]}
 
-Beside it `validation_data`, of the same form and lengths, may hold the outputs each step must give.
+Beside it `validation_data`, of the same form and lengths, may hold the outputs each step must give. With a fixed
+schedule each step also says when it is sent: `"timestamp": [250]`, in milliseconds after the start.
 
 Tensors are built while the file is read, so that memory holds little more than them. Every error keeps the
 phrase of contract 5.11, then says where: file, stream, step, tensor, expected, found.
@@ -56,6 +57,7 @@ _ELEMENT_NAMES = {
     "BYTES": "string",
 }
 _IGNORED_KEY = "model"
+_TIMESTAMP = "timestamp"
 _MALFORMED = "Input data file is malformed."
 
 
@@ -69,6 +71,7 @@ class _Part:
     model: str
     specs: tuple[TensorSpec, ...]
     shapes: Mapping[str, Shape]
+    is_scheduled: bool = False
 
     @property
     def is_data(self) -> bool:
@@ -104,15 +107,20 @@ class _Content:
 
     is_nested: bool
     streams: list[list[Step]]
+    times_ms: list[float]  # of a schedule
 
 
-def read_json(model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape]) -> Dataset:
+def read_json(
+    model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape], *, is_scheduled: bool = False
+) -> Dataset:
     """The streams of all files: flat files add steps to stream 0, nested files add streams."""
     streams: list[list[Step]] = []
     expected: list[list[Step]] = []
+    times_ms: list[float] = []
     is_checked = False
     for path in paths:
-        data, outputs = _read(model, path, shapes)
+        data, outputs = _read(model, path, shapes, is_scheduled=is_scheduled)
+        times_ms += data.times_ms
         is_checked = is_checked or outputs is not None
         unchecked: list[list[Step]] = [[()] * len(stream) for stream in data.streams]
         checks = unchecked if outputs is None else outputs.streams
@@ -123,15 +131,30 @@ def read_json(model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape
             streams[0] += data.streams[0]
             expected[0] += checks[0]
     return Dataset(
-        "json", tuple(map(tuple, streams)), expected=tuple(map(tuple, expected)) if is_checked else None
+        "json",
+        tuple(map(tuple, streams)),
+        expected=tuple(map(tuple, expected)) if is_checked else None,
+        times_ms=tuple(times_ms) if is_scheduled else None,
     )
 
 
-def _read(model: ModelSpec, path: str, shapes: Mapping[str, Shape]) -> tuple[_Content, _Content | None]:
+def read_step(model: ModelSpec, text: bytes, origin: str, shapes: Mapping[str, Shape]) -> Step:
+    """One step by itself, as it stands within a data file; `origin` is named in every error."""
+    part = _Part(origin, "data", "input", model.name, model.inputs, shapes)
+    try:
+        return _step(_Place(part, 0, 0), JsonReader(BytesIO(text)))[0]
+    except JsonError as error:
+        raise UsageError(f"{origin} is not JSON: {error}") from None
+
+
+def _read(
+    model: ModelSpec, path: str, shapes: Mapping[str, Shape], *, is_scheduled: bool
+) -> tuple[_Content, _Content | None]:
     """What the file holds under `data`, and under `validation_data` if it is there."""
     try:
         with open(path, "rb") as file:
-            return _document(model, path, shapes, JsonReader(file))
+            data = _Part(path, "data", "input", model.name, model.inputs, shapes, is_scheduled)
+            return _document(model, data, JsonReader(file))
     except OSError as error:
         raise UsageError(f"cannot read the data file {path}: {error.strerror or error}") from None
     except JsonError as error:
@@ -140,9 +163,8 @@ def _read(model: ModelSpec, path: str, shapes: Mapping[str, Shape]) -> tuple[_Co
         ) from None
 
 
-def _document(
-    model: ModelSpec, path: str, shapes: Mapping[str, Shape], reader: JsonReader
-) -> tuple[_Content, _Content | None]:
+def _document(model: ModelSpec, part: _Part, reader: JsonReader) -> tuple[_Content, _Content | None]:
+    path = part.file
     data: _Content | None = None
     outputs: _Content | None = None
     if reader.peek() != "{":
@@ -150,7 +172,7 @@ def _document(
     else:
         for key in reader.names():
             if key == "data":
-                data = _content(_Part(path, key, "input", model.name, model.inputs, shapes), reader)
+                data = _content(part, reader)
             elif key == "validation_data":
                 require_known_datatypes(model.name, "output", model.outputs)
                 outputs = _content(_Part(path, key, "output", model.name, model.outputs, {}), reader)
@@ -186,20 +208,25 @@ def _content(part: _Part, reader: JsonReader) -> _Content:
     if reader.peek() != "[":
         raise part.error(f"'{part.field}' must be a list, but is {_describe(reader.glance())}")
     streams: list[list[Step]] = []
+    times_ms: list[float] = []
     kinds: set[str] = set()
     for number in reader.items():
         kind = reader.peek()
         kinds.add(kind)
         if kinds == {"{"}:
             streams = streams or [[]]
-            streams[0].append(_step(_Place(part, 0, number), reader))
+            step, time_ms = _step(_Place(part, 0, number), reader)
+            streams[0].append(step)
+            times_ms.append(time_ms)
         elif kinds == {"["}:
+            if part.is_scheduled:
+                raise part.error("a fixed schedule needs one flat list of steps, but 'data' holds lists")
             streams.append(_stream(part, number, reader))
         else:
             raise _mixed(part, number, reader)
     if not streams and part.is_data:
         raise part.error("'data' is empty", remedy="give at least one step")
-    return _Content("[" in kinds, streams)
+    return _Content("[" in kinds, streams, times_ms)
 
 
 def _mixed(part: _Part, number: int, reader: JsonReader) -> UsageError:
@@ -214,19 +241,23 @@ def _mixed(part: _Part, number: int, reader: JsonReader) -> UsageError:
 
 
 def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
-    steps = [_step(_Place(part, stream, number), reader) for number in reader.items()]
+    steps = [_step(_Place(part, stream, number), reader)[0] for number in reader.items()]
     if not steps and part.is_data:
         raise part.error(f"stream {stream} is empty", remedy="give it at least one step")
     return steps
 
 
-def _step(place: _Place, reader: JsonReader) -> Step:
+def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
+    """The step, and when it is sent where there is a schedule."""
     if reader.peek() != "{":
         raise place.error(_MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
     specs = {spec.name: spec for spec in place.part.specs}
     found: dict[str, Tensor] = {}
+    time_ms: float | None = None
     for name in reader.names():
-        if name in specs:
+        if name == _TIMESTAMP and place.part.is_scheduled:
+            time_ms = _time_ms(replace(place, tensor=name), reader.value())
+        elif name in specs:
             found[name] = _tensor(specs[name], replace(place, tensor=name), reader)
         elif name == _IGNORED_KEY:
             reader.value()
@@ -239,7 +270,16 @@ def _step(place: _Place, reader: JsonReader) -> Step:
         if name not in found and not spec.optional:
             named = ", ".join(found) if found else "none"
             raise place.error(f"missing tensor {name}", f"expected all of {', '.join(specs)}, found {named}")
-    return tuple(found[name] for name in specs if name in found)
+    if time_ms is None and place.part.is_scheduled:
+        raise place.error(f"missing tensor {_TIMESTAMP}", "with a fixed schedule every step needs one")
+    return tuple(found[name] for name in specs if name in found), time_ms or 0.0
+
+
+def _time_ms(place: _Place, value: Any) -> float:
+    time = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if type(time) not in (int, float) or not 0 <= time < math.inf:
+        raise place.error(_MALFORMED, f"expected milliseconds from 0 on, as in [250], found {_brief(value)}")
+    return float(time)
 
 
 def _tensor(spec: TensorSpec, place: _Place, reader: JsonReader) -> Tensor:

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inferometer.base.errors import UsageError
-from inferometer.base.options import Dialect, Option, as_given, choice, data_source, shape, whole
+from inferometer.base.options import (
+    Dialect,
+    Option,
+    as_given,
+    choice,
+    data_source,
+    existing_file,
+    shape,
+    whole,
+)
 
 GENERATED = ("random", "zero")
 
@@ -31,6 +40,8 @@ class DataOptions:
     string_data: str | None = None  # every element of BYTES inputs, instead of random strings
     seed: int = 0
     pool: int = 8  # different requests made when random
+    prompts: str | None = None  # file of prompts
+    prompt_tokens: int | None = None  # words of each prompt that is made
 
 
 OPTIONS = (
@@ -92,6 +103,24 @@ OPTIONS = (
         whole(least=0),
         "NUMBER",
         "0",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--prompts",),
+        "data.prompts",
+        "Prompts to send with --service-kind openai: a file with one per line, or of JSON lines with "
+        '"prompt" or "messages".',
+        existing_file,
+        "FILE",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--prompt-tokens",),
+        "data.prompt_tokens",
+        "Length of the prompts made for --service-kind openai: so many common words, each about a token.",
+        whole(least=1),
+        "COUNT",
+        "100",
         dialect=Dialect.OURS,
     ),
     Option(

@@ -9,7 +9,9 @@ The rules:
 * The engine decides what comes next. In a closed plan: another request on the same slot, a pause after a
   failure in which the server did not answer at all, or nothing, because the plan's count is used up or the
   slot is surplus. In an open plan the slot is free; the next request takes one when it is due, or, at the
-  plan's cap, as soon as one is free, and its wait counts from when it was due.
+  plan's cap, as soon as one is free, and its wait counts from when it was due. In a periodic plan each slot
+  has one request; the link tells of every response, and when all slots of the latest batch have had enough of
+  them the next batch begins.
 
                  issue(slot) ------> link.send
                   ^       ^             | bytes, later
@@ -25,8 +27,9 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from inferometer.base.clock import Clock
+from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.plan import NEVER, Closed, Open, Plan
+from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row
@@ -54,6 +57,8 @@ class Finish(Protocol):
         received: int,
         responses: int = 1,
         times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> None: ...
 
 
@@ -85,6 +90,9 @@ class Link(Protocol):
 
     def close(self, slot: int) -> None: ...
 
+    def watch(self, responded: "Responded") -> None:
+        """From now on, tell of every response of a stream as it comes."""
+
 
 class Reactor(Protocol):
     """Waits for the link's events and calls their handlers."""
@@ -92,6 +100,9 @@ class Reactor(Protocol):
     def wait(self, until_ns: int | None) -> None:
         """Return after events were handled, or at `until_ns` at the latest."""
 
+
+Responded = Callable[[int, int], None]
+"""(slot, responses of its request so far)."""
 
 Explain = Callable[[int, str], None]
 """(status, what was said): kept once per status, as the example of its failures."""
@@ -152,6 +163,10 @@ class Engine:
         self._number = 0  # of the request that is due next
         self._next_due = NEVER
         self._free: list[int] = []
+        # --- periodic plans
+        self._periodic: Periodic | None = None
+        self._launched = 0
+        self._awaited: set[int] = set()  # slots of the latest batch that have not had enough responses
         self._again = self._issue  # what a slot does after its request has ended
         self._spool = spool
         finish = self.finish if spool is None else self._finish_and_keep
@@ -163,10 +178,13 @@ class Engine:
     def apply(self, plan: Plan, start_ns: int = 0) -> None:
         """Change to this plan at once; surplus slots end with the request they carry."""
         self._remaining = -1 if plan.count is None else plan.count
+        self._periodic = None
         if isinstance(plan, Closed):
             self._apply_closed(plan)
-        else:
+        elif isinstance(plan, Open):
             self._apply_open(plan, start_ns)
+        else:
+            self._apply_periodic(plan)
         self._close_idle_lanes()
 
     def _apply_closed(self, plan: Closed) -> None:
@@ -192,6 +210,13 @@ class Engine:
             self._sequences.open_lanes()
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
 
+    def _apply_periodic(self, plan: Periodic) -> None:
+        self._apply_closed(Closed(0))
+        self._periodic, self._again = plan, self._complete
+        self._launched = 0
+        self.link.watch(self._responded)
+        self._launch(plan.start)
+
     def _grow(self, slots: int) -> None:
         while len(self._due) < slots:
             self._due.append(0)
@@ -207,7 +232,10 @@ class Engine:
         """As many slots work as the plan asks for (fewer once its count is used up), each on its connection."""
         if self.link.opening:
             return False
-        return self._open is not None or self.active == self._concurrency or self._remaining == 0
+        if self._open is not None or self._periodic is not None:
+            return True
+        is_over = self._remaining == 0 or (self._sequences is not None and self._sequences.is_over)
+        return self.active == self._concurrency or is_over
 
     @property
     def is_finished(self) -> bool:
@@ -268,6 +296,8 @@ class Engine:
         received: int,
         responses: int = 1,
         times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> None:
         """Called by the link, once per request; `times` are those of a stream's responses."""
         ring = self._ring
@@ -290,6 +320,8 @@ class Engine:
             responses,
             sequence,
             started,
+            tokens,
+            prompt_tokens,
             ring.stamp(times) if times else 0,
         )
         position += ROW_BYTES
@@ -313,6 +345,8 @@ class Engine:
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
+        if mark is not None and self._pauses_between(slot, mark, end_ns):
+            return
         self._again(slot)
 
     def _finish_and_keep(
@@ -326,6 +360,8 @@ class Engine:
         received: int,
         responses: int = 1,
         times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
     ) -> None:
         """What links call instead of `finish` when requests are exported."""
         assert self._spool is not None
@@ -333,11 +369,23 @@ class Engine:
         sequence = 0 if mark is None else mark.sequence_id
         head = Head(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
         self._spool.end(slot, head)
-        self.finish(slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times)
+        self.finish(
+            slot,
+            status,
+            sent_ns,
+            wrote_ns,
+            first_ns,
+            end_ns,
+            received,
+            responses,
+            times,
+            tokens,
+            prompt_tokens,
+        )
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
-        if slot >= self._concurrency or self._remaining == 0:
+        if slot >= self._concurrency or self._remaining == 0 or not self._has_next(slot):
             self.active -= 1
             if not self._close_sequence(slot, self._lanes[slot]):
                 self.link.close(slot)
@@ -362,6 +410,18 @@ class Engine:
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
+
+    def _has_next(self, lane: int) -> bool:
+        return self._sequences is None or self._sequences.has_next(lane)
+
+    def _pauses_between(self, slot: int, mark: Mark, now_ns: int) -> bool:
+        """In a session the next turn may have to wait: True when the slot pauses."""
+        assert self._sequences is not None
+        pause = 0 if mark.is_end or self._open is not None else self._sequences.pause_ns(self._steps[slot])
+        if not pause or slot >= self._concurrency:
+            return False
+        heappush(self._pauses, (now_ns + pause, slot))
+        return True
 
     def _close_sequence(self, slot: int, lane: int) -> bool:
         """If the lane has no further turn but an unfinished sequence, end that with one more request."""
@@ -438,12 +498,51 @@ class Engine:
                 self._lanes[slot] = lane
             self.active += 1
             self._due[slot] = self._next_due
+            if plan.steps is not None:
+                self._step = plan.steps[self._number]
             self._number += plan.stride
             is_last = self._remaining == 1
             self._next_due = NEVER if is_last else self._start_ns + plan.schedule.due_ns(self._number)
             self._start(slot, self._clock())
             if self._next_due >= NEVER:
                 self._close_idle_lanes()
+
+    # --- periodic plans
+
+    def _launch(self, count: int) -> None:
+        """The next batch: each request on a slot of its own, which it keeps."""
+        first, self._launched = self._launched, self._launched + count
+        self._grow(self._launched)
+        self._awaited = set(range(first, self._launched))
+        self.active += count
+        for slot in range(first, self._launched):
+            now = self._clock()
+            self._due[slot], self._lanes[slot] = now, slot
+            self._start(slot, now)
+
+    def _responded(self, slot: int, responses: int) -> None:
+        if self._periodic is not None and responses >= self._periodic.period:
+            self._reached(slot)
+
+    def _reached(self, slot: int) -> None:
+        """The slot holds up the next batch no longer."""
+        plan = self._periodic
+        if plan is None or slot not in self._awaited:
+            return
+        self._awaited.discard(slot)
+        if not self._awaited and self._launched < plan.end:
+            self._launch(min(plan.step, plan.end - self._launched))
+
+    def _complete(self, slot: int) -> None:
+        """The slot's request has ended well; one with too few responses would hold up the next batch for ever."""
+        self.active -= 1
+        if slot in self._awaited:
+            assert self._periodic is not None
+            raise UsageError(
+                f"a request ended with fewer responses than the request period of {self._periodic.period}",
+                remedy="give a lower --request-period, or data that makes the model send more responses",
+            )
+        self._close_sequence(slot, self._lanes[slot])
 
     # --- failures
 
@@ -453,6 +552,8 @@ class Engine:
         One that answers, but refuses everything, gets the shortest pause after a while: nobody gains by a client
         that spins, and a count of requests that all fail still comes to its end.
         """
+        if self._periodic is not None:
+            self._reached(slot)
         if slot >= self._concurrency or self._remaining == 0:
             return False
         self._failures[slot] += 1

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish
+from inferometer.load.engine import Explain, Finish, Responded
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
@@ -103,6 +103,7 @@ class GrpcLink:
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
         self.replies = replies
+        self.responded: Responded | None = None
         self._messages = requests
         self._requests = _render(wiring, requests)
         self._plain = [request for request in self._requests if isinstance(request, Http2Request)]
@@ -178,6 +179,9 @@ class GrpcLink:
     def close(self, slot: int) -> None:
         if slot < len(self._calls):
             self._calls[slot].channel.release(self._calls[slot])
+
+    def watch(self, responded: Responded) -> None:
+        self.responded = responded
 
     @property
     def opening(self) -> int:
@@ -499,7 +503,8 @@ class _Channel:
 
     def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
         assert self._link.replies is not None
-        call.difference = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
+        found = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
+        call.difference = call.difference or found  # of a stream, the first difference counts
 
     def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
         try:
@@ -521,6 +526,8 @@ class _Channel:
             call.times.append(now_ns)
             if not call.first_ns or call.responses == 1:
                 call.first_ns = now_ns
+            if self._link.responded is not None:
+                self._link.responded(call.slot, call.responses)
         elif call.step >= 0 and self._link.replies is not None:
             self._link.replies.keep(call.slot, now_ns, infer_response(message))
         if reply.is_final:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish
+from inferometer.load.engine import Explain, Finish, Responded
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import PLACE, http_mark
-from inferometer.target.traffic import Wiring
+from inferometer.target.traffic import Reading, Reply, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
 
 BUFFER = 256 * 1024
@@ -23,6 +23,9 @@ Request = bytes | memoryview
 
 # What a non-blocking socket says when it can go on only later.
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# What it says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
+# ECONNRESET.
+CLOSED = (BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 class Http1Link:
@@ -49,6 +52,9 @@ class Http1Link:
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock)
         self.replies = replies
+        self.reader = wiring.reader
+        self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
+        self.is_reading = replies is not None or wiring.reader is not None
         self._requests = requests
         self._connections: list[_Connection] = []
 
@@ -59,7 +65,12 @@ class Http1Link:
         connection = self._connections[slot]
         if self.replies is not None:
             connection.step = step if self.replies.wants(slot) else -1
-        connection.send(request if mark is None else _marked(request, mark), now_ns)
+        if mark is not None:
+            if self.conversations is None:
+                request = _marked(request, mark)
+            else:
+                request = self.conversations.request(slot, request, is_start=mark.is_start)
+        connection.send(request, now_ns)
 
     def _grow(self, slots: int) -> None:
         while len(self._connections) < slots:
@@ -76,6 +87,9 @@ class Http1Link:
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
+
+    def watch(self, responded: Responded) -> None:
+        """There are no streams to tell of: a reply is one response."""
 
     @property
     def opening(self) -> int:
@@ -103,6 +117,7 @@ class _Connection:
         "_first_ns",
         "_is_open",
         "_link",
+        "_reading",
         "_recv_into",
         "_replies",
         "_request",
@@ -134,6 +149,7 @@ class _Connection:
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
         self._unsent: memoryview | None = None
+        self._reading: Reading | None = None  # of the reply that is coming, where its body counts
 
     @property
     def is_opening(self) -> bool:
@@ -145,8 +161,9 @@ class _Connection:
         self._request = request
         self._wrote_ns = self._first_ns = 0
         if self._is_open:
-            if self._link.replies is not None:
-                self._decoder.keep = self.step >= 0
+            if self._link.is_reading:
+                self._decoder.keep = self.step >= 0 or self._link.reader is not None
+                self._reading = None
             self._sent_ns = now_ns
             try:
                 sent = self._send(request)
@@ -238,6 +255,8 @@ class _Connection:
             self._first_ns = now_ns
         try:
             complete = self._decoder.receive(self._buffer, length)
+            if self._link.reader is not None:
+                self._read(self._link.reader, now_ns)
         except PeerError as error:
             self.fail(outcome.MALFORMED, str(error))
             return
@@ -252,9 +271,15 @@ class _Connection:
         assert head is not None
         received = decoder.received
         status = outcome.OK
+        found = Reply()
         if not 200 <= head.status < 300:
             status = outcome.HTTP + head.status
-            self._link.explain(status, bytes(decoder.body).decode("utf-8", "replace") or head.reason)
+            text = bytes(decoder.body).decode("utf-8", "replace") or head.reason
+            reader = self._link.reader
+            self._link.explain(status, text if reader is None else reader.refusal(head.status, text))
+        elif self._reading is not None:
+            found = self._reading.end()
+            status = self._heed(found)
         elif self.step >= 0:
             status = self._judge(head, decoder.body, now_ns)
         decoder.next()
@@ -262,7 +287,45 @@ class _Connection:
         self._request = None
         if not head.reusable or not decoder.idle or self._unsent is not None:
             self.close()
-        self._link.finish(self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, now_ns, received)
+        if found.times:
+            self._first_ns = found.times[0]
+        if self._link.conversations is not None:
+            self._link.conversations.answered(self._slot, found)
+        self._link.finish(
+            self._slot,
+            status,
+            self._sent_ns,
+            self._wrote_ns,
+            self._first_ns,
+            now_ns,
+            received,
+            found.responses,
+            found.times,
+            found.tokens,
+            found.prompt_tokens,
+        )
+
+    def _read(self, reader: ReplyReader, now_ns: int) -> None:
+        """Hand on what has come of the body of a good reply."""
+        decoder = self._decoder
+        head = decoder.head
+        if head is None or not 200 <= head.status < 300:
+            return
+        if self._reading is None:
+            self._reading = reader.start(head)
+        if decoder.body:
+            body = bytes(decoder.body)
+            decoder.body.clear()
+            self._reading.receive(body, now_ns)
+
+    def _heed(self, found: Reply) -> int:
+        """Pass on what the reader found."""
+        if found.status:
+            self._link.explain(found.status, found.text)
+        if self._link.replies is not None:
+            for time_ns, text in found.texts:
+                self._link.replies.keep(self._slot, time_ns, text)
+        return found.status
 
     def _judge(self, head: Head, body: bytearray, now_ns: int) -> int:
         replies = self._link.replies
@@ -288,11 +351,16 @@ class _Connection:
         if complete:
             self._complete(now_ns)
         else:
-            self._lost(ConnectionResetError("the server closed the connection before it answered"))
+            self._lost(BrokenPipeError("the server closed the connection before it answered"))
 
     def _lost(self, error: OSError) -> None:
-        """The connection broke. A kept-alive one that the server had closed meanwhile is opened again, once."""
-        if self._replies and self._request is not None and self._decoder.idle:
+        """The connection broke. A kept-alive one that the server had closed meanwhile is opened again, once.
+
+        A server may close an idle connection at any time, also while a request is on its way (RFC 9112, 9.3.1 and
+        9.5). A reset is no such farewell: the request has failed.
+        """
+        is_farewell = isinstance(error, CLOSED) and self._decoder.idle
+        if self._replies and self._request is not None and is_farewell:
             self.close()
             self._link.reconnects += 1
             self._open()

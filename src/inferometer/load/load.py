@@ -45,3 +45,13 @@ class Load(Protocol):
 
     def stop(self) -> int:
         """End the load; how many requests were cut off."""
+
+
+class Crew(Load, Protocol):
+    """Load whose number of workers can be changed."""
+
+    @property
+    def count(self) -> int: ...
+
+    def resize(self, count: int) -> None:
+        """Go on with so many; what they were doing ends, and is in no harvest."""

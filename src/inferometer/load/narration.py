@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from inferometer.base.units import NS_PER_US
-from inferometer.load.engine import Explain, Finish, Link, OpenLink
+from inferometer.load.engine import Explain, Finish, Link, OpenLink, Responded
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 
@@ -24,10 +24,24 @@ def narrated(open_link: OpenLink, requests: Sequence[bytes | memoryview], say: S
             received: int,
             responses: int = 1,
             times: Sequence[int] = (),
+            tokens: int = 0,
+            prompt_tokens: int = 0,
         ) -> None:
             took = f"{(end_ns - sent_ns) // NS_PER_US} usec" if sent_ns else "never sent"
             say(f"< [{slot}] {outcome.kind(status)}, {received} bytes in {responses} response(s), {took}")
-            finish(slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times)
+            finish(
+                slot,
+                status,
+                sent_ns,
+                wrote_ns,
+                first_ns,
+                end_ns,
+                received,
+                responses,
+                times,
+                tokens,
+                prompt_tokens,
+            )
 
         def explain_aloud(status: int, text: str) -> None:
             say(f"! {outcome.kind(status)}: {text}")
@@ -76,6 +90,9 @@ class _Narrated:
 
     def close(self, slot: int) -> None:
         self._link.close(slot)
+
+    def watch(self, responded: Responded) -> None:
+        self._link.watch(responded)
 
 
 def title(request: bytes | memoryview) -> str:

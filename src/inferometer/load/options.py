@@ -44,6 +44,25 @@ def _identifiers(name: str, text: str) -> tuple[int, int | None]:
     return start, end
 
 
+def _speed(name: str, text: str) -> float:
+    factor = decimal(least=0)(name, text.removesuffix("x"))
+    assert isinstance(factor, float)
+    if factor == 0:
+        raise UsageError(f"{name} needs a factor above 0, but got '{text}'", remedy="write it like 2 or 0.5")
+    return factor
+
+
+def _shape(name: str, text: str) -> str:
+    from inferometer.load.shape import parse_shape
+
+    parse_shape(text)
+    return text
+
+
+def _workers(name: str, text: str) -> object:
+    return text if text == "auto" else whole(least=1)(name, text)
+
+
 OPTIONS = (
     Option(
         ("--concurrency-range",),
@@ -81,8 +100,6 @@ OPTIONS = (
         "Ramp of streaming requests, as start:end[:step].",
         _ramp,
         "RANGE",
-        built=False,
-        meanwhile="load by concurrency with --concurrency-range",
     ),
     Option(
         ("--request-period",),
@@ -91,24 +108,45 @@ OPTIONS = (
         whole(least=1),
         "COUNT",
         "10",
-        built=False,
     ),
     Option(
         ("--fixed-schedule",),
         "fixed_schedule",
-        "Send each request of the data file at its own timestamp.",
+        "Send each step of the data file at its own timestamp, in milliseconds after the start.",
         dialect=Dialect.NEWER,
-        built=False,
-        meanwhile="load by concurrency with --concurrency-range",
+    ),
+    Option(
+        ("--replay",),
+        "replay",
+        "Trace to replay: one JSON object per line with a timestamp (milliseconds) or timestamp_s (seconds).",
+        existing_file,
+        "FILE",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--speed",),
+        "speed",
+        "How fast a trace is replayed: 2 takes half its time.",
+        _speed,
+        "FACTOR",
+        "1",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--shape-load",),
+        "shape_load",
+        "How the rate changes, such as 'ramp 10..500 over 60s then hold 500 for 2m'; see docs/load.md.",
+        _shape,
+        "SHAPE",
+        dialect=Dialect.OURS,
     ),
     Option(
         ("--session-concurrency",),
         "session_concurrency",
-        "Chat sessions in parallel, with --service-kind openai.",
+        "Chat sessions in parallel, with --service-kind openai: each session of the file once, its turns in order.",
         whole(least=1),
         "COUNT",
         dialect=Dialect.NEWER,
-        built=False,
     ),
     Option(
         ("--request-count",),
@@ -137,8 +175,8 @@ OPTIONS = (
     Option(
         ("--workers",),
         "workers",
-        "Processes that make the load.",
-        whole(least=1),
+        "Processes that make the load; auto adds some when one cannot keep up.",
+        _workers,
         "COUNT",
         "1",
         dialect=Dialect.OURS,

@@ -1,7 +1,8 @@
 """When requests are sent: pure numbers, no clock.
 
 A closed plan keeps a number of requests outstanding. An open plan follows a schedule: request n is due at a time that
-does not depend on how the server is doing, so a slow server cannot slow down the load that shows it.
+does not depend on how the server is doing, so a slow server cannot slow down the load that shows it. A periodic plan
+adds requests as the streams of those before them go on.
 """
 
 import bisect
@@ -13,6 +14,7 @@ from typing import Protocol
 from inferometer.base.units import NS_PER_S
 
 NEVER = 1 << 62
+ROUNDING = 1e-6  # of a request: sums of rates and times are not exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,15 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Send each request when it is due; with `cap`, only when fewer than that are outstanding."""
+    """Send each request when it is due; with `cap`, only when fewer than that are outstanding.
+
+    With `steps`, request n sends that step of the dataset; without, the steps follow each other.
+    """
 
     schedule: Schedule
     cap: int | None = None
     count: int | None = None
+    steps: tuple[int, ...] | None = None
     first: int = 0  # this worker's requests are first, first + stride, first + 2 * stride ...
     stride: int = 1
 
@@ -55,7 +61,22 @@ class Open:
         )
 
 
-Plan = Closed | Open
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """Start with `start` requests at once; `step` more whenever the latest have had `period` responses, up to `end`."""
+
+    start: int
+    end: int
+    step: int
+    period: int
+    count: None = None
+
+    def share(self, index: int, parts: int) -> "Periodic | Closed":
+        """One worker does it all: a batch is complete only when every request of it is."""
+        return Closed(0, 0) if index else self
+
+
+Plan = Closed | Open | Periodic
 
 
 def _share(total: int, index: int, parts: int) -> int:
@@ -134,16 +155,27 @@ class Ramps:
     """
 
     pieces: tuple[tuple[int, float, float], ...]  # (duration ns, rate at its start, rate at its end)
+    _ends: tuple[float, ...] = field(init=False, repr=False)  # requests due by the end of each piece
+    _starts_ns: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ends", tuple(accumulate(map(_requests_in, self.pieces))))
+        starts = accumulate((duration for duration, _, _ in self.pieces), initial=0)
+        object.__setattr__(self, "_starts_ns", tuple(starts))
+
+    @property
+    def count(self) -> int:
+        """Requests in all."""
+        return int(self._ends[-1] + ROUNDING)
 
     def due_ns(self, number: int) -> int:
-        ends = list(accumulate(_requests_in(piece) for piece in self.pieces))
-        at = bisect.bisect_left(ends, number + 1 - 1e-9)
+        at = bisect.bisect_left(self._ends, number + 1 - ROUNDING)
         if at == len(self.pieces):
             return NEVER
-        before_ns = sum(duration for duration, _, _ in self.pieces[:at])
         duration, start, end = self.pieces[at]
-        wanted = number + 1 - (ends[at - 1] if at else 0.0)
-        return before_ns + min(duration, round(_time_of(wanted, duration / NS_PER_S, start, end) * NS_PER_S))
+        wanted = number + 1 - (self._ends[at - 1] if at else 0.0)
+        into_ns = round(_time_of(wanted, duration / NS_PER_S, start, end) * NS_PER_S)
+        return self._starts_ns[at] + min(duration, into_ns)
 
 
 def _requests_in(piece: tuple[int, float, float]) -> float:

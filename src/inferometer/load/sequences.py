@@ -31,6 +31,10 @@ class SequencePlan:
     lanes: int = 4  # by rate
     is_serial: bool = False
     seed: int = 0
+    is_once: bool = (
+        False  # each stream is one session, played once; a session that is cut short needs no last word
+    )
+    delays_ns: tuple[int, ...] = ()  # of each step: how long its lane pauses after the answer
 
 
 BASE_LENGTH = 20
@@ -105,8 +109,21 @@ class Sequences:
         lane.outstanding += 1
         return step, mark
 
+    @property
+    def is_over(self) -> bool:
+        """No lane can begin another sequence."""
+        return self.plan.is_once and self._begun >= len(self.plan.streams)
+
+    def has_next(self, lane_number: int) -> bool:
+        """Whether the lane has a further request."""
+        return not self.is_over or (lane_number < len(self._lanes) and self._lanes[lane_number].position > 0)
+
+    def pause_ns(self, step: int) -> int:
+        """How long a lane pauses after the answer to this step."""
+        return self.plan.delays_ns[step] if self.plan.delays_ns else 0
+
     def is_idle_and_unfinished(self, lane_number: int) -> bool:
-        if lane_number >= len(self._lanes):
+        if lane_number >= len(self._lanes) or self.plan.is_once:
             return False
         lane = self._lanes[lane_number]
         return lane.position > 0 and not lane.outstanding

@@ -81,6 +81,30 @@ class Streaming:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenFigures:
+    """What servers that make text did: tokens of good requests. Lengths are numbers of tokens, not nanoseconds."""
+
+    output: int
+    output_per_s: float
+    per_answer: Distribution
+    between: Distribution  # of each streamed answer: the mean time from one token to the next
+    prompt: int
+    prompt_per_s: float
+    per_prompt: Distribution
+    from_events: int  # answers whose tokens the server did not count: their events were
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Requests that each kept the limits of a promise."""
+
+    promise: str
+    count: int
+    per_s: float
+    share: float  # of all that ended, failed ones included
+
+
+@dataclass(frozen=True, slots=True)
 class SequenceFigures:
     """Sequences whose last request ended well in the measured time."""
 
@@ -148,11 +172,22 @@ class Measurement:
     streaming: Streaming | None = None  # only for streams
     sequences: SequenceFigures | None = None  # only for sequence models
     metrics: ServerMetrics | None = None  # only when they were collected
+    tokens: TokenFigures | None = None  # only of servers that make text
+    goodput: Goodput | None = None  # only when something was promised
 
     @property
     def failed_share(self) -> float:
         total = self.request_count + self.failed_count
         return self.failed_count / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of requests, where they have times at which they are due; a failed request is answered too."""
+
+    asked_per_s: float
+    sent_per_s: float
+    answered_per_s: float
 
 
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
@@ -172,6 +207,7 @@ class Level:
     remarks: tuple[Remark, ...] = ()
     start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
+    rates: Rates | None = None  # None by concurrency
 
     @property
     def is_cut_short(self) -> bool:

@@ -19,6 +19,7 @@ from inferometer.measure.measurement import (
     Distribution,
     Estimate,
     FailureGroup,
+    Goodput,
     Measurement,
     SequenceFigures,
     StartFigures,
@@ -26,6 +27,7 @@ from inferometer.measure.measurement import (
 )
 from inferometer.measure.quantiles import Durations, distribution, mean, percentile
 from inferometer.measure.server_metrics import server_metrics
+from inferometer.measure.tokens import token_figures
 from inferometer.measure.windows import Window, add_failures, join_streams
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
@@ -44,6 +46,7 @@ class Subject:
     percentile: int | None
     level_start_ns: int
     examples: Mapping[int, str]
+    promise: str = ""  # that requests are held to
     samples: Sequence[Sample] | None = None  # of the server's metrics; None when they are not collected
 
 
@@ -82,6 +85,8 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         failures=_failures(windows, subject),
         streaming=_streaming(windows, duration_ns),
         sequences=_sequences(windows, duration_ns),
+        tokens=token_figures([window.tokens for window in windows if window.tokens is not None], duration_ns),
+        goodput=_goodput(windows, subject, duration_ns, count + failed),
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
 
@@ -191,6 +196,14 @@ def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:
         first=distribution(whole.first_ns),
         gaps=distribution(whole.gap_ns),
     )
+
+
+def _goodput(windows: Sequence[Window], subject: Subject, duration_ns: int, ended: int) -> Goodput | None:
+    if not subject.promise:
+        return None
+    number = sum(window.kept for window in windows)
+    per_s = number * subject.batch * NS_PER_S / duration_ns
+    return Goodput(subject.promise, number, per_s, number / ended if ended else 0.0)
 
 
 def _sequences(windows: Sequence[Window], duration_ns: int) -> SequenceFigures | None:

@@ -1,6 +1,16 @@
 """The options that say when a measurement is good enough."""
 
-from inferometer.base.options import Dialect, Option, choice, decimal, duration, percentile, share, whole
+from inferometer.base.options import (
+    Dialect,
+    Option,
+    as_given,
+    choice,
+    decimal,
+    duration,
+    percentile,
+    share,
+    whole,
+)
 
 OPTIONS = (
     Option(
@@ -75,6 +85,15 @@ OPTIONS = (
         share(zero=False),
         "SHARE",
         "2%",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--slo",),
+        "slo",
+        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
+        "those that keep it are reported as goodput.",
+        as_given,
+        "PROMISE",
         dialect=Dialect.OURS,
     ),
     Option(

@@ -1,13 +1,18 @@
-"""A promise about latency and errors, such as `p99<50ms, errors<0.1%`."""
+"""A promise about latency and errors, such as `p99<50ms, errors<0.1%`, or of text `ttft<200ms, tpot<20ms`."""
 
 import re
 from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import parse_duration_ns, parse_share
-from inferometer.measure.measurement import Measurement
+from inferometer.measure.measurement import Distribution, Measurement
+from inferometer.measure.quantiles import PERCENTILES
 
-_TERM = re.compile(r"\s*(?P<name>[a-z]+|p\d{1,2}(?:\.\d+)?)\s*<=?\s*(?P<limit>[^\s]+)\s*")
+_TERM = re.compile(
+    r"\s*(?:(?P<figure>ttft|tpot)(?:[ _](?P<of>p\d{1,2}(?:\.\d+)?))?|(?P<name>[a-z]+|p\d{1,2}(?:\.\d+)?))"
+    r"\s*<=?\s*(?P<limit>[^\s]+)\s*"
+)
+_EMPTY = Distribution(0, 0, 0, 0, 0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +21,32 @@ class Term:
 
     name: str  # mean, errors, or a percentile such as p99
     limit: float
+    figure: str = "latency"  # ttft is the time to the first token, tpot that from one token to the next
+
+    @property
+    def label(self) -> str:
+        if self.figure in ("latency", "errors"):
+            return self.name
+        return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
 
     def value(self, found: Measurement) -> float:
         if self.name == "errors":
             return found.failed_share
+        durations = self._durations(found)
         if self.name == "mean":
-            return float(found.latency.mean_ns)
-        return float(found.latency.percentile_ns(float(self.name[1:])))
+            return float(durations.mean_ns)
+        return float(durations.percentile_ns(float(self.name[1:])))
+
+    def _durations(self, found: Measurement) -> Distribution:
+        if self.figure == "ttft":
+            return _EMPTY if found.streaming is None else found.streaming.first
+        if self.figure == "tpot":
+            return _EMPTY if found.tokens is None else found.tokens.between
+        return found.latency
 
     def holds(self, found: Measurement) -> bool:
         """Nothing answered keeps no promise about latency."""
-        if self.name != "errors" and not found.request_count:
+        if self.name != "errors" and not self._durations(found).count:
             return False
         return self.value(found) < self.limit
 
@@ -38,10 +58,6 @@ class Slo:
     terms: tuple[Term, ...]
     text: str
 
-    @property
-    def percentiles(self) -> tuple[float, ...]:
-        return tuple(float(term.name[1:]) for term in self.terms if term.name.startswith("p"))
-
     def broken(self, found: Measurement) -> tuple[Term, ...]:
         return tuple(term for term in self.terms if not term.holds(found))
 
@@ -50,7 +66,7 @@ def parse_slo(text: str) -> Slo:
     """Terms separated by commas; without one about errors, one in a thousand may fail."""
     terms = tuple(_term(part, text) for part in text.split(","))
     if not any(term.name == "errors" for term in terms):
-        terms = (*terms, Term("errors", 0.001))
+        terms = (*terms, Term("errors", 0.001, "errors"))
     return Slo(terms, text.strip())
 
 
@@ -58,18 +74,21 @@ def _term(part: str, whole: str) -> Term:
     match = _TERM.fullmatch(part)
     if match is None:
         raise _refusal(part, whole)
-    name, limit = match["name"], match["limit"]
+    figure, limit = match["figure"] or "latency", match["limit"]
+    name = match["name"] if match["figure"] is None else match["of"] or "mean"
     if name == "errors":
-        return Term(name, parse_share(limit, "--slo errors"))
+        return Term(name, parse_share(limit, "--slo errors"), "errors")
+    limit_ns = float(parse_duration_ns(limit, f"--slo {part.partition('<')[0].strip()}"))
     if name in ("mean", "avg", "latency"):
-        return Term("mean", float(parse_duration_ns(limit, f"--slo {name}")))
-    if name.startswith("p") and 0 < float(name[1:] or 0) < 100:
-        return Term(name, float(parse_duration_ns(limit, f"--slo {name}")))
+        return Term("mean", limit_ns, figure)
+    if name.startswith("p") and name[1:] and float(name[1:]) in PERCENTILES:
+        return Term(name, limit_ns, figure)
     raise _refusal(part, whole)
 
 
 def _refusal(part: str, whole: str) -> UsageError:
     return UsageError(
         f"'{part.strip()}' in the promise '{whole}' is not understood",
-        remedy="write figures and limits like 'p99<50ms, mean<10ms, errors<0.1%'",
+        remedy="write figures and limits like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, errors<0.1%'; "
+        f"percentiles are {', '.join(f'{p:g}' for p in PERCENTILES)}",
     )

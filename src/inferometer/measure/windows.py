@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.measure.goodput import Limits, kept
 from inferometer.measure.growing import Growing
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
+from inferometer.measure.tokens import Tokens, join_tokens, tokens
 from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
@@ -107,6 +109,8 @@ class Window:
     failures: dict[int, FailureCount]
     delayed: int = 0  # requests sent more than DELAY_NS after they were due
     streams: "Streams | None" = None
+    tokens: Tokens | None = None
+    kept: int = 0  # requests within the limits of the promise
     expense: Expense = Expense()
     before: Snapshot | None = None
     after: Snapshot | None = None
@@ -134,6 +138,8 @@ class OpenWindow:
 
     start_ns: int
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
+    has_tokens: bool = False
+    limits: Limits | None = None  # of a promise
     count: int = 0
     _latency: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
     _service: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
@@ -147,6 +153,8 @@ class OpenWindow:
     _first_sent_ns: int = 0
     _failures: dict[int, FailureCount] = field(default_factory=dict)
     _streams: list[Streams] = field(default_factory=list)
+    _tokens: list[Tokens] = field(default_factory=list)
+    _kept: int = 0
 
     @property
     def ended_count(self) -> int:
@@ -178,6 +186,10 @@ class OpenWindow:
         streamed = streams(good)
         if streamed is not None:
             self._streams.append(streamed)
+        if self.has_tokens:
+            self._tokens.append(tokens(good))
+        if self.limits is not None:
+            self._kept += kept(good, self.limits, is_open=self.is_open)
         last = good.sequence_started_ns > 0
         self._sequence.append((good.end_ns - good.sequence_started_ns)[last])
 
@@ -204,7 +216,9 @@ class OpenWindow:
     ) -> Window:
         latency = self._latency.gather()
         ended = self._ended.gather()
-        ended -= np.uint32(self._shift_us)
+        ended = (
+            ended - np.uint32(self._shift_us) if self._shift_us > 0 else ended + np.uint32(-self._shift_us)
+        )
         return Window(
             start_ns=self.start_ns,
             end_ns=end_ns,
@@ -219,6 +233,8 @@ class OpenWindow:
             failures=self._failures,
             delayed=self._delayed,
             streams=join_streams(self._streams),
+            tokens=join_tokens(self._tokens),
+            kept=self._kept,
             expense=expense,
             before=before,
             after=after,

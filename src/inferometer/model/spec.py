@@ -20,6 +20,10 @@ class TensorSpec:
         return any(dim < 0 for dim in self.shape)
 
 
+ANY_BATCH = 2**31 - 1
+"""A server without model configurations does not say how large a batch may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model with its composing models; inputs and outputs are sorted by name."""
@@ -34,6 +38,7 @@ class ModelSpec:
     is_sequence: bool = False
     has_cache: bool = False
     composing: tuple["ModelSpec", ...] = ()  # direct members, sorted by (name, version)
+    is_plain: bool = False  # of a KServe v2 server that has no configurations: metadata is all there is
     config: Mapping[str, Any] = field(default_factory=dict)  # as the server gave it
 
     def family(self) -> Iterator["ModelSpec"]:

@@ -1,22 +1,21 @@
 """What cannot be asked together, said before any load starts.
 
-The rules see what was asked as a mapping from field to value that holds only what was given, so that the
-command line can be checked before an `Options` is made of it: its options that are not built yet have no
-field there.
+Rules that concern one service kind stand in its row of `target.kinds.KINDS`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.rules import Asked, Rule, is_async, is_grpc, names_data
+from inferometer.dataset.options import OPTIONS as DATASET_OPTIONS
+from inferometer.load.options import OPTIONS as LOAD_OPTIONS
 from inferometer.model.spec import ModelSpec
+from inferometer.target.kinds import AUTO, KINDS
 from inferometer.target.options import OPTIONS as TARGET_OPTIONS
 
 if TYPE_CHECKING:
     from inferometer.profile.options import Options
-
-Asked = Mapping[str, Any]
 
 _LOAD_MODES = {
     "concurrency": "--concurrency-range",
@@ -25,8 +24,11 @@ _LOAD_MODES = {
     "periodic_concurrency": "--periodic-concurrency-range",
     "fixed_schedule": "--fixed-schedule",
     "session_concurrency": "--session-concurrency",
+    "replay": "--replay",
+    "shape_load": "--shape-load",
 }
 _RANGES = ("concurrency", "request_rate")
+_AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
 _LEAST = {
     "batch": 1,
     "data.string_length": 1,
@@ -46,28 +48,22 @@ _LEAST = {
     "stability_percentage": 0,
     "trace_count": -1,
     "warmup_request_count": 0,
+    "request_period": 1,
     "workers": 1,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A combination that is refused, and the sentence that says so."""
-
-    broken: Callable[[Asked], bool]
-    message: str
 
 
 def _kind(asked: Asked) -> str:
     return str(asked.get("service_kind", "triton"))
 
 
-def _is_grpc(asked: Asked) -> bool:
-    return bool(asked.get("protocol") == "grpc")
+def _needs_model(kind: str) -> bool:
+    return KINDS[kind].needs_model if kind in KINDS else kind not in ("dynamic_grpc", AUTO)
 
 
-def _is_async(asked: Asked) -> bool:
-    return "asynchronous" in asked or "streaming" in asked
+def _is_without_grpc(asked: Asked) -> bool:
+    """An address that is yet to be asked may speak it."""
+    return not is_grpc(asked) and _kind(asked) != AUTO
 
 
 def _is_old(asked: Asked) -> bool:
@@ -104,18 +100,20 @@ def _latency_limit(asked: Asked) -> int:
     return int(asked.get("latency_limit_ms", 0))
 
 
-def _paths(asked: Asked) -> bool:
-    return any(source not in ("zero", "random") for source in asked.get("data.sources", ()))
-
-
 def _old_with(option: str) -> str:
     return f"Cannot use deprecated options -t, -c and -d with {option}"
+
+
+def _no_count_with(field: str) -> Rule:
+    return Rule(
+        lambda a: _counts(a) > 0 and field in a, f"request-count not supported with {_LOAD_MODES[field]}"
+    )
 
 
 RULES = (
     Rule(lambda a: (a.get("percentile") or 1) > 99, "The percentile must be in range (0, 100)."),
     Rule(
-        lambda a: not a.get("model") and _kind(a) != "dynamic_grpc",
+        lambda a: not a.get("model") and _needs_model(_kind(a)),
         "Failed to parse -m (model name). The value must be specified.",
     ),
     Rule(
@@ -127,11 +125,11 @@ RULES = (
     Rule(lambda a: _is_old(a) and "request_rate" in a, _old_with("--request-rate-range")),
     Rule(lambda a: _is_old(a) and "request_intervals" in a, _old_with("--request-intervals")),
     Rule(
-        lambda a: "streaming" in a and not _is_grpc(a) and _kind(a) != "triton_c_api",
+        lambda a: "streaming" in a and _is_without_grpc(a) and _kind(a) not in ("triton_c_api", "openai"),
         "Streaming is only allowed with gRPC protocol and Triton C API.",
     ),
     Rule(
-        lambda a: "connections" in a and not _is_grpc(a),
+        lambda a: "connections" in a and _is_without_grpc(a),
         "--connections is only for gRPC: over HTTP each request in flight has a connection of its own.",
     ),
     Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
@@ -140,7 +138,7 @@ RULES = (
         "Cannot specify --async and --sync simultaneously.",
     ),
     Rule(
-        lambda a: a.get("grpc_compression", "none") != "none" and not _is_grpc(a),
+        lambda a: a.get("grpc_compression", "none") != "none" and _is_without_grpc(a),
         "Using compression algorithm is only allowed with gRPC protocol.",
     ),
     Rule(
@@ -170,7 +168,7 @@ RULES = (
         "Must provide --profile-export-file when using the --periodic-concurrency-range option.",
     ),
     Rule(
-        lambda a: "request_parameters" in a and not _is_grpc(a),
+        lambda a: "request_parameters" in a and _is_without_grpc(a),
         "The --request-parameter option is only supported by gRPC. Use -i grpc.",
     ),
     Rule(
@@ -189,9 +187,22 @@ RULES = (
         lambda a: _counts(a) > 0 and _rises(a, "request_rate"),
         "request-count not supported with multiple request-rate values in one run",
     ),
+    *map(_no_count_with, (*_AGENDAS, "periodic_concurrency")),
     Rule(
-        lambda a: _counts(a) > 0 and "fixed_schedule" in a,
-        "request-count not supported with --fixed-schedule",
+        lambda a: "fixed_schedule" in a and not names_data(a),
+        "--fixed-schedule takes its times from a data file. Give one with --input-data.",
+    ),
+    Rule(
+        lambda a: "fixed_schedule" in a and a.get("batch", 1) != 1,
+        "Batching is not supported with --fixed-schedule: each step has a time of its own. Leave out -b.",
+    ),
+    Rule(
+        lambda a: "speed" in a and "replay" not in a,
+        "--speed is for a trace. Give one with --replay.",
+    ),
+    Rule(
+        lambda a: "binary_search" in a and any(field in a for field in (*_AGENDAS, "periodic_concurrency")),
+        "Binary search needs a range. Give one with --concurrency-range or --request-rate-range.",
     ),
     Rule(
         lambda a: "metrics_url" in a and "collect_metrics" not in a,
@@ -202,55 +213,47 @@ RULES = (
         "Must specify --collect-metrics when using the --metrics-interval option.",
     ),
     Rule(
-        lambda a: "collect_metrics" in a and _kind(a) != "triton",
+        lambda a: "collect_metrics" in a and _kind(a) not in ("triton", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
     ),
     Rule(
-        lambda a: "zero" in a.get("data.sources", ()) and _paths(a),
+        lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
         "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
     ),
-    Rule(lambda a: _kind(a) == "tfserving" and not _is_grpc(a), "tfserving supports only grpc. Use -i grpc."),
+    Rule(lambda a: _kind(a) == "tfserving" and not is_grpc(a), "tfserving supports only grpc. Use -i grpc."),
     Rule(lambda a: _kind(a) == "tfserving" and "streaming" in a, "tfserving does not support streaming."),
-    Rule(lambda a: _kind(a) == "tfserving" and _is_async(a), "tfserving does not support the async API."),
+    Rule(lambda a: _kind(a) == "tfserving" and is_async(a), "tfserving does not support the async API."),
     Rule(
-        lambda a: _kind(a) == "torchserve" and not _paths(a),
+        lambda a: _kind(a) == "torchserve" and not names_data(a),
         "torchserve needs an input data file. Give one with --input-data.",
     ),
     Rule(
-        lambda a: _kind(a) == "torchserve" and _is_grpc(a),
+        lambda a: _kind(a) == "torchserve" and is_grpc(a),
         "gRPC is not supported with TorchServe endpoints. Use -i http.",
-    ),
-    Rule(
-        lambda a: _kind(a) == "openai" and _is_grpc(a),
-        "gRPC is not supported with OpenAI endpoints. Use -i http.",
     ),
     Rule(
         lambda a: _kind(a) == "triton_c_api" and not a.get("model_repository"),
         "--model-repository should not be empty with --service-kind triton_c_api.",
     ),
     Rule(
-        lambda a: _kind(a) == "triton_c_api" and _is_async(a) and a.get("shared_memory", "none") != "none",
+        lambda a: _kind(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
         "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
-    ),
-    Rule(
-        lambda a: _kind(a) == "openai" and not _paths(a),
-        "Must supply --input-data FILE with --service-kind openai.",
-    ),
-    Rule(
-        lambda a: _kind(a) == "openai" and not a.get("endpoint"),
-        "Must supply --endpoint with --service-kind openai.",
-    ),
-    Rule(
-        lambda a: _kind(a) == "openai" and not _is_async(a),
-        "Only async calls are supported with --service-kind openai. Use --async.",
-    ),
-    Rule(
-        lambda a: _kind(a) == "openai" and a.get("batch", 1) != 1,
-        "Batching is not supported with --service-kind openai. Leave out -b.",
     ),
     Rule(
         lambda a: "session_concurrency" in a and _kind(a) != "openai",
         "The --session-concurrency option is only supported with --service-kind openai.",
+    ),
+    Rule(
+        lambda a: "session_concurrency" in a and _counts(a) > 0,
+        "request-count not supported with --session-concurrency: every session is played once.",
+    ),
+    Rule(
+        lambda a: "session_concurrency" in a and a.get("warmup_request_count", 0) > 0,
+        "warmup-request-count not supported with --session-concurrency: every session is played once.",
+    ),
+    Rule(
+        lambda a: "session_concurrency" in a and not names_data(a),
+        "Must supply --input-data FILE with --session-concurrency.",
     ),
     Rule(
         lambda a: "mpi" in a and not _is_single(a, "concurrency"),
@@ -263,24 +266,38 @@ RULES = (
 )
 
 
-def check_asked(asked: Asked) -> None:
+def check_asked(asked: Asked, *, is_classic: bool = False) -> None:
     """Refuses the first combination that cannot work."""
-    for rule in RULES:
-        if rule.broken(asked):
+    name = _kind(asked)
+    kind = KINDS.get(name)
+    for rule in (*RULES, *(() if kind is None else kind.rules)):
+        if (is_classic or not rule.is_classic) and rule.broken(asked):
             raise UsageError(rule.message)
+    for field in () if kind is None else kind.refused:
+        if field in asked:
+            raise UsageError(
+                f"{_option_name(field)} has no meaning with --service-kind {name}", remedy="leave it out"
+            )
 
 
-def check(options: "Options") -> None:
+def _option_name(field: str) -> str:
+    options = (*TARGET_OPTIONS, *DATASET_OPTIONS, *LOAD_OPTIONS)
+    return next((option.names[0] for option in options if option.field == field), field)
+
+
+def check(options: "Options", *, is_classic: bool = False) -> None:
     """Refuses what cannot be measured as asked, whoever made the options."""
     asked = _asked(options)
     for field, least in _LEAST.items():
-        if field in asked and asked[field] < least:
+        if field in asked and asked[field] != "auto" and asked[field] < least:
             raise UsageError(f"{field} must be {least} or more, but is {asked[field]}")
     if options.concurrency is not None and (options.concurrency.start < 1 or options.concurrency.step <= 0):
         raise UsageError(
             f"start and step of a concurrency range must be 1 or more, but it is {options.concurrency}"
         )
-    check_asked(asked)
+    if options.speed <= 0:
+        raise UsageError(f"speed must be above 0, but is {options.speed}")
+    check_asked(asked, is_classic=is_classic)
     for option in TARGET_OPTIONS:
         if option.field in asked and (refusal := option.unsupported(option.names[0], asked[option.field])):
             raise refusal
@@ -306,6 +323,11 @@ def check_model(options: "Options", model: ModelSpec) -> None:
             "`--service-kind=triton_c_api`"
         )
     if is_sequence:
+        if options.fixed_schedule:
+            raise UsageError(
+                "a fixed schedule gives each step its time, and sequences give it another",
+                remedy="use --replay or --request-intervals for a sequence model",
+            )
         _check_sequences(options)
 
 
@@ -318,7 +340,7 @@ def _check_sequences(options: "Options") -> None:
     start, end = (1, None) if options.sequence_ids is None else options.sequence_ids
     if end is None:
         return
-    if options.request_rate is not None or options.request_intervals is not None:
+    if any(getattr(options, field) for field in ("request_rate", "request_intervals", *_AGENDAS)):
         needed, words = options.sequences, "number of sequences"
     else:
         needed = 1 if span is None else int(max(span.start, span.end or 0))
@@ -337,7 +359,7 @@ def _asked(options: "Options") -> dict[str, Any]:
     for part in ("data", "tls"):
         if part in asked:
             asked |= {f"{part}.{field}": value for field, value in _given(asked.pop(part)).items()}
-    for field in _RANGES:
+    for field in (*_RANGES, "periodic_concurrency"):
         span = getattr(options, field)
         if span is not None:
             asked[field] = (span.start, span.end, span.step)

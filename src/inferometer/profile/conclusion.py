@@ -1,7 +1,7 @@
 """From what was seen of a level to the level itself. Pure: windows and a verdict in, figures and remarks out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_US
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Open
 from inferometer.measure.doubts import Evidence, explain, slow_ends
-from inferometer.measure.measurement import Doubt, Level, Measurement, WindowFigures
+from inferometer.measure.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
 from inferometer.measure.merge import Subject, measurement, start_figures
 from inferometer.measure.quantiles import percentile
 from inferometer.measure.stopping import Precision, Verdict, is_over
 from inferometer.measure.windows import Window
 from inferometer.observe.metrics import Sample
+from inferometer.profile.pace import Pace
 from inferometer.profile.remarks import (
     client_remarks,
     file_remarks,
@@ -47,6 +48,7 @@ class Course:
     samples: tuple[Sample, ...] | None
     statistics_error: PeerError | None
     metrics_remarks: tuple[Remark, ...]
+    pace: Pace | None = None  # of a schedule that ends by itself
 
     @property
     def is_capped(self) -> bool:
@@ -67,13 +69,18 @@ def conclude(course: Course) -> Level:
         percentile=recipe.percentile,
         level_start_ns=course.start_ns,
         examples=course.examples,
+        promise="" if recipe.promise is None else recipe.promise.text,
         samples=course.samples,
     )
     start = start_figures(course.cold, subject)
     slow_us = _slow_ends(course.windows) if _is_unsure(course) else None  # before the durations are sorted
     ended = any(window.count or window.failures for window in course.windows)
+    paced = course.pace.remarks(course.windows) if course.pace is not None and ended else []
     found = measurement(course.windows, subject) if ended else None
-    remarks = (*_said(course), *_about(course, found))
+    rates = None if found is None else _maybe_rates(course, found)
+    if found is not None and rates is not None and course.pace is not None:
+        found = _as_scheduled(course, found, rates)
+    remarks = (*_said(course), *_about(course, found, rates, paced))
     return Level(
         mode=course.point.mode,
         value=float(course.point.value),
@@ -84,7 +91,27 @@ def conclude(course: Course) -> Level:
         remarks=remarks,
         start=start,
         doubt=None if slow_us is None or found is None else _doubt(course, found, slow_us),
+        rates=rates,
     )
+
+
+def _maybe_rates(course: Course, found: Measurement) -> Rates | None:
+    """By rate, what was asked, sent and answered."""
+    point = course.point
+    if not isinstance(point.plan, Open):
+        return None
+    asked = point.value if point.asked_per_s is None else point.asked_per_s
+    if course.pace is not None:
+        return course.pace.rates(asked)
+    ended = found.request_count + found.failed_count
+    return Rates(asked, found.send_per_s, ended * NS_PER_S / found.duration_ns)
+
+
+def _as_scheduled(course: Course, found: Measurement, rates: Rates) -> Measurement:
+    found = replace(found, send_per_s=rates.sent_per_s)
+    if course.recipe.window_ns is None:
+        return found
+    return replace(found, infer_per_s=Estimate(found.infer_per_s.value))  # it changes as asked: no interval
 
 
 def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
@@ -99,7 +126,9 @@ def _said(course: Course) -> Iterator[Remark]:
     yield from course.metrics_remarks
 
 
-def _about(course: Course, found: Measurement | None) -> Iterator[Remark]:
+def _about(
+    course: Course, found: Measurement | None, rates: Rates | None, paced: Sequence[Remark]
+) -> Iterator[Remark]:
     if found is None:
         yield Remark(Note.NO_REPLY, "no request finished")
         return
@@ -107,8 +136,10 @@ def _about(course: Course, found: Measurement | None) -> Iterator[Remark]:
     yield from port_remarks(found)
     if not found.request_count:
         return
-    if isinstance(course.point.plan, Open) and not course.recipe.is_whole:
-        yield from rate_remarks(found, course.point.value)
+    if course.pace is not None:
+        yield from paced
+    elif rates is not None:
+        yield from rate_remarks(rates, found.duration_ns)
     yield from client_remarks(found, is_capped=course.is_capped)
     yield from member_remarks(found.server)
     if found.server is None and course.statistics_error is not None:

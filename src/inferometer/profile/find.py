@@ -10,7 +10,8 @@ from inferometer.measure.measurement import SPOILING, Level
 from inferometer.measure.result import Finding
 from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
-from inferometer.profile.level import Bench, Point, Recipe, measure_level
+from inferometer.profile.level import Bench, Point, Recipe
+from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts, bracket, tidy
 
 CLOSE = 0.04  # how near to each other the last that passed and the first that failed must be
@@ -94,7 +95,7 @@ def _point(quest: Quest, value: float) -> Point:
     if not quest.is_rate:
         return Point("concurrency", value, Closed(int(value)))
     schedule = Poisson(value, quest.seed) if quest.distribution == "poisson" else Constant(value)
-    return Point("request_rate", value, Open(schedule))
+    return Point("request_rate", value, Open(schedule), value)
 
 
 def _measure(bench: Bench, recipe: Recipe, point: Point, duration_ns: float) -> Level:
@@ -109,7 +110,7 @@ def _measure(bench: Bench, recipe: Recipe, point: Point, duration_ns: float) -> 
         is_whole=False,
         finds_warm_up=False,  # a promise covers all requests
     )
-    level = measure_level(bench, timed, point)
+    level = measure_with_enough_workers(bench, timed, point)
     return replace(
         level, remarks=tuple(remark for remark in level.remarks if remark.note is not Note.NOT_PRECISE)
     )
@@ -137,7 +138,7 @@ def _limit(promise: Slo, visited: list[Level], high: float | None) -> str:
     level = next((level for level in visited if level.value == high), None)
     if level is None or level.measurement is None:
         return "nothing in the range tried" if high is None else "no answers"
-    broken = [term.name for term in promise.broken(level.measurement)]
+    broken = [term.label for term in promise.broken(level.measurement)]
     spoilt = [remark.text.partition(":")[0] for remark in level.remarks if remark.note in SPOILING]
     return " and ".join(broken + spoilt) or "nothing in the range tried"
 

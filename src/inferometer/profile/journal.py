@@ -18,6 +18,7 @@ from inferometer.records.spool import Entry, Response, read_spool
 KEPT_REPLIES = 4096
 LONGEST_KEPT = 4096  # bytes
 DISORDER_NS = NS_PER_S  # entries of a spool are in the order of their ends, but for less than this
+ALL_TIMES = (0, 2**64 - 1)  # the classic tool's window of a ramp of streams
 
 ReadOutputs = Callable[[bytes, int | None], Mapping[str, bytes]]
 """(reply, length of its JSON part) -> raw values by name."""
@@ -44,6 +45,7 @@ class Journal:
     datatypes: Mapping[str, str]  # of the outputs
     read_outputs: ReadOutputs
     missing: bytes | None = b""  # what an output is that the reply has not
+    load_mode: str = "concurrency"
     problem: str = ""  # why some worker could not keep its requests
     _epoch_ns: int = field(default_factory=lambda: time.time_ns() - monotonic_ns())
     _spools: list[BinaryIO] = field(default_factory=list)
@@ -62,6 +64,10 @@ class Journal:
                 remedy="check the folder and the space left",
             ) from error
         return tuple(spool.fileno() for spool in self._spools)
+
+    def forget_level(self) -> None:
+        """The last one is measured again."""
+        self._spans.pop()
 
     def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
         self._spans.append(_Span(mode, value, boundaries_ns, count))
@@ -83,7 +89,13 @@ class Journal:
         try:
             for span in self._spans:
                 boundaries_ns = tuple(self._epoch_ns + boundary for boundary in span.boundaries_ns)
-                yield ExportedLevel(span.mode, span.value, boundaries_ns, self._requests(span, offsets))
+                value = 0.0 if self.load_mode == "fixed_schedule" else span.value
+                mode = span.mode
+                if self.load_mode == "session_concurrency":
+                    mode, value = "request_rate", 0.0
+                if self.load_mode in ("periodic_concurrency", "session_concurrency"):
+                    boundaries_ns = ALL_TIMES
+                yield ExportedLevel(mode, value, boundaries_ns, self._requests(span, offsets))
         finally:
             self.close()
 

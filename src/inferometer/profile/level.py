@@ -8,10 +8,12 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Cost, Harvest, Load
+from inferometer.load.load import Cost, Crew, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
+from inferometer.measure.goodput import limits
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import latency_estimate, rate_estimate
+from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import (
     GO_ON,
     MERGED,
@@ -28,6 +30,7 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling
 from inferometer.observe.statistics import Snapshot
 from inferometer.profile.conclusion import Course, conclude, latency_name
+from inferometer.profile.pace import Pace
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
 
@@ -37,7 +40,11 @@ FAR_NS = 3600 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How each level is measured, in windows of a time or of a count; `is_whole` makes one of the whole plan."""
+    """How each level is measured, in windows of a time or of a count.
+
+    With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
+    time that all belong to it.
+    """
 
     model: ModelSpec
     batch: int
@@ -48,6 +55,9 @@ class Recipe:
     window_count: int | None = None
     is_whole: bool = False
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
+    has_tokens: bool = False
+    promise: Slo | None = None  # that each request is held to
 
 
 class Watcher(Protocol):
@@ -77,10 +87,16 @@ class Journal(Protocol):
     def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
         """n windows have n + 1 boundaries, on the monotonic clock; `count` good requests ended in them."""
 
+    def forget_level(self) -> None:
+        """The one added last is measured again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The instrument: load, clock, the server's counters and its metrics (None where there are none)."""
+    """The instrument: load, clock, the server's counters and its metrics (None where there are none).
+
+    With a `crew`, which is the load too, there may be more workers, up to `most_workers`.
+    """
 
     load: Load
     clock: Clock
@@ -88,6 +104,8 @@ class Bench:
     watcher: Watcher
     metrics: Poller | None = None
     journal: Journal | None = None
+    crew: Crew | None = None
+    most_workers: int = 1
 
 
 def warm_up(bench: Bench, plan: Plan) -> None:
@@ -109,15 +127,32 @@ class Point:
     mode: str  # concurrency or request_rate
     value: float
     plan: Plan
+    asked_per_s: float | None = None  # requests; None by concurrency
+    before: Plan | None = None  # to warm up with; None takes the first requests of the plan
 
 
 def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
     """Apply the point's plan and measure it by the recipe."""
+    run, verdict = _measured(bench, recipe, point)
+    return _concluded(bench, point, run, verdict)
+
+
+def measure_level_windows(bench: Bench, recipe: Recipe, point: Point) -> tuple[Level, tuple[Window, ...]]:
+    """The level with the windows it is made of, for those who merge them with others."""
+    run, verdict = _measured(bench, recipe, point)
+    windows = run.windows()
+    return _concluded(bench, point, run, verdict), windows
+
+
+def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, Verdict]":
     bench.watcher.level_started(point.mode, point.value)
     run = _LevelRun(bench, recipe, point)
     run.start()
     with polling(bench.metrics):
-        verdict = _measure_windows(bench, run)
+        return run, _measure_windows(bench, run)
+
+
+def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
     level = conclude(run.course(verdict))
     if bench.journal is not None:
         count = sum(window.request_count for window in run.figures)
@@ -147,6 +182,8 @@ class _LevelRun:
         self._recipe = recipe
         self._point = point
         self._is_open = isinstance(point.plan, Open)
+        self._is_paced = self._is_open and recipe.is_whole
+        self._pace = Pace()
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -156,6 +193,7 @@ class _LevelRun:
         self._is_finished = False
         self._start_ns = 0
         self._last_good_ns = 0
+        self._silent_since_ns = 0
         self._last_end_ns = 0
         self._open = OpenWindow(0)
         self._harvest: Harvest
@@ -165,23 +203,29 @@ class _LevelRun:
         self._statistics_error: PeerError | None = None
         self._before: Snapshot | None = None
 
+    def windows(self) -> tuple[Window, ...]:
+        """With durations of their own, as those of a single window are sorted when its level is made."""
+        return tuple(map(_with_own_durations, self._windows))
+
     def start(self) -> None:
         bench, plan = self._bench, self._point.plan
         if self._recipe.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
+            earlier = bench.load.collect(bench.clock())
             self._start_ns = bench.clock()
             bench.load.apply(plan)
             self._harvest = bench.load.collect(self._start_ns)
+            self._cost, self._cost_ns = earlier.cost, self._start_ns
         else:
             bench.load.apply(plan)
             self._harvest = bench.load.collect(bench.clock())
             self._before = self._read_counters()
             self._start_ns = bench.clock()
-        self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
+            self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
         self._rest = split(self._harvest.records, self._start_ns)[1]
         self._is_finished = self._harvest.is_finished and self._recipe.is_whole
         self._last_good_ns = self._start_ns
-        self._open = OpenWindow(self._start_ns, self._is_open)
+        self._open = self._new_window(self._start_ns)
 
     def _read_counters(self) -> Snapshot | None:
         try:
@@ -204,7 +248,7 @@ class _LevelRun:
             end_ns = max(
                 self._last_good_ns, self._open.start_ns + 1
             )  # the silence after the last answer is no load
-        if recipe.is_whole:
+        if recipe.is_whole and not self._windows:
             self._open.begin_at_first_send()
         self._close(end_ns)
 
@@ -212,6 +256,8 @@ class _LevelRun:
         while True:
             inside, self._rest = split(self._rest, end_ns)
             self._take(inside)
+            if self._is_finished and not len(self._rest):
+                return max(self._last_end_ns, self._open.start_ns + 1)
             if self._harvest.seen_ns >= end_ns or self._is_gone:
                 return end_ns
             # The classic rule lets the window end; it is compared with others.
@@ -230,7 +276,7 @@ class _LevelRun:
                 return self._last_end_ns
             if self._is_gone or self._is_finished or self._bench.watcher.is_interrupted():
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            self._collect(self._bench.clock() + FAR_NS)
+            self._collect(self._bench.clock() + self._recipe.patience_ns)
 
     def _collect(self, until_ns: int) -> None:
         self._harvest = self._bench.load.collect(until_ns)
@@ -247,10 +293,29 @@ class _LevelRun:
         self._open.add(records)
         if len(records):
             self._last_end_ns = int(records.end_ns[-1])
+        if self._is_paced:
+            self._pace.add(records)
         good = records.good
         if len(good):
             self._last_good_ns = int(good.end_ns[-1])
-        self._is_gone = self._has_silence() and self._harvest.seen_ns - self._last_good_ns > GONE_NS
+            self._silent_since_ns = 0
+        self._note_silence(records)
+
+    def _note_silence(self, records: Records) -> None:
+        """A server is gone when requests have got no answer for so long, and none was answered between them.
+
+        Time without requests says nothing: a schedule may have pauses.
+        """
+        is_silent = (
+            (records.status != status.OK)
+            & (records.status < status.HTTP)
+            & (records.status != status.TIMEOUT)
+            & (records.end_ns > self._last_good_ns)
+        )
+        ends = records.end_ns[is_silent]
+        if len(ends):
+            self._silent_since_ns = self._silent_since_ns or int(ends[0])
+            self._is_gone = int(ends[-1]) - self._silent_since_ns > GONE_NS
 
     def _has_silence(self) -> bool:
         """Some requests of this window got no answer at all."""
@@ -268,11 +333,13 @@ class _LevelRun:
         window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
         if self._bench.metrics is not None:
             window = replace(window, samples=self._bench.metrics.take())
-        self._before = after
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        self._windows.append(window)
-        if isinstance(self._recipe.rule, Stability):
+        is_lead = self._recipe.is_whole and not self._windows and not window.count and not window.failures
+        if not is_lead or self._is_finished:  # a whole plan counts from its first request on
+            self._before = after
+            self._windows.append(window)
+        if isinstance(self._recipe.rule, Stability) and not self._recipe.is_whole:
             del self._windows[:-MERGED]
         self.figures.append(
             figures(
@@ -282,7 +349,12 @@ class _LevelRun:
                 chosen=self._recipe.percentile,
             )
         )
-        self._open = OpenWindow(end_ns, self._is_open)
+        self._open = self._new_window(end_ns)
+
+    def _new_window(self, start_ns: int) -> OpenWindow:
+        recipe = self._recipe
+        bounds = None if recipe.promise is None else limits(recipe.promise)
+        return OpenWindow(start_ns, self._is_open, recipe.has_tokens, bounds)
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost
@@ -308,8 +380,8 @@ class _LevelRun:
     # --- deciding
 
     def judge(self) -> Verdict:
-        last = self.figures[-1]
-        is_failing = last.failed_count > 0 and not last.request_count
+        judged = self.figures if self._recipe.is_whole else self.figures[-1:]
+        is_failing = any(row.failed_count for row in judged) and not any(row.request_count for row in judged)
         if self._is_gone or (is_failing and self._was_silent and self._last_good_ns > self._start_ns):
             self._cut_silence()
             answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
@@ -319,6 +391,8 @@ class _LevelRun:
             return Verdict(is_done=True, is_stable=False, remark=remark)
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
+        if self._recipe.is_whole and self._is_going_on:
+            return GO_ON
         if is_failing:
             return Verdict(
                 is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed")
@@ -328,6 +402,11 @@ class _LevelRun:
         if isinstance(self._recipe.rule, Stability):
             return judge_stability(self._recipe.rule, self.figures)
         return self._judge_precision(self._recipe.rule)
+
+    @property
+    def _is_going_on(self) -> bool:
+        """More windows of a whole plan are to come."""
+        return self._recipe.window_ns is not None and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self._windows[-1].end_ns - self._start_ns
@@ -365,6 +444,7 @@ class _LevelRun:
             samples=self._samples(self._windows[cold:]),
             statistics_error=None if self._is_gone else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
+            pace=self._pace if self._is_paced else None,
         )
 
     def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:
@@ -376,3 +456,9 @@ class _LevelRun:
         if within or poller.latest is None:
             return within
         return (poller.latest,)
+
+
+def _with_own_durations(window: Window) -> Window:
+    latency = window.latency_ns.copy()
+    is_same = window.service_ns is window.latency_ns
+    return replace(window, latency_ns=latency, service_ns=latency if is_same else window.service_ns)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson, Schedule
+from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
+from inferometer.profile.agenda import Agenda
 from inferometer.profile.level import Point
 from inferometer.profile.options import Options, Range
 from inferometer.profile.search import Verdicts, binary, linear
@@ -16,26 +17,74 @@ RATE_THREADS = (
 )
 
 
+_MODES = (
+    "request_rate",
+    "request_intervals",
+    "fixed_schedule",
+    "replay",
+    "shape_load",
+    "periodic_concurrency",
+    "session_concurrency",
+)
+_WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
+
+
+def load_mode(options: Options) -> str:
+    """By the field that asks for it."""
+    return next((mode for mode in _MODES if getattr(options, mode)), "concurrency")
+
+
 def is_rate(options: Options) -> bool:
-    return options.request_rate is not None or options.request_intervals is not None
+    """Whether requests have times at which they are due."""
+    return load_mode(options) not in _WITHOUT_TIMES
 
 
-def points(options: Options, last: float | None, verdicts: Verdicts) -> Iterator[Point]:
+def points(
+    options: Options, last: float | None, verdicts: Verdicts, agenda: Agenda | None = None
+) -> Iterator[Point]:
     """One after the other, each chosen after the verdict on the one before; `last` is the end of the range."""
+    if agenda is not None:
+        yield _agenda_point(options, agenda)
+    elif options.periodic_concurrency is not None:
+        yield _periodic_point(options)
+    elif options.session_concurrency is not None:
+        yield Point("concurrency", options.session_concurrency, Closed(options.session_concurrency))
+    elif options.request_intervals is not None:
+        yield _intervals_point(options, options.request_intervals)
+    else:
+        yield from _range_points(options, last, verdicts)
+
+
+def _agenda_point(options: Options, agenda: Agenda) -> Point:
+    cap = _cap(options)
+    before = None if agenda.before is None else agenda.before.plan(cap)
+    return Point("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
+
+
+def _periodic_point(options: Options) -> Point:
+    span = options.periodic_concurrency
+    assert span is not None
+    plan = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
+    before = Closed(plan.start, options.warmup_request_count)
+    return Point("concurrency", 1, plan, before=before)  # the classic tool's export says 1
+
+
+def _intervals_point(options: Options, path: str) -> Point:
+    times_ns = read_intervals(path)
+    plan = Open(Intervals(times_ns), cap=_cap(options), count=options.request_count or None)
+    asked = len(times_ns) * NS_PER_S / times_ns[-1]
+    return Point("request_rate", float(int(asked)), plan, asked)
+
+
+def _range_points(options: Options, last: float | None, verdicts: Verdicts) -> Iterator[Point]:
     count = options.request_count or None
     make: Callable[[float], Point]
-    if options.request_intervals is not None:
-        times_ns = read_intervals(options.request_intervals)
-        rate = len(times_ns) * NS_PER_S // times_ns[-1]
-        yield Point("request_rate", float(rate), Open(Intervals(times_ns), cap=_cap(options), count=count))
-        return
     if options.request_rate is not None:
         span = options.request_rate
 
         def make(value: float) -> Point:
-            return Point(
-                "request_rate", value, Open(_schedule(options, value), cap=_cap(options), count=count)
-            )
+            plan = Open(_schedule(options, value), cap=_cap(options), count=count)
+            return Point("request_rate", value, plan, value)
     else:
         span = options.concurrency or Range(1)
 
@@ -51,7 +100,11 @@ def points(options: Options, last: float | None, verdicts: Verdicts) -> Iterator
 
 def _cap(options: Options) -> int | None:
     """Synchronous callers wait for their answer, so no more can be outstanding than there are of them."""
-    return None if options.asynchronous else options.max_threads or RATE_THREADS
+    if options.asynchronous:
+        return None
+    if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
+        return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
+    return options.max_threads or RATE_THREADS
 
 
 def _schedule(options: Options, rate: float) -> Schedule:

@@ -7,46 +7,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.build import build
-from inferometer.dataset.dataset import Dataset, Step, Streams
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.result import SCHEMA, Result
+from inferometer.measure.slo import parse_slo
 from inferometer.measure.stopping import Precision, Stability
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
+from inferometer.profile.agenda import Agenda, maybe_agenda
 from inferometer.profile.checks import check, check_model
 from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
-from inferometer.profile.points import is_rate
-from inferometer.target.discovery import describe_model
+from inferometer.profile.points import is_rate, load_mode
+from inferometer.profile.recognize import address, describe, open_target, recognized, with_shapes
+from inferometer.profile.requests import make_requests
+from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installed_library
+from inferometer.server.ports import LOOPBACK
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.target.kind import Target
+from inferometer.target.kinds import KINDS
 from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.target.traffic import Traffic, Validation
-from inferometer.target.triton_http import HttpOptions, TritonHttp
 
-if TYPE_CHECKING:
-    from inferometer.target.triton_grpc import TritonGrpc
-
-    Target = TritonHttp | TritonGrpc
-
-PORTS = {"http": 8000, "grpc": 8001}
+IN_PROCESS_KIND = "triton_c_api"
+USUAL_DIRECTORY = "/opt/tritonserver"
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
-SLICES = 20  # windows in the time a level may take by the precision rule
+SLICES = 20  # windows in the time a level may take by the precision rule, or that a schedule takes
+SHORTEST_SLICE_NS = 100 * NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +62,67 @@ class Setup:
     recipe: Recipe
     sequences: SequencePlan | None
     result: Result  # with no levels yet
-    target: "Target"
+    target: Target
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | None = None  # only when they are collected
     journal: Journal | None = None  # only when requests are exported
+    agenda: Agenda | None = None  # of load that ends by itself
+    host: Host | None = None  # of the worker, where that is to hold the server
 
 
 def prepare(options: Options, *, command: str) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet."""
-    check(options)
-    endpoint = _endpoint(options)
-    target = _target(options, Connection(endpoint, options.headers))
-    model = describe_model(target, options.model, options.version, options.bls_composing_models)
-    if model.any_sequence and not options.synchronous:
+    check(options, is_classic=command == "perf_analyzer")
+    if options.service_kind != IN_PROCESS_KIND:
+        return _prepare(options, None, command=command)
+    host = _host(options)
+    endpoint = Endpoint(LOOPBACK, free_port())
+    with asked_host(host, endpoint.port):
+        return replace(_prepare(options, endpoint, command=command), host=host)
+
+
+def _host(options: Options) -> Host:
+    """Who holds the Triton: the given installation, one in the usual place, or that of the wheel."""
+    given = options.triton_directory
+    directory = Path(given or USUAL_DIRECTORY)
+    if given is not None:
+        installed_library(directory)
+    return Host(
+        models=(options.model, *(name for name, _ in options.bls_composing_models)),
+        repository=check_repository(Path(options.model_repository or "")),
+        directory=directory if directory.is_dir() else None,
+    )
+
+
+def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Setup:
+    """At this endpoint, or at the address that was given."""
+    trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
+    options, found = recognized(options)
+    endpoint = endpoint or address(options)
+    target = open_target(options, Connection(endpoint, options.headers))
+    model = describe(target, options, Connection(endpoint, options.headers))
+    options = with_shapes(options, model, is_found=bool(found))
+    if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
-    size = options.batch or 1
     with _contract_words("Failed to init manager inputs: ", command):
-        dataset = build(model, options.data)
+        dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
     with _contract_words("Unable to init infer data manager: ", command):
-        requests = _requests(options, dataset, model, size)
+        requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(target)
     metrics, metrics_warnings = _metrics(options, endpoint, command)
     last, warnings = _last_level(options)
-    recipe = _recipe(options, model, size, command)
+    agenda = maybe_agenda(options, dataset, trace, requests.numbers)
+    recipe = _recipe(options, model, agenda, command)
+    traffic = target.traffic(model, steps, None if shared is None else shared.placement)
     return Setup(
         options=options,
         model=model,
-        traffic=replace(
-            target.traffic(model, steps, None if shared is None else shared.placement),
-            validation=_validation(options, requests.expected),
-        ),
+        traffic=replace(traffic, validation=_validation(options, requests.expected)),
         shared=shared,
         recipe=recipe,
         sequences=requests.sequences,
@@ -104,70 +132,45 @@ def prepare(options: Options, *, command: str) -> Setup:
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
-            effective=_effective(options, recipe, dataset, last),
+            effective=_effective(options, recipe, dataset, last, agenda),
             host=describe_host(),
-            server={**server, "url": str(endpoint)},
+            server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
             model=_described(model),
-            remarks=_missing(server),
+            remarks=_missing(options, server),
         ),
         target=target,
         has_statistics="statistics" in server["extensions"],
         last=last,
-        warnings=(*warnings, *_ignored(options), *metrics_warnings, *_few_files(options, last)),
+        warnings=(
+            *found,
+            *traffic.findings,
+            *warnings,
+            *_ignored(options),
+            *metrics_warnings,
+            *_few_files(options, last),
+        ),
         metrics=metrics,
-        journal=_maybe_journal(options, target, model, steps),
+        agenda=agenda,
+        journal=_maybe_journal(options, target, model, traffic, steps),
     )
 
 
 def _maybe_journal(
-    options: Options, target: "Target", model: ModelSpec, steps: Sequence[Step]
+    options: Options, target: Target, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
 ) -> Journal | None:
     if options.profile_export is None:
         return None
     return Journal(
         path=Path(options.profile_export),
         service_kind=options.service_kind,
-        endpoint="",
-        steps=steps,
+        endpoint=options.endpoint,
+        # Where requests are not made of the data, there is nothing to say of their inputs.
+        steps=steps if len(steps) == len(traffic.requests) else ((),) * len(traffic.requests),
         datatypes={output.name: output.datatype for output in model.outputs},
         read_outputs=target.read_outputs,
+        load_mode=load_mode(options),
         missing=b"" if options.shared_memory == "none" else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Requests:
-    """What will be sent, what must come back, and how sequences are made of it."""
-
-    steps: tuple[Step, ...]
-    expected: tuple[Step, ...] | None = None
-    sequences: SequencePlan | None = None
-
-
-def _requests(options: Options, dataset: Dataset, model: ModelSpec, size: int) -> _Requests:
-    if not model.any_sequence:
-        return _Requests(batch(dataset, model, size), batch_expected(dataset, model, size))
-    streams, expected = stream_steps(dataset, model), stream_expected(dataset, model)
-    ends = list(accumulate(len(stream) for stream in streams))
-    first, end = options.sequence_ids or (1, None)
-    plan = SequencePlan(
-        streams=tuple(
-            tuple(range(stop - len(stream), stop)) for stream, stop in zip(streams, ends, strict=True)
-        ),
-        is_given=dataset.origin == "json",
-        length=options.sequence_length,
-        variation=options.sequence_length_variation,
-        first_id=max(first, 1),
-        last_id=max(first, 1) + 2**32 - 2 if end is None else end - 1,
-        lanes=options.sequences,
-        is_serial=options.serial_sequences,
-        seed=options.data.seed,
-    )
-    return _Requests(_flat(streams), None if expected is None else _flat(expected), plan)
-
-
-def _flat(streams: Streams) -> tuple[Step, ...]:
-    return tuple(step for stream in streams for step in stream)
 
 
 def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validation | None:
@@ -177,7 +180,7 @@ def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validati
     return Validation(expected, tolerance, relative, options.validate_sample)
 
 
-def _server(target: "Target") -> dict[str, Any]:
+def _server(target: Target) -> dict[str, Any]:
     """What the server says of itself; a plain KServe v2 server may say nothing."""
     try:
         found = dict(target.server())
@@ -187,8 +190,8 @@ def _server(target: "Target") -> dict[str, Any]:
     return {**found, "extensions": extensions if isinstance(extensions, list) else []}
 
 
-def _missing(server: Mapping[str, Any]) -> tuple[Remark, ...]:
-    if "statistics" in server["extensions"]:
+def _missing(options: Options, server: Mapping[str, Any]) -> tuple[Remark, ...]:
+    if "statistics" in server["extensions"] or not KINDS[options.service_kind].has_statistics:
         return ()
     return (Remark(Note.STATISTICS_MISSING, "the server has no statistics extension"),)
 
@@ -198,35 +201,13 @@ def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
     if options.protocol != "http" or is_rate(options) or last is None:
         return ()  # over gRPC connections are shared, and by rate nobody knows how many it takes
     start = 1 if options.concurrency is None else options.concurrency.start
-    needed = math.ceil(max(start, last) / options.workers) + OWN_FILES
+    workers = 1 if options.workers == "auto" else options.workers
+    needed = math.ceil(max(start, last) / workers) + OWN_FILES
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if allowed == resource.RLIM_INFINITY or needed <= allowed:
         return ()
     text = f"a worker will need {needed} open files, and the system allows it {allowed}"
     return (f"WARNING: {text}; {Note.FEW_FILES.advice}",)
-
-
-def _endpoint(options: Options) -> Endpoint:
-    port = PORTS[options.protocol]
-    endpoint = parse_endpoint(options.url or f"localhost:{port}", default_port=port, tls=options.tls)
-    is_secure = options.protocol == "grpc" and options.grpc_tls
-    return replace(endpoint, tls=options.tls) if is_secure else endpoint
-
-
-def _target(options: Options, connection: Connection) -> "Target":
-    if options.protocol == "http":
-        return TritonHttp(connection, HttpOptions(options.input_format, options.output_format))
-    from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
-
-    return TritonGrpc(
-        connection,
-        GrpcOptions(
-            is_streaming=options.streaming,
-            compression=None if options.grpc_compression == "none" else options.grpc_compression,
-            parameters=options.request_parameters,
-            connections=options.connections or 0,
-        ),
-    )
 
 
 def _maybe_shared(
@@ -307,11 +288,11 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: str) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
-        batch=size,
+        batch=options.batch or 1,
         percentile=options.percentile,
         latency_limit_ms=options.latency_limit_ms,
         rule=Stability(
@@ -320,7 +301,18 @@ def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Reci
             latency_limit_ms=options.latency_limit_ms,
             is_lenient=options.asynchronous,
         ),
+        has_tokens=KINDS[options.service_kind].has_tokens,
+        promise=None if options.slo is None else parse_slo(options.slo),
     )
+    if options.periodic_concurrency is not None:
+        return replace(common, window_count=options.periodic_concurrency.last, is_whole=True)
+    if agenda is not None:
+        window_ns = options.measurement_interval_ms * NS_PER_MS
+        if options.duration_s is not None:
+            window_ns = max(agenda.length_ns // SLICES, SHORTEST_SLICE_NS)
+        return replace(common, window_ns=window_ns, is_whole=True)
+    if options.session_concurrency is not None:  # every session once
+        return replace(common, window_count=0, is_whole=True)
     if options.request_count:
         return replace(common, window_count=options.request_count, is_whole=True)
     if options.duration_s is not None:
@@ -337,14 +329,13 @@ def _recipe(options: Options, model: ModelSpec, size: int, command: str) -> Reci
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
 
 
-def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float | None) -> dict[str, Any]:
-    span, rate = options.concurrency, options.request_rate
+def _effective(
+    options: Options, recipe: Recipe, dataset: Dataset, last: float | None, agenda: Agenda | None
+) -> dict[str, Any]:
+    span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
     return {
-        "mode": "request_rate"
-        if rate
-        else "request_intervals"
-        if options.request_intervals
-        else "concurrency",
+        "session_concurrency": options.session_concurrency,
+        "mode": load_mode(options),
         "request_rate_start": None if rate is None else rate.start,
         "request_rate_end": None if rate is None or rate.end is None else (last or 0),
         "distribution": options.request_distribution,
@@ -358,7 +349,12 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "concurrency_start": 1 if span is None else int(span.start),
         "concurrency_end": None if span is None or span.end is None else int(last or 0),
         "concurrency_step": 1 if span is None else int(span.step),
-        "request_count": options.request_count,
+        "request_count": _count(options, dataset, agenda),
+        "schedule_s": None if agenda is None else agenda.length_ns / NS_PER_S,
+        "schedule": _schedule_name(options),
+        "speed": options.speed,
+        "periodic": None if periodic is None else [periodic.start, periodic.end, periodic.step],
+        "request_period": options.request_period,
         "warmup_request_count": options.warmup_request_count,
         "measurement_mode": options.measurement_mode,
         "measurement_interval_ms": options.measurement_interval_ms,
@@ -383,6 +379,19 @@ def _effective(options: Options, recipe: Recipe, dataset: Dataset, last: float |
         "data_streams": len(dataset.streams),
         "data_steps": len(dataset.streams[0]),
     }
+
+
+def _schedule_name(options: Options) -> str:
+    if options.replay is not None:
+        return f"replay of {Path(options.replay).name}"
+    return options.shape_load or ("fixed schedule" if options.fixed_schedule else "")
+
+
+def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
+    """Requests that will be sent, where that is known."""
+    if options.session_concurrency is not None:
+        return sum(map(len, dataset.streams))
+    return options.request_count if agenda is None else agenda.count
 
 
 def _asked(options: Options) -> dict[str, Any]:

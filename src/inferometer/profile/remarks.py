@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.doubts import client_limit
-from inferometer.measure.measurement import Measurement
+from inferometer.measure.measurement import Measurement, Rates
 from inferometer.observe.statistics import ModelStatistics
 
 SLACK = 0.02  # share by which rates may differ before it is said
@@ -15,16 +15,15 @@ _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
 
-def rate_remarks(found: Measurement, asked: float) -> Iterator[Remark]:
+def rate_remarks(rates: Rates, duration_ns: int) -> Iterator[Remark]:
     """By rate: whether as many requests were sent as asked for, and answered as sent."""
-    offered = found.send_per_s
-    ended = (found.request_count + found.failed_count) * NS_PER_S / found.duration_ns
-    slack = SLACK * offered + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
-    if ended < offered - slack:
-        text = f"overloaded: {offered:.4g} requests/s were sent and {ended:.4g} answered"
+    asked, sent, answered = rates.asked_per_s, rates.sent_per_s, rates.answered_per_s
+    slack = SLACK * sent + 2 * NS_PER_S / duration_ns  # one request at either end may be cut
+    if answered < sent - slack:
+        text = f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered"
         yield Remark(Note.OVERLOADED, text)
-    elif offered < asked - slack:
-        yield Remark(Note.NOT_OFFERED, f"asked for {asked:.4g} requests/s, sent {offered:.4g}")
+    elif sent < asked - slack:
+        yield Remark(Note.NOT_OFFERED, f"asked for {asked:.4g} requests/s, sent {sent:.4g}")
 
 
 def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:

@@ -1,26 +1,32 @@
 """The load itself: levels one after the other, each out as soon as it is known."""
 
+import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import InferometerError, LocalError
+from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Load
-from inferometer.load.plan import Closed, Open
+from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
 from inferometer.measure.measurement import Level
 from inferometer.measure.result import Result
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
-from inferometer.profile.level import Bench, Watcher, measure_level, warm_up
+from inferometer.profile.level import Bench, Point, Watcher, warm_up
 from inferometer.profile.points import is_rate, points
 from inferometer.profile.prepare import Setup
+from inferometer.profile.recognize import maybe_other_kind
+from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts
-from inferometer.target.shared_memory import shared_region
-from inferometer.target.trace import settings, traced
+from inferometer.target.endpoint import Connection
+from inferometer.target.kinds import KINDS
+from inferometer.target.shared_memory import Registry, shared_region
+from inferometer.target.trace import Tracer, settings, traced
+
+MOST_WORKERS = 1024
 
 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
@@ -50,11 +56,28 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
         count=options.trace_count,
         log_frequency=options.log_frequency,
     )
-    return traced(setup.target, wanted) if wanted else nullcontext()
+    if not wanted:
+        return nullcontext()
+    if not isinstance(setup.target, Tracer):
+        raise _no_such_calls(setup, "trace settings")
+    return traced(setup.target, wanted)
+
+
+def _hosted(setup: Setup) -> AbstractContextManager[object]:
+    return nullcontext() if setup.host is None else closing(setup.host)
 
 
 def _region(setup: Setup) -> AbstractContextManager[None]:
-    return nullcontext() if setup.shared is None else shared_region(setup.shared, setup.target)
+    if setup.shared is None:
+        return nullcontext()
+    if not isinstance(setup.target, Registry):
+        raise _no_such_calls(setup, "shared memory")
+    return shared_region(setup.shared, setup.target)
+
+
+def _no_such_calls(setup: Setup, what: str) -> UsageError:
+    kind = setup.options.service_kind
+    return UsageError(f"servers of kind {kind} have no {what}", remedy="leave out its options")
 
 
 @contextmanager
@@ -62,7 +85,7 @@ def crew(setup: Setup) -> Iterator[Workers]:
     """The workers of a run, with the shared memory and the server's trace settings they may need."""
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
-    count = min(options.workers, _most_slots(setup))
+    count = 1 if options.workers == "auto" else min(options.workers, _most_slots(setup))
     journal = setup.journal
     workers = Workers(
         setup.traffic,
@@ -70,10 +93,13 @@ def crew(setup: Setup) -> Iterator[Workers]:
         timeout_ns=timeout_ns,
         sequences=setup.sequences,
         verbose=options.verbose,
-        spool_fds=() if journal is None else journal.open_spools(count),
+        start=None if setup.host is None else setup.host.start,
+        spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
     )
     try:
-        with _traced(setup), _region(setup), workers as load:
+        with _traced(setup), _region(setup), _hosted(setup), workers as load:
+            if setup.host is not None:
+                setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load
     except InferometerError:
         if journal is not None:
@@ -84,10 +110,18 @@ def crew(setup: Setup) -> Iterator[Workers]:
             journal.problem = workers.spool_problem
 
 
-def bench(setup: Setup, load: Load, watcher: Watcher) -> Bench:
-    return Bench(
+def _most_workers(setup: Setup) -> int:
+    """How many there may be in the end: with `auto` one for each core."""
+    return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
+
+
+def bench(setup: Setup, load: Workers, watcher: Watcher) -> Bench:
+    found = Bench(
         load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup), setup.journal
     )
+    if setup.options.workers != "auto":
+        return found
+    return replace(found, crew=load, most_workers=_most_workers(setup))
 
 
 def _maybe_poller(setup: Setup) -> Poller | None:
@@ -98,31 +132,51 @@ def _maybe_poller(setup: Setup) -> Poller | None:
 
 
 def _most_slots(setup: Setup) -> int:
-    """How many workers could be of use."""
-    if is_rate(setup.options):
-        return setup.options.workers
+    """How many workers could be of use: each needs a request of its own."""
+    if setup.options.periodic_concurrency is not None:
+        return 1
+    if setup.options.session_concurrency is not None:
+        return setup.options.session_concurrency
+    if is_rate(setup.options) or not setup.last:
+        return MOST_WORKERS
     start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
-    return max(start, int(setup.last or setup.options.workers))
+    return max(start, int(setup.last))
 
 
-def sweep(setup: Setup, load: Load, watcher: Watcher) -> Iterator[Level]:
+def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
     """The levels of the search, each measured."""
     options = setup.options
     instrument = bench(setup, load, watcher)
     verdicts = Verdicts()
     before = 0.0
-    for point in points(options, setup.last, verdicts):
+    for point in points(options, setup.last, verdicts, setup.agenda):
         if before and (isinstance(point.plan, Open) or point.value < before):
             load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
         before = point.value
         if options.warmup_request_count:
             watcher.level_started(point.mode, point.value)
-            warm_up(instrument, replace(point.plan, count=options.warmup_request_count))
-        level = measure_level(instrument, setup.recipe, point)
+            warm_up(instrument, _warm_up_plan(point, options.warmup_request_count))
+        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.recipe, point))
         yield level
         verdicts.passed = level.is_stable and not level.is_over_limit
         if level.is_cut_short or watcher.is_interrupted():
             return
+
+
+def _warm_up_plan(point: Point, count: int) -> Plan:
+    if point.before is not None:
+        return point.before
+    assert not isinstance(point.plan, Periodic)
+    return replace(point.plan, count=count)
+
+
+def _with_hint(setup: Setup, level: Level) -> Level:
+    """Where nothing was asked before the load, a server of another kind shows by refusing everything."""
+    found = level.measurement
+    if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
+        return level
+    hint = maybe_other_kind(setup.options, Connection(setup.traffic.wiring.endpoint, setup.options.headers))
+    return replace(level, remarks=(*level.remarks, Remark(Note.WRONG_KIND, hint))) if hint else level
 
 
 def _read_counters(setup: Setup) -> Snapshot | None:

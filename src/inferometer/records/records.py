@@ -28,6 +28,8 @@ class Records:
     responses: Column  # that carried data
     sequence: Column  # id of its sequence; 0 without
     sequence_started_ns: Column  # of the last request of a sequence: when the first one was due; else 0
+    tokens: Column  # of the answer, as the server counts them; 0 where it does not say
+    prompt_tokens: Column
     stamps: Column  # how many of `times` belong to the request
     times: Column  # of the responses of streams, request after request
 
@@ -52,7 +54,7 @@ class Records:
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
-    """Records of an (n, 12) block, sorted by end."""
+    """Records of an (n, ROW) block, sorted by end."""
     order = np.argsort(rows[:, COLUMNS.index("end_ns")], kind="stable")
     if len(times):
         starts = np.cumsum(rows[:, -1]) - rows[:, -1]

@@ -1,6 +1,6 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is twelve 64-bit integers (`COLUMNS`). The header holds how many rows were
+One writer, one reader. A row is fourteen 64-bit integers (`COLUMNS`). The header holds how many rows were
 written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills
 rows first and moves WRITTEN afterwards. What is in the ring survives the death of the worker.
 
@@ -26,6 +26,8 @@ COLUMNS: Final = (
     "responses",
     "sequence",
     "sequence_started_ns",
+    "tokens",
+    "prompt_tokens",
     "stamps",
 )
 ROW: Final = len(COLUMNS)
@@ -33,7 +35,7 @@ WRITTEN: Final = 0
 READ: Final = 1
 STAMPS_READ: Final = 2
 HEADER: Final = ROW  # cells before the first row
-CAPACITY: Final = 1 << 16  # rows: 6 MiB, more than half a second at 100 000 requests per second
+CAPACITY: Final = 1 << 16  # rows: 7 MiB, more than half a second at 100 000 requests per second
 FIRST_BYTE: Final = HEADER * 8
 ROW_BYTES: Final = ROW * 8
 STAMPS: Final = HEADER + CAPACITY * ROW  # the first stamp's cell

@@ -10,6 +10,7 @@ TIMEOUT = 4
 MALFORMED = 5
 MISMATCH = 6
 CANCELLED = 7
+REFUSED = 8  # the reply has a good status, and an error inside
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
@@ -22,6 +23,7 @@ _KINDS = {
     MALFORMED: "malformed",
     MISMATCH: "mismatch",
     CANCELLED: "cancelled",
+    REFUSED: "error in the reply",
 }
 
 

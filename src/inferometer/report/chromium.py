@@ -23,6 +23,7 @@ from inferometer.base.errors import LocalError
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 DEADLINE_S = 60.0
 WIDTH = 1100
+MOST_PIXELS = 16_000  # the longest picture it can take; a longer page is made smaller
 
 _FLAGS = (
     "--headless",
@@ -94,14 +95,10 @@ class Tab:
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait_for("Page.loadEventFired")
 
-    def resize(self, width: int, height: int) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+    def resize(self, width: int, height: int, scale: float = 1.0) -> None:
+        """The size of the screen in CSS pixels; `scale` is the number of real ones in each."""
+        size = {"width": width, "height": height, "deviceScaleFactor": scale}
+        self.call("Emulation.setDeviceMetricsOverride", **size, mobile=False)
 
     def wait_for(self, method: str) -> None:
         """Until the browser has said so; earlier events count."""
@@ -194,8 +191,8 @@ def take_picture(page: Path, picture: Path, *, width: int = WIDTH) -> None:
     """The whole page as PNG, as long as it is."""
     with browsing() as tab:
         tab.open(page, width=width)
-        size = tab.call("Page.getLayoutMetrics")["cssContentSize"]
-        tab.resize(width, round(size["height"]))
+        height = round(tab.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
+        tab.resize(width, height, min(1.0, MOST_PIXELS / height))
         _save(tab.call("Page.captureScreenshot", format="png"), picture)
 
 

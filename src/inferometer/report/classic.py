@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.base.notes import Note
-from inferometer.measure.measurement import FailureGroup, Level, Measurement, Streaming, WindowFigures
+from inferometer.measure.measurement import FailureGroup, Level, Measurement, Rates, Streaming, WindowFigures
 from inferometer.measure.result import Result
 from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
+    classic_value,
     decimal,
     first_line,
+    has_schedule,
     headline_ns,
+    is_periodic,
     level_value,
     percentiles,
     plural,
@@ -22,6 +25,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
+from inferometer.report.tokens import classic_lines
 
 SERVICE_KINDS = {
     "triton": "TRITON",
@@ -46,7 +50,8 @@ def report(result: Result) -> str:
 
 def _levels(result: Result) -> Iterator[str]:
     for level in result.levels:
-        yield level_header(level.mode, level.value)
+        if has_header(result):
+            yield level_header(level.mode, level.value)
         if result.effective.get("verbose"):
             for number, window in enumerate(level.windows, start=1):
                 yield pass_line(number, window, _percentile(result))
@@ -125,6 +130,11 @@ def _limits(effective: Mapping[str, Any]) -> Iterator[str]:
             yield text.format(level_value(name, max(effective[f"{name}_start"], end)))
 
 
+def has_header(result: Result) -> bool:
+    """Only levels of a range are announced."""
+    return result.effective.get("mode", "concurrency") in ("concurrency", "request_rate")
+
+
 def level_header(mode: str, value: float) -> str:
     """The line printed when the load is applied, before anything is measured."""
     if mode == "concurrency":
@@ -147,9 +157,9 @@ def pass_line(number: int, window: WindowFigures, percentile: int | None) -> str
 
 
 def level_block(result: Result, level: Level) -> str:
-    """Client and Server block of one level; nothing where no request finished."""
+    """Client and Server block of one level; nothing where no request finished, nor for periodic concurrency."""
     measurement = level.measurement
-    if measurement is None:
+    if measurement is None or is_periodic(result.effective):
         return ""
     lines = ["  Client: ", *_client(result, level, measurement)]
     if measurement.server is not None:
@@ -228,8 +238,11 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
     latency, service = measurement.latency.mean_ns, measurement.service.mean_ns
     if level.mode == "request_rate" and abs(latency - service) > SERVICE_DIFFERENCE * latency:
         yield f"    Avg service time: {whole_us(service)} usec"
+    if level.rates is not None and (has_schedule(result.effective) or not level.is_as_asked):
+        yield _rates(level.rates)
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield from _streaming(measurement.streaming)
+    yield from classic_lines(measurement)
     if measurement.sequences is not None:
         whole = measurement.sequences.latency
         yield (
@@ -244,6 +257,11 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield f"    [WARNING] Not stable: {_instability(level, measurement)}"
     if level.is_over_limit:
         yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
+
+
+def _rates(rates: Rates) -> str:
+    asked, sent, answered = map(decimal, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s))
+    return f"    Request rate: asked {asked}, sent {sent}, answered {answered} requests/sec"
 
 
 def _streaming(streaming: Streaming) -> Iterator[str]:
@@ -347,7 +365,7 @@ def summary(result: Result) -> str:
         for level in result.levels
         if level.is_reported and (measurement := level.measurement) is not None
     ]
-    if not levels:
+    if not levels or is_periodic(result.effective):
         return ""
     percentile = _percentile(result)
     measure = "Average" if percentile is None else f"p{percentile}"
@@ -355,7 +373,7 @@ def summary(result: Result) -> str:
     for level, measurement in levels:
         name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
         lines.append(
-            f"{name}: {level_value(level.mode, level.value)}, "
+            f"{name}: {classic_value(result.effective, level)}, "
             f"throughput: {decimal(measurement.infer_per_s.value)} infer/sec, "
             f"latency {whole_us(headline_ns(measurement.latency, percentile))} usec"
         )

@@ -1,6 +1,6 @@
 """What people see at the end: one table, where the time goes, and what went wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import (
     ClientCost,
     Doubt,
@@ -22,7 +23,9 @@ from inferometer.measure.result import Finding, Result
 from inferometer.report.format import (
     duration,
     first_line,
+    has_schedule,
     interval,
+    is_periodic,
     level_label,
     level_value,
     percentiles,
@@ -32,6 +35,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.server import Part, parts
+from inferometer.report.tokens import text_lines
 
 BAR_WIDTH = 24
 WIDTH = 100
@@ -55,12 +59,17 @@ def render(result: Result, console: Console) -> None:
     if result.finding is not None:
         console.print(Text(finding_sentence(result.finding), style="bold"), width=width)
     console.print(_table(result, is_narrow=width < WIDTH), width=width)
+    if any(level.rates is not None for level in result.levels):
+        console.print(_rate_table(result), width=width)
     for level in _last_measured(result):
         for block in _time(level):
             console.print(block, width=width)
     for level in _last_measured(result):
         if level.measurement is not None and level.measurement.streaming is not None:
             console.print(Text(_streaming(level.measurement.streaming)), width=width)
+        if level.measurement is not None:
+            for line in text_lines(level.measurement):
+                console.print(Text(line), width=width)
         if level.measurement is not None and level.measurement.sequences is not None:
             console.print(Text(_sequences(level.measurement.sequences)), width=width)
         if level.measurement is not None and level.measurement.metrics is not None:
@@ -97,7 +106,18 @@ def _title(result: Result) -> str:
         f"{result.effective.get('service_kind', '')} {result.effective.get('protocol', '')}".strip(),
         f"batch {result.effective.get('batch', 1)}",
     ]
+    if has_schedule(result.effective):
+        words.append(_schedule(result))
     return " · ".join(word for word in words if word)
+
+
+def _schedule(result: Result) -> str:
+    effective = result.effective
+    time = (
+        f"{plural(effective['request_count'], 'request')} in {duration(effective['schedule_s'] * NS_PER_S)}"
+    )
+    speed = f" at speed {effective['speed']:g}" if effective["speed"] != 1 else ""
+    return f"{effective['schedule']}{speed}: {time}"
 
 
 def _table(result: Result, *, is_narrow: bool) -> Table:
@@ -106,7 +126,6 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     if is_narrow:  # a figure is left out rather than cut
         shown = tuple(p for p in shown if p not in (90, 95) or p == chosen)
     is_rate = any(level.mode != "concurrency" for level in result.levels)
-    rows = sorted(result.levels, key=lambda level: level.value) if result.finding else result.levels
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (
         "Rate" if is_rate else "Conc.",
@@ -119,8 +138,39 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     ):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("Verdict", ratio=1)
-    for level in rows:
-        table.add_row(*(Text(cell) for cell in _cells(level, shown)), _verdict(level))
+    for level in _rows(result):
+        first, *others = _cells(level, shown)
+        name = _ramp(result) if is_periodic(result.effective) else first
+        table.add_row(*(Text(cell) for cell in (name, *others)), _verdict(level))
+    return table
+
+
+def _rows(result: Result) -> Sequence[Level]:
+    """A search visits levels in an order of its own."""
+    return sorted(result.levels, key=lambda level: level.value) if result.finding else result.levels
+
+
+def _ramp(result: Result) -> str:
+    start, end, _ = result.effective["periodic"]
+    return f"{start:g}..{end:g}"
+
+
+def _rate_table(result: Result) -> Table:
+    """By rate: what was asked, sent and answered, and the wait before the send beside the time after it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("Asked/s", "Sent/s", "Answered/s", "Latency\navg", "p99", "Service\navg", "p99"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for level in _rows(result):
+        found, rates = level.measurement, level.rates
+        if found is None or rates is None:
+            continue
+        table.add_row(
+            *map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s)),
+            duration(found.latency.mean_ns),
+            duration(found.latency.percentile_ns(99)),
+            duration(found.service.mean_ns),
+            duration(found.service.percentile_ns(99)),
+        )
     return table
 
 

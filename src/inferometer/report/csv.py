@@ -1,14 +1,15 @@
 """The CSV files of the classic tool: one for the model, one for each of its direct members."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from inferometer.base.units import NS_PER_US
 from inferometer.measure.measurement import Level, Measurement
 from inferometer.measure.result import Result
 from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.report.format import decimal, level_value, percentiles, whole_us
+from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import any_cache, average_ns, compute_ns
 
@@ -25,7 +26,10 @@ class Layout:
     has_transport: bool
     is_verbose: bool
     has_gpus: bool
+    has_tokens: bool
+    has_goodput: bool
     percentile: int | None
+    effective: Mapping[str, Any]
 
 
 def main_csv(result: Result) -> str:
@@ -51,7 +55,9 @@ def floored_levels(result: Result) -> tuple[Level, ...]:
 
 
 def reported(result: Result) -> list[tuple[Level, Measurement]]:
-    """The rows' order in every file."""
+    """The rows' order in every file; periodic concurrency has none."""
+    if is_periodic(result.effective):
+        return []
     rows = [
         (level, measurement)
         for level in result.levels
@@ -68,7 +74,10 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         is_verbose=bool(result.effective.get("verbose_csv")),
         has_gpus=bool(result.effective.get("collect_metrics")),
+        has_tokens=any(row.tokens is not None for _, row in reported(result)),
+        has_goodput=any(row.goodput is not None for _, row in reported(result)),
         percentile=result.effective.get("percentile"),
+        effective=result.effective,
     )
 
 
@@ -79,7 +88,7 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         send = receive = 0
     streamed = 0.0 if measurement.streaming is None else measurement.streaming.per_s * measurement.batch
     cells: list[tuple[str, object]] = [
-        _level_cell(level),
+        _level_cell(layout, level),
         ("Inferences/Second", decimal(measurement.infer_per_s.value)),
         *([] if layout.has_transport else [("Response Throughput", decimal(streamed))]),
         ("Client Send", send),
@@ -94,7 +103,24 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         cells += [("request/response", send + receive), ("response wait", wait)]
         if layout.has_gpus:
             cells += _gpu_cells(measurement.metrics)
-    return tuple(cells)
+    return (*cells, *_text_cells(layout, measurement))
+
+
+def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str, object]]:
+    """Behind the classic columns: what only servers that make text have, and a promise."""
+    tokens, streaming = measurement.tokens, measurement.streaming
+    if layout.has_tokens and tokens is not None:
+        first = None if streaming is None else streaming.first
+        for name, times in (("Time To First Token", first), ("Time Between Tokens", tokens.between)):
+            shown = times if times is not None and times.count else None
+            yield f"Avg {name}", "" if shown is None else whole_us(shown.mean_ns)
+            for p in (50, 99):
+                yield f"p{p} {name}", "" if shown is None else whole_us(shown.percentile_ns(p))
+        yield "Output Tokens/Second", decimal(tokens.output_per_s)
+        yield "Output Tokens/Request", decimal(tokens.output / max(tokens.per_answer.count, 1))
+        yield "Input Tokens/Request", decimal(tokens.prompt / max(tokens.per_prompt.count, 1))
+    if layout.has_goodput:
+        yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
 
 
 def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:
@@ -109,7 +135,7 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
     rate = measurement.infer_per_s.value * counters.success_count / parent if parent else 0.0
     rest = average_ns(counters.success_ns, counters.success_count) - _accounted_ns(counters)
     return (
-        _level_cell(level),
+        _level_cell(layout, level),
         ("Inferences/Second", decimal(rate)),
         ("Client Send", 0),
         *_server_cells(layout, member, rest),
@@ -122,9 +148,9 @@ def _members(measurement: Measurement) -> Iterator[ModelStatistics]:
         yield from (member for member in measurement.server.members if member.was_called)
 
 
-def _level_cell(level: Level) -> tuple[str, str]:
+def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:
     name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
-    return name, level_value(level.mode, level.value)
+    return name, classic_value(layout.effective, level)
 
 
 def _server_cells(layout: Layout, model: ModelStatistics | None, rest_ns: int) -> list[tuple[str, object]]:

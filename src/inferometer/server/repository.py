@@ -1,4 +1,4 @@
-"""The example model repository and pictures that come with the package."""
+"""The example model repositories and pictures that come with the package."""
 
 from pathlib import Path
 
@@ -10,6 +10,11 @@ _HERE = Path(__file__).parent
 def example_repository() -> Path:
     """The folder of the example models: simple, identities, delay and the image ensemble."""
     return _HERE / "models"
+
+
+def vocoder_repository() -> Path:
+    """The folder of a small vocoder in four variants, to compare: onnx in fp32, fp16 and int8, and plain numpy."""
+    return _HERE / "vocoder"
 
 
 def example_image(name: str = "mug.jpg") -> Path:

@@ -10,28 +10,28 @@ from inferometer.base.messages import MESSAGES
 from inferometer.target.endpoint import Connection, tls_context
 
 TIMEOUT_S = 20.0
+LOAD_TIMEOUT_S = 600.0  # large models take their time
 
 
 class HttpControl:
     """GET and POST of JSON documents."""
 
-    def __init__(self, connection: Connection, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._timeout_s = timeout_s
         tls = connection.endpoint.tls
         self._context = None if tls is None else tls_context(tls)
 
     def get(self, path: str) -> Any:
         return self._call("GET", path, None)
 
-    def post(self, path: str, document: Any) -> Any:
-        return self._call("POST", path, json.dumps(document).encode())
+    def post(self, path: str, document: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+        return self._call("POST", path, json.dumps(document).encode(), timeout_s)
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        status, text = self.exchange(method, path, body)
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float = TIMEOUT_S) -> Any:
+        status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
-            raise kind(_reason(text) or f"the server answered {method} {path} with status {status}")
+            raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")
         if not text:
             return {}
         try:
@@ -42,17 +42,26 @@ class HttpControl:
                 remedy=f"check that {self._connection.endpoint} is the server's HTTP address",
             ) from error
 
-    def exchange(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body of whatever the server answers."""
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
+        timeout_s: float = TIMEOUT_S,
+    ) -> tuple[int, bytes]:
+        """Status and body of whatever the server answers; `headers` go with a body."""
         endpoint = self._connection.endpoint
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=self._timeout_s)
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
         try:
             self._secure(client)
             client.putrequest(method, endpoint.prefix + path)
             for name, value in self._connection.headers:
                 client.putheader(name, value)
             if body is not None:
-                client.putheader("Content-Type", "application/json")
+                for name, value in headers:
+                    client.putheader(name, value)
                 client.putheader("Content-Length", str(len(body)))
             client.endheaders(body)
             MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
@@ -60,6 +69,23 @@ class HttpControl:
             text = reply.read()
             MESSAGES.debug("< %d %s, %d bytes", reply.status, reply.reason, len(text))
             return reply.status, text
+        except (OSError, http.client.HTTPException) as error:
+            why, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint} cannot be reached: {why}", remedy=remedy) from error
+        finally:
+            client.close()
+
+    def send(self, request: bytes) -> tuple[int, str | None, bytes]:
+        """A request that is rendered already: status, length of the reply's JSON header if it has one, and body."""
+        endpoint = self._connection.endpoint
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        try:
+            client.connect()
+            self._secure(client)
+            client.sock.sendall(request)
+            reply = http.client.HTTPResponse(client.sock, method="POST")
+            reply.begin()
+            return reply.status, reply.getheader("Inference-Header-Content-Length"), reply.read()
         except (OSError, http.client.HTTPException) as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
@@ -69,7 +95,8 @@ class HttpControl:
     def _secure(self, client: http.client.HTTPConnection) -> None:
         tls = self._connection.endpoint.tls
         if self._context is not None and tls is not None:
-            client.connect()
+            if client.sock is None:
+                client.connect()
             name = tls.server_name or self._connection.endpoint.host
             client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
 
@@ -112,7 +139,7 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
     return str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
 
 
-def _reason(text: bytes) -> str:
+def reason_of(text: bytes) -> str:
     """The server's own words, if it gave any."""
     try:
         document = json.loads(text)

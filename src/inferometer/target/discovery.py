@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from inferometer.base.errors import MissingError, PeerError
-from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 
 Document = Mapping[str, Any]
 
@@ -20,6 +20,12 @@ class Control(Protocol):
         """Names of the models the server has, as far as it tells."""
 
 
+class Named(Protocol):
+    """A server that may say what it is."""
+
+    def server(self) -> Document: ...
+
+
 def describe_model(control: Control, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
     """What the server says of a model and of all it is composed of; `called` are models that its code calls."""
     try:
@@ -30,6 +36,12 @@ def describe_model(control: Control, name: str, version: str, called: Sequence[t
             remedy=error.remedy or _known_models(control, name),
         ) from error
     config = _maybe_config(control, name, version)
+    if not metadata.get("inputs") and not config:
+        raise PeerError(
+            f"the server says nothing about the inputs of '{name}', so no request can be made for it",
+            remedy="declare them on the server (MLServer: 'inputs' in model-settings.json), or send a request of your "
+            "own with --service-kind http --body @FILE",
+        )
     try:
         return _spec(name, version, metadata, config, _members(control, config, called))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -37,6 +49,19 @@ def describe_model(control: Control, name: str, version: str, called: Sequence[t
             f"failed to get model metadata: the answer for '{name}' is not a model's metadata ({error!r})",
             remedy="check that the address given with -u is a Triton or KServe v2 server",
         ) from error
+
+
+def plain_sentence(control: "Named", *more: str) -> str:
+    """What a server without Triton's extensions calls itself and lacks."""
+    try:
+        server = control.server()
+    except MissingError:
+        server = {}
+    name = f"{server.get('name', '')} {server.get('version', '')}".strip()
+    lacks = ["no model configuration"]
+    if "statistics" not in (server.get("extensions") or ()):
+        lacks.append("no statistics")
+    return f"A plain KServe v2 server{f' ({name})' if name else ''}: {', '.join((*lacks, *more))}."
 
 
 def _known_models(control: Control, name: str) -> str:
@@ -83,7 +108,7 @@ def _version(number: object) -> str:
 def _spec(
     name: str, version: str, metadata: Document, config: Document, composing: tuple[ModelSpec, ...]
 ) -> ModelSpec:
-    max_batch_size = int(config.get("max_batch_size", 0))
+    max_batch_size = int(config.get("max_batch_size", 0)) if config else _batch_without_config(metadata)
     inputs = {row["name"]: row for row in config.get("input", ())}
     return ModelSpec(
         name=name,
@@ -96,8 +121,16 @@ def _spec(
         is_sequence="sequence_batching" in config,
         has_cache=bool(config.get("response_cache", {}).get("enable", False)),
         composing=composing,
+        is_plain=not config,
         config=config,
     )
+
+
+def _batch_without_config(metadata: Document) -> int:
+    """Plain KServe v2: where the first dimension of all tensors is open, it is that of the batch."""
+    rows = [*metadata["inputs"], *metadata["outputs"]]
+    is_open = all(row.get("shape") and int(row["shape"][0]) == -1 for row in rows)
+    return ANY_BATCH if metadata["inputs"] and is_open else 0
 
 
 def _tensors(

@@ -14,6 +14,7 @@ from inferometer.base.options import (
     switch,
     whole,
 )
+from inferometer.target.kinds import KINDS, NAMES
 
 
 def _parameter(name: str, text: str) -> tuple[str, str, str]:
@@ -66,12 +67,11 @@ OPTIONS = (
     Option(
         ("--service-kind",),
         "service_kind",
-        "Kind of server: triton (or any KServe v2 server), triton_c_api, tfserving, torchserve, openai, "
-        "dynamic_grpc.",
-        choice("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc"),
+        f"Kind of server: {', '.join(NAMES)}. Any KServe v2 server is of kind triton.",
+        choice(*NAMES),
         "KIND",
         "triton",
-        unbuilt=("triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc"),
+        unbuilt=tuple(name for name in NAMES if name not in KINDS),
         meanwhile="measure a server that speaks the KServe v2 protocol with --service-kind triton",
     ),
     Option(
@@ -89,6 +89,16 @@ OPTIONS = (
         "HEADER",
         repeatable=True,
         secret=True,
+    ),
+    Option(
+        ("--header",),
+        "headers",
+        "The same as -H.",
+        header,
+        "HEADER",
+        repeatable=True,
+        secret=True,
+        dialect=Dialect.OURS,
     ),
     Option(
         ("--request-parameter",),
@@ -258,10 +268,42 @@ OPTIONS = (
     Option(
         ("--endpoint",),
         "endpoint",
-        "Path appended to the address with --service-kind openai.",
+        "Path appended to the address with --service-kind openai (inferometer: v1/chat/completions).",
         as_given,
         "PATH",
-        built=False,
+    ),
+    Option(
+        ("--output-tokens",),
+        "output_tokens",
+        "Most tokens of an answer, in the requests made for --service-kind openai.",
+        whole(least=1),
+        "COUNT",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--method",),
+        "method",
+        "Method of the request with --service-kind http (GET without a body, else POST).",
+        as_given,
+        "METHOD",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--path",),
+        "path",
+        "Path of the request with --service-kind http, appended to the address.",
+        as_given,
+        "PATH",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--body",),
+        "bodies",
+        "Body of the request with --service-kind http: text, or @FILE. Given several times, the requests take turns.",
+        as_given,
+        "BODY",
+        repeatable=True,
+        dialect=Dialect.OURS,
     ),
     Option(
         ("--model-signature-name",),
@@ -279,8 +321,6 @@ OPTIONS = (
         as_given,
         "DIR",
         "/opt/tritonserver",
-        built=False,
-        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
     ),
     Option(
         ("--model-repository",),
@@ -288,7 +328,5 @@ OPTIONS = (
         "Models to load with --service-kind triton_c_api.",
         as_given,
         "DIR",
-        built=False,
-        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
     ),
 )

@@ -7,10 +7,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from inferometer.base.errors import PeerError
-from inferometer.target.control import HttpControl
+from inferometer.target.control import LOAD_TIMEOUT_S, HttpControl
 from inferometer.target.endpoint import Connection
 
-LOAD_TIMEOUT_S = 300.0
 READY = "READY"
 
 
@@ -44,8 +43,8 @@ class Repository(Protocol):
 class HttpRepository:
     """Over HTTP."""
 
-    def __init__(self, connection: Connection, *, timeout_s: float = LOAD_TIMEOUT_S) -> None:
-        self._control = HttpControl(connection, timeout_s=timeout_s)
+    def __init__(self, connection: Connection) -> None:
+        self._control = HttpControl(connection)
 
     def is_ready(self) -> bool:
         try:
@@ -62,7 +61,9 @@ class HttpRepository:
 
     def load(self, model: str, config: Mapping[str, Any] | None = None) -> None:
         body = {} if config is None else {"parameters": {"config": json.dumps(config)}}
-        self._control.post(f"/v2/repository/models/{quote(model, safe='')}/load", body)
+        self._control.post(
+            f"/v2/repository/models/{quote(model, safe='')}/load", body, timeout_s=LOAD_TIMEOUT_S
+        )
 
     def unload(self, model: str) -> None:
         self._control.post(f"/v2/repository/models/{quote(model, safe='')}/unload", {})
@@ -77,12 +78,12 @@ def _state(row: Mapping[str, Any]) -> ModelState:
 class GrpcRepository:
     """Over gRPC, with the official messages."""
 
-    def __init__(self, connection: Connection, *, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+    def __init__(self, connection: Connection) -> None:
         from inferometer.target.grpc_control import GrpcControl
         from inferometer.target.messages import load_messages
 
         self._messages = load_messages()
-        self._control = GrpcControl(connection, "inference.GRPCInferenceService", timeout_s=timeout_s)
+        self._control = GrpcControl(connection, "inference.GRPCInferenceService")
 
     def _call(self, method: str, **fields: Any) -> Any:
         asked = getattr(self._messages, f"{method}Request")(**fields)
@@ -111,7 +112,8 @@ class GrpcRepository:
         asked = self._messages.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
             asked.parameters["config"].string_param = json.dumps(config)
-        self._control.call("RepositoryModelLoad", asked, self._messages.RepositoryModelLoadResponse)
+        reply = self._messages.RepositoryModelLoadResponse
+        self._control.call("RepositoryModelLoad", asked, reply, timeout_s=LOAD_TIMEOUT_S)
 
     def unload(self, model: str) -> None:
         self._call("RepositoryModelUnload", model_name=model)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.datatypes import DATATYPES
@@ -137,6 +137,7 @@ def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> 
 # --- the memory itself
 
 
+@runtime_checkable
 class Registry(Unregister, Protocol):
     """A server's calls to make a region known and to forget it."""
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, PeerError, UsageError
@@ -27,6 +27,7 @@ Settings = Mapping[str, tuple[str, ...]]
 """Values by name as the server spells them; only the level may have more than one."""
 
 
+@runtime_checkable
 class Tracer(Protocol):
     """A server's calls to read and change what holds for all its models."""
 

@@ -1,9 +1,65 @@
 """What the workers need to put load on a server: how to reach it, and the requests, rendered to bytes once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 from inferometer.model.tensor import Tensor
 from inferometer.target.endpoint import Endpoint
+from inferometer.wire.http1 import Head
+
+
+class Reply(NamedTuple):
+    """What a reply turned out to be."""
+
+    status: int = 0  # of `records.status`; 0 is good
+    text: str = ""  # the server's words, for a failure
+    responses: int = 1  # that carried data
+    times: tuple[int, ...] = ()  # of the responses of a stream, nanoseconds
+    tokens: int = 0  # in the answer, as the server counts them; 0 where it does not say
+    prompt_tokens: int = 0  # in the request
+    texts: tuple[
+        tuple[int, bytes], ...
+    ] = ()  # the responses with their times, where someone wants to keep them
+    message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
+
+
+class Reading(Protocol):
+    """One reply with a good status, as its body comes."""
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
+
+    def end(self) -> Reply:
+        """The reply is whole."""
+
+
+class ReplyReader(Protocol):
+    """What replies over HTTP mean beyond their status. Goes to the workers, so it must pickle."""
+
+    def start(self, head: Head) -> Reading:
+        """Of a reply with a good status."""
+
+    def refusal(self, status: int, text: str) -> str:
+        """What to say of a reply with a bad status; `text` is the server's own."""
+
+
+class Conversations(Protocol):
+    """Sessions whose requests depend on earlier answers; a slot has one at a time."""
+
+    def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
+        """The next turn, of the request as it was rendered."""
+
+    def answered(self, slot: int, reply: Reply) -> None: ...
+
+
+class Dialogue(Protocol):
+    """Makes the sessions of one worker. Goes to the workers, so it must pickle."""
+
+    def start(self) -> Conversations: ...
+
+
+IN_PROCESS = "in-process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +67,15 @@ class Wiring:
     """How requests travel."""
 
     endpoint: Endpoint
-    protocol: str = "http"  # or grpc
+    protocol: str = "http"  # or grpc, or IN_PROCESS: then the endpoint is that of the control calls
     connections: int = 0  # 0 leaves the number to the link
     block: bytes = b""  # gRPC: the header block of every call
-    is_streaming: bool = False  # gRPC: one stream per slot, all its requests on it
+    is_streaming: bool = (
+        False  # requests have any number of responses; gRPC: one stream per slot for all of them
+    )
     compression: str | None = None  # gRPC: gzip or deflate
+    reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
+    dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
 
     def share(self, index: int, parts: int) -> "Wiring":
         """What worker `index` has of it: its part of the connections, but at least one."""
@@ -42,3 +102,4 @@ class Traffic:
     wiring: Wiring
     requests: tuple[bytes, ...]
     validation: Validation | None = None
+    findings: tuple[str, ...] = ()  # what was found out by asking the server, in sentences for the user

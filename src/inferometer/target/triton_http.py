@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.target.control import HttpControl
-from inferometer.target.discovery import Document
+from inferometer.target.control import LOAD_TIMEOUT_S, HttpControl, reason_of
+from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
 from inferometer.target.sequence_marks import PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
-from inferometer.target.validation import http_outputs
+from inferometer.target.validation import http_outputs, http_tensors
 from inferometer.wire.http1 import encode_request
 
 BINARY, JSON = "binary", "json"
@@ -51,6 +51,9 @@ class TritonHttp:
         """Name, version and extensions."""
         return self._object("/v2")
 
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        return describe_model(self, name, version, called)
+
     def metadata(self, name: str, version: str) -> Document:
         return self._object(_path(name, version))
 
@@ -58,11 +61,17 @@ class TritonHttp:
         return self._object(f"{_path(name, version)}/config")
 
     def models(self) -> list[str]:
-        return [
-            str(row["name"])
-            for row in self._control.post("/v2/repository/index", {})
-            if row.get("state") == "READY"
-        ]
+        try:
+            rows = self._control.post("/v2/repository/index", {})
+        except MissingError:  # without a repository some servers still list what they have
+            return [str(name) for name in self._object("/v2/models").get("models", ())]
+        return [str(row["name"]) for row in rows if row.get("state") == "READY"]
+
+    def load_model(self, name: str, config: Document | None = None) -> None:
+        """Load or reload a model, with this configuration instead of the one in the repository."""
+        parameters = {} if config is None else {"parameters": {"config": json.dumps(config)}}
+        path = f"/v2/repository/models/{quote(name, safe='')}/load"
+        self._control.post(path, parameters, timeout_s=LOAD_TIMEOUT_S)
 
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
@@ -114,34 +123,92 @@ class TritonHttp:
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
     ) -> Traffic:
         """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
-        outputs = [self._output(output, maybe_part(placement, output.name)) for output in model.outputs]
-        requests = tuple(self._render(model, step, outputs) for step in placed(steps, placement))
-        return Traffic(Wiring(self._connection.endpoint), requests)
+        formats, findings = self._options, tuple[str, ...]()
+        if model.is_plain and steps and placement is None:
+            formats, findings = self._formats_taken(model, steps[0])
+        rendering = _Rendering(self._connection, model, formats, placement)
+        requests = tuple(rendering.whole(step) for step in placed(steps, placement))
+        return Traffic(Wiring(self._connection.endpoint), requests, findings=findings)
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a reply; those in shared memory are not in it."""
         return http_outputs(body, None if header_length is None else str(header_length))
 
-    def _render(self, model: ModelSpec, step: Sequence[Placed], outputs: Sequence[Document]) -> bytes:
-        inputs = [self._input(tensor, part) for tensor, part in step]
-        tensors = [data for _, data in inputs]
-        length = sum(map(len, tensors))
-        header = {"id": "", "inputs": [described for described, _ in inputs], "outputs": outputs}
-        document = json.dumps(header, separators=(",", ":")).encode()
-        if model.any_sequence:
-            document = document.replace(b'{"id":"",', b'{"id":"","parameters":{' + PLACE + b"},", 1)
-        head = encode_request(
-            "POST",
-            f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}/infer",
-            (
-                ("Host", self._connection.endpoint.authority),
-                ("Content-Type", "application/octet-stream" if length else "application/json"),
-                ("Inference-Header-Content-Length", str(len(document))),
-                *self._connection.headers,
-            ),
-            len(document) + length,
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        status, header_length, body = self._control.send(request)
+        if status != 200:
+            raise PeerError(reason_of(body) or f"the server answered with status {status}")
+        return http_tensors(body, header_length)
+
+    def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[HttpOptions, tuple[str, ...]]:
+        """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
+        asked = self._options
+        if asked.input_format == JSON or self._takes(model, step, asked):
+            return asked, (plain_sentence(self),)
+        as_json = HttpOptions(JSON, JSON)
+        self._require(model, step, as_json)
+        return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
+
+    def _takes(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> bool:
+        return 200 <= self._ask(model, step, formats)[0] < 300
+
+    def _require(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> None:
+        status, text = self._ask(model, step, formats)
+        if not 200 <= status < 300:
+            raise PeerError(
+                f"the server takes tensors of '{model.name}' neither as binary data nor as JSON "
+                f"(status {status}): {reason_of(text)}",
+                remedy="check the data and its shape",
+            )
+
+    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> tuple[int, bytes]:
+        """One inference as it would be sent, outside the load."""
+        rendering = _Rendering(self._connection, model, formats, None)
+        headers, body = rendering.parts([(tensor, None) for tensor in step])
+        return self._control.exchange(
+            "POST", f"{_path(model.name, model.version)}/infer", body, headers=headers
         )
-        return b"".join((head, document, *tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendering:
+    """Requests for one model, with tensors in these formats."""
+
+    connection: Connection
+    model: ModelSpec
+    formats: HttpOptions
+    placement: Placement | None
+
+    def whole(self, step: Sequence[Placed]) -> bytes:
+        headers, body = self.parts(step)
+        endpoint = self.connection.endpoint
+        path = f"{endpoint.prefix}{_path(self.model.name, self.model.version)}/infer"
+        whole_headers = (("Host", endpoint.authority), *headers, *self.connection.headers)
+        return encode_request("POST", path, whole_headers, len(body)) + body
+
+    def parts(self, step: Sequence[Placed]) -> tuple[tuple[tuple[str, str], ...], bytes]:
+        """The headers that tell of the body, and the body."""
+        inputs = [self._input(tensor, part) for tensor, part in step]
+        outputs = [
+            self._output(output, maybe_part(self.placement, output.name)) for output in self.model.outputs
+        ]
+        tensors = [data for _, data in inputs]
+        header: dict[str, Any] = {
+            "id": "",
+            "inputs": [described for described, _ in inputs],
+            "outputs": outputs,
+        }
+        if not outputs and self.model.is_plain:
+            del header["outputs"]
+        document = json.dumps(header, separators=(",", ":")).encode()
+        if self.model.any_sequence:
+            document = document.replace(b'{"id":"",', b'{"id":"","parameters":{' + PLACE + b"},", 1)
+        is_binary = any(tensors)
+        headers = [("Content-Type", "application/octet-stream" if is_binary else "application/json")]
+        if is_binary or not self.model.is_plain:  # plain servers need not know the extension
+            headers.append(("Inference-Header-Content-Length", str(len(document))))
+        return tuple(headers), b"".join((document, *tensors))
 
     def _input(self, tensor: Tensor, part: Part | None) -> tuple[Document, bytes]:
         """What the header says of a tensor, and the bytes that follow the header for it."""
@@ -152,14 +219,16 @@ class TritonHttp:
         }
         if part is not None:
             return {**described, "parameters": part.parameters()}, b""
-        if self._options.input_format == JSON:
+        if self.formats.input_format == JSON:
             return {**described, "data": _elements(tensor)}, b""
         return {**described, "parameters": {"binary_data_size": len(tensor.data)}}, tensor.data
 
     def _output(self, output: TensorSpec, part: Part | None) -> Document:
         if part is not None:
             return {"name": output.name, "parameters": part.parameters()}
-        is_binary = self._options.output_format == BINARY
+        is_binary = self.formats.output_format == BINARY
+        if self.model.is_plain and not is_binary:
+            return {"name": output.name}
         if not is_binary and output.datatype in _NOT_IN_JSON:
             raise _no_json("output", output.name, output.datatype)
         return {"name": output.name, "parameters": {"binary_data": is_binary}}

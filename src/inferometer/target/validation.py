@@ -79,22 +79,29 @@ def _string_difference(tensor: Tensor, data: bytes) -> str:
 
 
 def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str, bytes]:
-    """The outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
+    """The bytes of the outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
+    return {name: tensor.data for name, tensor in http_tensors(body, header_length).items()}
+
+
+def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str, Tensor]:
+    """The outputs of such a reply."""
     try:
         length = len(body) if header_length is None else int(header_length)
         document = json.loads(body[:length])
         rows: Sequence[Any] = document["outputs"]
         outputs = {}
         for row in rows:
-            parameters = row.get("parameters", {})
+            parameters = row.get("parameters") or {}  # some servers say null
             size = parameters.get("binary_data_size")
             if "shared_memory_region" in parameters:
                 continue
             if size is None:
-                outputs[row["name"]] = encode(row["datatype"], _flat(row["data"]))
+                data = encode(row["datatype"], _flat(row["data"]))
             else:
-                outputs[row["name"]] = bytes(body[length : length + size])
+                data = bytes(body[length : length + size])
                 length += size
+            shape = tuple(map(int, row.get("shape", ())))
+            outputs[row["name"]] = Tensor(row["name"], row.get("datatype", ""), shape, data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PeerError(f"the reply cannot be read: {error!r}") from error
     return outputs
@@ -123,6 +130,22 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
     if len(raw) == len(names):
         return dict(zip(names, raw, strict=True))
     return _typed_outputs(bytes(message))
+
+
+def grpc_tensors(message: bytes) -> dict[str, Tensor]:
+    """The outputs of a ModelInferResponse with datatype and shape, for those who are in no hurry."""
+    from google.protobuf.message import DecodeError
+
+    from inferometer.target.messages import load_messages
+
+    try:
+        reply = load_messages().ModelInferResponse.FromString(message)
+    except DecodeError as error:
+        raise PeerError(f"the reply cannot be read: {error!r}") from error
+    data = grpc_outputs(message)
+    return {
+        row.name: Tensor(row.name, row.datatype, tuple(row.shape), data[row.name]) for row in reply.outputs
+    }
 
 
 def _typed_outputs(message: bytes) -> dict[str, bytes]:

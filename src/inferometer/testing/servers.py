@@ -254,6 +254,8 @@ def _read_request(wire: Wire, connection: int) -> Request | None:
     if head is None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
+    if not first.endswith((" HTTP/1.1", " HTTP/1.0")):
+        return None  # another protocol: the connection is closed
     method, path, _ = first.split(" ")
     pairs = (line.partition(":") for line in lines)
     headers = tuple((name, value.strip(" ")) for name, _, value in pairs)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from inferometer.load.engine import Engine, Explain, Finish, Link
+from inferometer.load.engine import Engine, Explain, Finish, Link, Responded
 from inferometer.load.load import Cost, Harvest
-from inferometer.load.plan import Plan
+from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
@@ -27,6 +27,7 @@ class Reply:
     service_ns: int
     status: int = outcome.OK
     received: int = 100
+    responses_ns: tuple[int, ...] = ()  # of a stream: when each comes, after the send
 
 
 Script = Callable[[int, int], Reply]
@@ -66,6 +67,8 @@ class _FakeNetwork:
         self._ends: list[tuple[int, int, int]] = []  # (end, order, slot)
         self._order = itertools.count()
         self._live: dict[int, tuple[int, int, Reply]] = {}  # slot -> (order, sent, reply)
+        self._responses: list[tuple[int, int, int, int]] = []  # (time, order, slot, number)
+        self._responded: Responded = lambda slot, responses: None
         self.marks: list[tuple[int, Mark]] = []  # (step, mark) of every request of a sequence
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -75,6 +78,11 @@ class _FakeNetwork:
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
         heappush(self._ends, (end_ns, order, slot))
+        for number, after_ns in enumerate(reply.responses_ns, start=1):
+            heappush(self._responses, (now_ns + after_ns, order, slot, number))
+
+    def watch(self, responded: Responded) -> None:
+        self._responded = responded
 
     def prepare(self, slots: int) -> None:
         pass
@@ -88,6 +96,8 @@ class _FakeNetwork:
         pass
 
     def wait(self, until_ns: int | None) -> None:
+        if self._responses and self._respond(until_ns):
+            return
         if self._ends and (until_ns is None or self._ends[0][0] <= until_ns):
             now = self._ends[0][0]
             self._clock.move_to(now)
@@ -99,6 +109,17 @@ class _FakeNetwork:
         elif until_ns is not None:
             self._clock.move_to(until_ns)
 
+    def _respond(self, until_ns: int | None) -> bool:
+        """Whether the next thing to happen was a response of a stream."""
+        now, order, slot, number = self._responses[0]
+        if now > (self._ends[0][0] if self._ends else NEVER) or (until_ns is not None and now > until_ns):
+            return False
+        heappop(self._responses)
+        self._clock.move_to(now)
+        if slot in self._live and self._live[slot][0] == order:
+            self._responded(slot, number)
+        return True
+
     def _end(self, order: int, slot: int, now_ns: int) -> None:
         live = self._live.get(slot)
         if live is None or live[0] != order:
@@ -107,7 +128,11 @@ class _FakeNetwork:
         _, sent_ns, reply = live
         if reply.status:
             self._explain(reply.status, f"scripted {outcome.kind(reply.status)}")
-        self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
+        if reply.responses_ns:
+            times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
+            self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+        else:
+            self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
 
 
 class SimulatedLoad:
@@ -121,6 +146,8 @@ class SimulatedLoad:
         requests: int = 1,
         timeout_ns: int = 0,
         sequences: Sequences | None = None,
+        index: int = 0,
+        parts: int = 1,
     ) -> None:
         self._clock = clock
         cells = memoryview(bytearray(CELLS * 8)).cast("q")
@@ -144,6 +171,8 @@ class SimulatedLoad:
             ring=ring,
             clock=clock,
             on_crowded=self._drain,
+            first_step=index,
+            stride=parts,
             timeout_ns=timeout_ns,
             sequences=sequences,
         )
@@ -176,3 +205,63 @@ class SimulatedLoad:
         taken = self._reader.take()
         if len(taken):
             self._backlog.append(taken)
+
+
+class SimulatedWorkers:
+    """Several engines side by side, each on a clock of its own that keeps step with the others.
+
+    They share the server's script but not its queue, so a reply may depend only on when its request was sent. Each
+    request costs `cpu_ns` of its worker's core.
+    """
+
+    def __init__(
+        self, script: Script, clock: FakeClock, *, count: int = 1, requests: int = 1, cpu_ns: int = 0
+    ) -> None:
+        self._script = script
+        self._clock = clock
+        self._requests = requests
+        self._cpu_ns = cpu_ns
+        self.count = 0
+        self._clocks: list[FakeClock] = []
+        self._loads: list[SimulatedLoad] = []
+        self.resize(count)
+
+    def resize(self, count: int) -> None:
+        self.count = count
+        self._clocks = [FakeClock(self._clock()) for _ in range(count)]
+        self._loads = [
+            SimulatedLoad(FakeServer(self._script), clock, requests=self._requests, index=index, parts=count)
+            for index, clock in enumerate(self._clocks)
+        ]
+
+    def apply(self, plan: Plan) -> None:
+        for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
+            clock.move_to(self._clock())
+            load.apply(plan.share(index, self.count))
+
+    def collect(self, until_ns: int) -> Harvest:
+        target_ns = min(until_ns, self._clock() + ROUND_NS)
+        harvests = [load.collect(target_ns) for load in self._loads]
+        is_finished = all(harvest.is_finished for harvest in harvests)
+        now = max(clock() for clock in self._clocks) if is_finished else max(target_ns, self._clock())
+        for clock in (self._clock, *self._clocks):
+            clock.move_to(max(now, clock()))
+        sent = tuple(harvest.cost.sent for harvest in harvests)
+        return Harvest(
+            records=join([harvest.records for harvest in harvests]),
+            seen_ns=self._clock(),
+            cost=Cost(
+                cpu_ns=tuple(number * self._cpu_ns for number in sent),
+                sent=sum(sent),
+                reconnects=0,
+                connects=0,
+                connect_ns=0,
+            ),
+            is_finished=is_finished,
+        )
+
+    def examples(self) -> dict[int, str]:
+        return {status: text for load in self._loads for status, text in load.examples().items()}
+
+    def stop(self) -> int:
+        return sum(load.stop() for load in self._loads)

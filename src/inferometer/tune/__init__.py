@@ -22,8 +22,7 @@
 | `dialect` | the classic tool's words: YAML and options, console lines, CSV, folders, checkpoints |
 | `report` | summary and detailed reports: folds over a `Study` |
 
-`session.profile(settings, watcher)` runs it all. What the commands, files and reports of the classic dialect still need
-is listed in /tmp/lab/tune-handoff.md.
+`session.profile(settings, watcher)` runs it all.
 
 A report never looks at a server or a clock: `Study` holds all it shows, and `study.write`/`from_json` keep it.
 """

@@ -1,6 +1,7 @@
 """One trial's load on the models that are loaded: figures come back."""
 
 import contextlib
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -72,7 +73,7 @@ class EngineMeter:
         self._watcher = watcher
         self._effort = effort
         self._lines: dict[tuple[str, int], _Line] = {}
-        self.fingerprint = ""
+        self.fingerprint = fingerprint(options)
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         if len(proposal.parts) > 1:
@@ -147,6 +148,37 @@ class EngineMeter:
 
     def close(self) -> None:
         self.forget()
+
+
+# What decides which requests are sent; how long they are measured does not make another trial of it.
+_SENT = (
+    "protocol",
+    "service_kind",
+    "grpc_compression",
+    "request_parameters",
+    "streaming",
+    "data",
+    "shared_memory",
+    "input_format",
+    "output_format",
+    "request_distribution",
+    "sequences",
+    "sequence_length",
+    "sequence_length_variation",
+    "serial_sequences",
+)
+
+
+def fingerprint(options: Mapping[str, Options]) -> str:
+    """Of what is sent to each model, as far as it is not the default."""
+    plain = Options(model="")
+    rows = [
+        f"{model} {name} {getattr(asked, name)!r}"
+        for model, asked in sorted(options.items())
+        for name in _SENT
+        if getattr(asked, name) != getattr(plain, name)
+    ]
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
 
 
 def _has_own_rule(options: Options) -> bool:

@@ -6,6 +6,7 @@ from benchmarks.arithmetic import (
     INFORMATION,
     MISSED,
     Usage,
+    lag_us,
     marginal_us,
     middle_info,
     ratios,
@@ -61,3 +62,13 @@ def test_what_was_noted_beside_the_samples_is_a_median_too():
 
 def test_who_goes_first_alternates():
     assert [starts_with_ours(number) for number in range(4)] == [True, False, True, False]
+
+
+def test_lag_is_behind_the_most_punctual_send() -> None:
+    gap = 500_000
+    punctual = [10_000_000 + number * gap for number in range(100)]
+    assert lag_us(punctual, 2000, 99) == 0
+    late = [time + (40_000 if number % 10 == 5 else 7_000) for number, time in enumerate(punctual)]
+    assert lag_us(late, 2000, 50) == 0  # all are 7 us late: their start is not known
+    assert lag_us(late, 2000, 99) == pytest.approx(33)
+    assert lag_us(list(reversed(late)), 2000, 99) == pytest.approx(33)

@@ -85,7 +85,8 @@ def test_rejected_combination(line: str, sentence: str, tmp_path):
     [
         (Options(model=""), "The value must be specified"),
         (replace(ASKED, connections=2), "--connections is only for gRPC"),
-        (replace(ASKED, service_kind="openai"), "Must supply --input-data"),
+        (replace(ASKED, service_kind="openai", batch=2), "Batching is not supported"),
+        (replace(ASKED, service_kind="openai", shared_memory="system"), "--shared-memory has no meaning"),
         (replace(ASKED, service_kind="tfserving"), "only grpc"),
         (replace(ASKED, asynchronous=True, synchronous=True), "--async and --sync"),
         (replace(ASKED, concurrency=Range(1, 0)), "cannot both be 0"),

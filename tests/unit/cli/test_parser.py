@@ -57,7 +57,16 @@ OURS = [
         "--key",
         "--server-name",
         "--connections",
+        "--output-tokens",
+        "--method",
+        "--path",
+        "--body",
+        "--header",
+        "--prompts",
+        "--prompt-tokens",
+        "--slo",
     ),
+    *("--replay", "--speed", "--shape-load"),
 ]
 ROWS = [option for _, options in GROUPS for option in options]
 
@@ -140,6 +149,13 @@ ACCEPTED = [
     ("-c 4", {}),  # only together with -d
     ("--request-count 4 --concurrency-range 4", {"request_count": 4, "concurrency": Range(4)}),
     ("--request-timeout 500ms --workers 2", {"request_timeout_s": 0.5, "workers": 2}),
+    ("--workers auto", {"workers": "auto"}),
+    (f"--replay {sys.executable} --speed 2.5x", {"replay": sys.executable, "speed": 2.5}),
+    ("--shape-load 'ramp 1..9 over 5s'", {"shape_load": "ramp 1..9 over 5s"}),
+    (
+        f"--fixed-schedule --input-data {sys.executable}",
+        {"fixed_schedule": True, "data": DataOptions(sources=(sys.executable,))},
+    ),
     # measure
     ("--percentile -1", {"percentile": None}),
     ("--percentile=95", {"percentile": 95}),
@@ -255,6 +271,22 @@ REFUSED = [
     ("-m m --concurrency-range 1:4:0", "The step of the range must be > 0"),
     ("-m m --concurrency-range 1::2", "Failed to parse --concurrency-range. Invalid value provided: 1::2"),
     ("-m m --concurrency-range 1.5", "Invalid value provided: 1.5"),
+    ("-m m --workers many", "Failed to parse --workers. Invalid value provided: many"),
+    ("-m m --speed 0", "--speed needs a factor above 0, but got '0'"),
+    ("-m m --speed fast", "Failed to parse --speed. Invalid value provided: fast"),
+    ("-m m --speed 2", "--speed is for a trace"),
+    ("-m m --replay no.jsonl", "--replay. The path 'no.jsonl' is not an existing file"),
+    ("-m m --shape-load 'ramp 1..9'", "piece 1 of --shape-load is 'ramp 1..9', which is no ramp"),
+    ("-m m --shape-load 'hold 1 for 5s' --request-rate-range 5", "more then one inference load mode"),
+    ("-m m --shape-load 'hold 1 for 5s' --request-count 5", "request-count not supported with --shape-load"),
+    (f"-m m --replay {sys.executable} --request-count 5", "request-count not supported with --replay"),
+    ("-m m --fixed-schedule", "--fixed-schedule takes its times from a data file"),
+    (f"-m m --fixed-schedule --input-data {sys.executable} -b 2", "Batching is not supported"),
+    (f"-m m --fixed-schedule --input-data {sys.executable} --request-count 2", "with --fixed-schedule"),
+    ("-m m --periodic-concurrency-range 1:2 --request-period 0", "The value must be > 0"),
+    ("-m m --periodic-concurrency-range 1:2", "requires bi-directional gRPC streaming"),
+    ("-m m --periodic-concurrency-range 1:2 --streaming -i grpc", "Must provide --profile-export-file"),
+    ("-m m --periodic-concurrency-range 1:2 --concurrency-range 2", "more then one inference load mode"),
     ("-m m --request-rate-range 0", "The start of the range must be > 0"),
     ("-m m --periodic-concurrency-range 1", "Both start and end"),
     ("-m m --periodic-concurrency-range 4:1", "The start must not be above the end"),
@@ -302,7 +334,6 @@ def test_export_file_must_be_new(tmp_path):
 
 UNBUILT = [
     ("--service-kind tfserving -i grpc", "--service-kind tfserving is not supported yet"),
-    ("--fixed-schedule", "--fixed-schedule is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
 ]
 
@@ -315,7 +346,6 @@ def test_what_is_not_built_says_so(line: str, sentence: str):
 def test_what_is_not_built_never_passes_silently():
     values = {
         "--request-parameter": "a:b:int",
-        "--periodic-concurrency-range": "1:2",
         "--trace-level": "OFF",
         "--request-distribution": "poisson",
     }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
+from inferometer.records.records import join
 from inferometer.testing.clock import FakeClock
 from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
 
@@ -142,3 +143,63 @@ def test_workers_never_share_an_id(parts, requests, lanes):
             own.add(mark.sequence_id)
         ids.append(own)
     assert sum(map(len, ids)) == len(set().union(*ids))
+
+
+# --- sessions
+
+
+def test_sessions_are_played_once_each():
+    sequences = Sequences(SequencePlan(streams=((0, 1), (2,), (3, 4)), is_given=True, is_once=True))
+    turns = {lane: [] for lane in (0, 1)}
+    while any(sequences.has_next(lane) for lane in turns):
+        for lane, steps in turns.items():
+            if sequences.has_next(lane):
+                step, mark = sequences.next(lane, 0)
+                sequences.ended(lane, mark)
+                steps.append((step, mark.is_start, mark.is_end))
+    assert turns == {
+        0: [(0, True, False), (1, False, True)],
+        1: [(2, True, True), (3, True, False), (4, False, True)],
+    }
+    assert sequences.is_over
+
+
+def test_workers_share_out_the_sessions():
+    plan = SequencePlan(streams=((0,), (1,), (2,)), is_given=True, is_once=True)
+    for index, steps in ((0, [0, 2]), (1, [1])):
+        sequences = Sequences(plan, index, 2)
+        seen = []
+        while sequences.has_next(0):
+            seen.append(sequences.next(0, 0)[0])
+        assert seen == steps
+
+
+def test_a_session_that_is_cut_short_needs_no_last_word():
+    sequences = Sequences(SequencePlan(streams=((0, 1),), is_given=True, is_once=True, delays_ns=(7, 0)))
+    _, mark = sequences.next(0, 0)
+    sequences.ended(0, mark)
+    assert not sequences.is_idle_and_unfinished(0)
+    assert sequences.pause_ns(0) == 7
+
+
+def test_turns_wait_for_the_answer_and_then_for_their_delay():
+    plan = SequencePlan(
+        streams=((0, 1, 2), (3,)), is_given=True, is_once=True, delays_ns=(20 * MS, 30 * MS, 0, 0)
+    )
+    clock = FakeClock()
+    load = SimulatedLoad(
+        FakeServer(lambda number, sent: Reply(5 * MS)), clock, requests=4, sequences=Sequences(plan)
+    )
+    start = clock()
+    load.apply(Closed(2))
+    records = []
+    while True:
+        harvest = load.collect(clock() + 1000 * MS)
+        records.append(harvest.records)
+        if harvest.is_finished:
+            break
+    whole = join(records)
+    times = {
+        int(step): (int(sent) - start) // MS for step, sent in zip(whole.step, whole.sent_ns, strict=True)
+    }
+    assert times == {0: 0, 3: 0, 1: 25, 2: 60}

@@ -11,8 +11,14 @@ from PIL import Image
 from inferometer.base.errors import UsageError
 from inferometer.server.build_classifier import CLASSES, build_classifier, classifier_path, classifier_weights
 from inferometer.server.build_images import PICTURES, draw
+from inferometer.server.build_vocoder import build_vocoder, vocoder_weights
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.server.repository import example_image, example_images, example_repository
+from inferometer.server.repository import (
+    example_image,
+    example_images,
+    example_repository,
+    vocoder_repository,
+)
 
 
 def test_the_committed_network_is_the_one_the_script_makes():
@@ -68,3 +74,24 @@ def test_a_server_that_was_not_started_has_no_address():
     assert not server.is_running()
     with pytest.raises(Exception, match="not started"):
         _ = server.http_address
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+def test_the_committed_vocoders_are_the_ones_the_script_makes(is_half):
+    name = "vocoder_fp16" if is_half else "vocoder_fp32"
+    committed = onnx.load(vocoder_repository() / name / "1" / "model.onnx")
+    made = build_vocoder(vocoder_weights(), is_half=is_half)
+    assert committed.graph.node == made.graph.node
+    for stored, fresh in zip(committed.graph.initializer, made.graph.initializer, strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(stored), numpy_helper.to_array(fresh))
+
+
+def test_the_numpy_vocoder_has_the_same_weights():
+    with np.load(vocoder_repository() / "vocoder_numpy" / "1" / "weights.npz") as stored:
+        for name, fresh in vocoder_weights().items():
+            np.testing.assert_array_equal(stored[name], fresh)
+
+
+def test_every_vocoder_takes_and_gives_the_same():
+    configs = {path.read_text() for path in vocoder_repository().glob("*/config.pbtxt")}
+    assert len(configs) == 1

@@ -14,7 +14,7 @@ from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.search.fluid import Array, Spots
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.search.search import load_of
-from inferometer.tune.space import BATCH, DELAY, INSTANCES, Point
+from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, Point
 from inferometer.tune.variant import Names, Variant
 
 PER_DOUBLING = 8  # loads between n and 2n
@@ -162,8 +162,9 @@ def _batch(config: Mapping[str, Any]) -> int:
 def _mark(config: Mapping[str, Any]) -> float:
     """A number of its own for everything else in the configuration."""
     rest = {name: value for name, value in config.items() if name not in (BATCH, INSTANCES, "name")}
-    batching = {name: value for name, value in rest.get("dynamic_batching", {}).items() if name != DELAY}
-    text = model_config.key({**rest, "dynamic_batching": batching})
+    if BATCHING in rest:
+        rest[BATCHING] = {name: value for name, value in rest[BATCHING].items() if name != DELAY}
+    text = model_config.key(rest)
     return random.Random(text).uniform(-1.5, 1.5)
 
 

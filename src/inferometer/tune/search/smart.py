@@ -3,7 +3,7 @@
 1. A look at the default, then at the corners of the space: they fix the queueing model.
 2. Measure where the expected gain over the best so far, times the chance to keep the constraints, per second of cost
    is largest: loading another configuration costs more than another load on the one that is there. Learn, repeat,
-   until no candidate is expected to gain a per cent.
+   until no candidate is expected to gain half a per cent.
 3. Race: the leaders and whatever their intervals overlap with are measured again, longer, until one is ahead or
    they do not differ by what matters. Who cannot win any more drops out.
 
@@ -11,33 +11,37 @@ A budget is counted in the cost of the trials told, not by a clock, so that a re
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import THROUGHPUT
-from inferometer.tune.scoring import best_first, passes, pool, score
+from inferometer.tune.scoring import passes, pool
 from inferometer.tune.search import candidates as all_candidates
-from inferometer.tune.search.candidates import Candidates
 from inferometer.tune.search.fluid import Array
-from inferometer.tune.search.forecast import Belief, Forecaster, chance, expected_gain, utility
+from inferometer.tune.search.forecast import Forecaster, chance, expected_gain, utility
+from inferometer.tune.search.race import WORTH, who_runs
 from inferometer.tune.search.scope import Scope
-from inferometer.tune.search.search import Effort, Proposal, Say, Skip, Step, Steps
+from inferometer.tune.search.search import Effort, Proposal, Skip, Step, Steps
+from inferometer.tune.search.seen import (
+    HOLD,
+    Seen,
+    is_over,
+    measure,
+    predicted,
+    race_cost,
+    row_of,
+    standing_of,
+)
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
 
 LOOK = Effort(1.0, 0.05)
-HOLD = Effort(3.0, 0.02)
-WORTH = 0.004  # relative gain below which another look is not worth it
-ENOUGH = 0.02  # leaders closer than this need not be told apart
+MOST_RUNS = 24  # of a race
 FEWEST = 14
 MOST = 60
 PATIENCE = 3
 MOST_GROUPS = 6  # numbers of instances that are looked at first
-RACERS = 4
-REPEATS = 3
-CLOSE = 0.08  # to a limit, as a share of it
 LOAD_COST = 3.0  # of a look at another configuration, in looks at the one that is loaded
 MOST_SKIPS = 200
 ROUNDS = 6
@@ -46,53 +50,35 @@ DEFAULT_LOOKS = 3
 SPENT = "the budget is spent"
 
 
-@dataclass(slots=True)
-class _State:
-    """What was seen so far."""
-
-    scope: Scope
-    candidates: Candidates
-    forecaster: Forecaster
-    rows: list[int] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)  # configurations that gave no figures
-    loaded: int = -1
-    spent_s: float = 0.0
-    has_raced: bool = False
-    repeats: dict[int, int] = field(default_factory=dict)
-    costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
-    beliefs: dict[str, Belief] = field(default_factory=dict)
-
-
 def smart(scope: Scope, names: Names) -> Steps:
     candidates = all_candidates.make(scope, names)
-    state = _State(scope, candidates, Forecaster(candidates, scope.goals[0], scope.seed))
-    for row in _opening(state):
-        if _is_over(state, left_for=0.1):
+    seen = Seen(scope, candidates, Forecaster(candidates, scope.goals[0], scope.seed))
+    for row in _opening(seen):
+        if is_over(seen, left_for=0.1):
             break
-        yield from _measure(state, row, LOOK)
-    if not state.trials:
+        yield from measure(seen, row, LOOK)
+    if not seen.trials:
         return "nothing could be measured"
-    yield from _look_around(state)
+    yield from _look_around(seen)
     reason = ""
     for _ in range(ROUNDS):
-        reason = yield from _explore(state)
-        reason = (yield from _race(state)) or reason
+        reason = yield from _explore(seen)
+        reason = (yield from _race(seen)) or reason
         # A leader that fell in the race may leave the field to configurations that were given up because of it.
-        gain, _ = _next(state)
+        gain, _ = _next(seen)
         if reason == SPENT or gain < REOPEN:
             break
-    yield from _settle_default(state)
-    yield from _report_rest(state)
+    yield from _settle_default(seen)
+    yield from _report_rest(seen)
     return reason
 
 
 # --- 1. the opening
 
 
-def _opening(state: _State) -> list[int]:
+def _opening(seen: Seen) -> list[int]:
     """The default where it is busy and where it is idle, then the corners of the space."""
-    spots, rows = state.candidates.spots, state.candidates.rows
+    spots, rows = seen.candidates.spots, seen.candidates.rows
     which = np.array([number for number, _ in rows])
 
     def nearest(configuration: int, load: float) -> int:
@@ -104,30 +90,30 @@ def _opening(state: _State) -> list[int]:
         top = 2 * spots.instances[first] * spots.batch[first]
         return nearest(configuration, float(top if not spots.by_rate else spots.load.max() / 8))
 
-    order = range(1, len(state.candidates.configurations))
+    order = range(1, len(seen.candidates.configurations))
     chosen = [busy(0), nearest(0, float(spots.load.min()))]
     if order:
-        chosen.append(busy(max(order, key=lambda number: _size(state, number))))
+        chosen.append(busy(max(order, key=lambda number: _size(seen, number))))
     return list(dict.fromkeys(chosen))
 
 
-def _look_around(state: _State) -> Generator[Step, Trial | None, None]:
+def _look_around(seen: Seen) -> Generator[Step, Trial | None, None]:
     """The most promising candidate for each number of instances: where cores run out, throughput has a kink."""
-    which = np.array([number for number, _ in state.candidates.rows])
-    for group in _by_instances(state, list(range(1, len(state.candidates.configurations)))):
-        if _is_over(state, left_for=_race_cost(state)):
+    which = np.array([number for number, _ in seen.candidates.rows])
+    for group in _by_instances(seen, list(range(1, len(seen.candidates.configurations)))):
+        if is_over(seen, left_for=race_cost(seen)):
             return
-        _, gain = _gains(state)
+        _, gain = _gains(seen)
         gain = np.where(np.isin(which, group), gain, -1.0)
         row = int(gain.argmax())
         if gain[row] >= 0:
-            yield from _measure(state, row, LOOK)
+            yield from measure(seen, row, LOOK)
 
 
-def _by_instances(state: _State, order: list[int]) -> list[list[int]]:
+def _by_instances(seen: Seen, order: list[int]) -> list[list[int]]:
     groups: dict[float, list[int]] = {}
     for number in order:
-        groups.setdefault(_size(state, number)[0], []).append(number)
+        groups.setdefault(_size(seen, number)[0], []).append(number)
     found = [groups[size] for size in sorted(groups)]
     if len(found) <= MOST_GROUPS:
         return found
@@ -135,52 +121,52 @@ def _by_instances(state: _State, order: list[int]) -> list[list[int]]:
     return [found[place] for place in picked]
 
 
-def _size(state: _State, number: int) -> tuple[float, float]:
-    place = state.candidates.configurations[number].place
+def _size(seen: Seen, number: int) -> tuple[float, float]:
+    place = seen.candidates.configurations[number].place
     return place[0], place[1]
 
 
 # --- 2. exploring
 
 
-def _explore(state: _State) -> Generator[Step, Trial | None, str]:
+def _explore(seen: Seen) -> Generator[Step, Trial | None, str]:
     patience = 0
-    while len(state.trials) < MOST:
-        if _is_over(state, left_for=_race_cost(state)):
+    while len(seen.trials) < MOST:
+        if is_over(seen, left_for=race_cost(seen)):
             return SPENT
-        gains, row = _next(state)
-        if row is None or (gains < WORTH and len(state.trials) >= FEWEST):
+        gains, row = _next(seen)
+        if row is None or (gains < WORTH and len(seen.trials) >= FEWEST):
             patience += 1
             if row is None or patience >= PATIENCE:
                 return "no configuration is expected to be better"
         else:
             patience = 0
-        yield from _measure(state, row, LOOK)
+        yield from measure(seen, row, LOOK)
     return f"{MOST} measurements were made"
 
 
-def _next(state: _State) -> tuple[float, int | None]:
+def _next(seen: Seen) -> tuple[float, int | None]:
     """The expected gain of the best candidate, and which is worth most for its cost."""
-    which, gain = _gains(state)
+    which, gain = _gains(seen)
     if gain.max() < 0:
         return 0.0, None
-    cost = np.where(which == state.loaded, 1.0, LOAD_COST)
+    cost = np.where(which == seen.loaded, 1.0, LOAD_COST)
     return float(gain.max()), int((gain / cost).argmax())
 
 
-def _gains(state: _State) -> tuple[Array, Array]:
+def _gains(seen: Seen) -> tuple[Array, Array]:
     """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
-    goal = state.scope.goals[0]
-    state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
-    batches = np.array([load.batch for _, load in state.candidates.rows], float)
-    value = utility(goal, state.beliefs, batches)
-    feasible = chance(goal, state.beliefs, batches)
-    which = np.array([number for number, _ in state.candidates.rows])
-    kinds = state.candidates.kinds
-    is_open = ~np.isin(kinds, kinds[state.rows])  # what cannot differ from a measured one tells nothing new
-    if state.broken:
-        is_open &= ~np.isin(which, list(state.broken))
-    good = _incumbents(state, feasible)
+    goal = seen.scope.goals[0]
+    seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
+    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
+    value = utility(goal, seen.beliefs, batches)
+    feasible = chance(goal, seen.beliefs, batches)
+    which = np.array([number for number, _ in seen.candidates.rows])
+    kinds = seen.candidates.kinds
+    is_open = ~np.isin(kinds, kinds[seen.rows])  # what cannot differ from a measured one tells nothing new
+    if seen.broken:
+        is_open &= ~np.isin(which, list(seen.broken))
+    good = _incumbents(seen, feasible)
     if good:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
     else:
@@ -188,208 +174,73 @@ def _gains(state: _State) -> tuple[Array, Array]:
     return which, np.where(is_open, gain, -1.0)
 
 
-def _incumbents(state: _State, feasible: Array) -> list[int]:
+def _incumbents(seen: Seen, feasible: Array) -> list[int]:
     """Measured candidates that keep the constraints: before a race as believed, since one run of them is noisy; after
     it as measured, since the answer is given by that."""
-    rows = list(dict.fromkeys(state.rows))
-    if not state.has_raced:
+    rows = list(dict.fromkeys(seen.rows))
+    if not seen.has_raced:
         return [row for row in rows if feasible[row] >= 0.5]
     return [
         row
-        for trial in pool(state.trials)
-        if passes(state.scope.goals, trial) and (row := _row_of(state, trial)) is not None
+        for trial in pool(seen.trials)
+        if passes(seen.scope.goals, trial) and (row := row_of(seen, trial)) is not None
     ]
 
 
 # --- 3. the race
 
 
-def _race(state: _State) -> Generator[Step, Trial | None, str]:
+def _race(seen: Seen) -> Generator[Step, Trial | None, str]:
     """Leaders are measured again until it is clear who is ahead."""
-    state.has_raced = True
-    for _ in range(2 * REPEATS * RACERS):
-        ranked = _standing(state)
-        runner = _who_runs(state, ranked)
+    seen.has_raced = True
+    for _ in range(MOST_RUNS):
+        ranked = standing_of(seen)
+        runner = who_runs(seen, ranked)
         if runner is None:
             break
-        if _is_over(state, left_for=HOLD.duration_s):
+        if is_over(seen, left_for=HOLD.duration_s):
             return SPENT
-        yield from _measure(state, runner, HOLD)
-        if len(state.trials) < MOST and _next(state)[0] > REOPEN:
+        yield from measure(seen, runner, HOLD)
+        if len(seen.trials) < MOST and _next(seen)[0] > REOPEN:
             return ""
     return ""
 
 
-def _standing(state: _State) -> list[Trial]:
-    """Candidates from best to worst, repeats pooled."""
-    return best_first(state.scope.goals, pool(state.trials))
-
-
-def _who_runs(state: _State, standing: list[Trial]) -> int | None:
-    """The leader until it was held, then whoever could still be ahead of it."""
-    leader = standing[0]
-    if _held(state, leader) < _needed(state, leader):
-        return _row_of(state, leader)
-    return max(_rivals(state, standing), default=(0.0, None), key=lambda pair: pair[0])[1]
-
-
-def _needed(state: _State, trial: Trial) -> int:
-    """Runs until a candidate is believed: more for one that lies close to a limit, where luck decides."""
-    for number, goal in enumerate(state.scope.goals):
-        for constraint in goal.constraints:
-            value = trial.value(constraint.tag, number)
-            limit = constraint.high if constraint.high is not None else constraint.low
-            if value is not None and limit and abs(value - limit) / limit < CLOSE:
-                return 2 * REPEATS if abs(value - limit) / limit < CLOSE / 2 else REPEATS + 1
-    return 2
-
-
-def _rivals(state: _State, standing: list[Trial]) -> list[tuple[float, int]]:
-    """Those that could still be ahead of the leader, each with how much another run of it is worth."""
-    leader = standing[0]
-    goals = state.scope.goals
-    batches = np.array([load.batch for _, load in state.candidates.rows], float)
-    feasible = chance(goals[0], state.beliefs, batches)
-    found = []
-    for trial in standing[1:]:
-        row = _row_of(state, trial)
-        if row is None or _held(state, trial) >= _needed(state, trial):
-            continue
-        ahead = score(goals, trial, leader)
-        if not passes(goals, trial):
-            worth = ahead * float(
-                feasible[row]
-            )  # what is believed of its neighbours speaks for it, or against it
-            if worth > 2 * WORTH:
-                found.append((worth, row))
-        elif _kind(state, trial) != _kind(state, leader) and ahead > -_room(trial, leader):
-            found.append((ahead + _room(trial, leader), row))
-    return found
-
-
-def _room(trial: Trial, leader: Trial) -> float:
-    """How far behind the leader one can be and still be ahead in truth; of two loads of one configuration it matters
-    less which it is."""
-    return ENOUGH if trial.name == leader.name else _reach(trial, leader)
-
-
-def _reach(trial: Trial, leader: Trial) -> float:
-    widths = [
-        row.relative_half_width
-        for one in (trial, leader)
-        for part in one.parts
-        if (row := part.figures.estimate(THROUGHPUT)) is not None
-    ]
-    return max(ENOUGH, sum(width or 0.05 for width in widths))
-
-
-def _held(state: _State, trial: Trial) -> int:
-    row = _row_of(state, trial)
-    return 0 if row is None else state.repeats.get(row, 0)
-
-
-def _kind(state: _State, trial: Trial) -> int:
-    row = _row_of(state, trial)
-    return -1 if row is None else int(state.candidates.kinds[row])
-
-
-def _row_of(state: _State, trial: Trial) -> int | None:
-    for row, seen in zip(state.rows, state.trials, strict=True):
-        if seen.name == trial.name and seen.loads == trial.loads:
-            return row
-    return None
-
-
-def _settle_default(state: _State) -> Generator[Step, Trial | None, None]:
+def _settle_default(seen: Seen) -> Generator[Step, Trial | None, None]:
     """The gain is said over the default at its own best load, so that is looked for too."""
-    which = np.array([number for number, _ in state.candidates.rows])
-    goal = state.scope.goals[0]
-    batches = np.array([load.batch for _, load in state.candidates.rows], float)
+    which = np.array([number for number, _ in seen.candidates.rows])
+    goal = seen.scope.goals[0]
+    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
     for _ in range(DEFAULT_LOOKS):
-        if 0 in state.broken or _is_over(state, left_for=HOLD.duration_s):
+        if 0 in seen.broken or is_over(seen, left_for=HOLD.duration_s):
             return
-        state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
-        own = np.flatnonzero((which == 0) & (chance(goal, state.beliefs, batches) > 0.5))
+        seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
+        own = np.flatnonzero((which == 0) & (chance(goal, seen.beliefs, batches) > 0.5))
         if not len(own):
             return
-        best = int(own[utility(goal, state.beliefs, batches).mean[own].argmax()])
-        if best in state.rows:
+        best = int(own[utility(goal, seen.beliefs, batches).mean[own].argmax()])
+        if best in seen.rows:
             return
-        yield from _measure(state, best, HOLD)
-
-
-# --- measuring
-
-
-def _measure(state: _State, row: int, effort: Effort) -> Generator[Step, Trial | None, None]:
-    number, load = state.candidates.rows[row]
-    if number in state.broken:
-        return
-    configuration = state.candidates.configurations[number]
-    is_again = row in state.repeats
-    proposal = Proposal(
-        parts=tuple((variant, load) for variant in configuration.variants),
-        repeat=state.repeats[row] if is_again else 0,
-        effort=effort,
-        predicted=_predicted(state, row),
-    )
-    trial = yield proposal
-    assert trial is not None
-    state.spent_s += trial.cost_s
-    state.costs.append((state.loaded != number, trial.cost_s))
-    state.loaded = number
-    state.repeats[row] = state.repeats.get(row, 0) + 1
-    if not trial.is_measured:
-        state.broken.add(number)
-        yield Say(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
-        return
-    state.rows.append(row)
-    state.trials.append(trial)
-
-
-def _predicted(state: _State, row: int) -> tuple[tuple[str, float], ...]:
-    load = state.candidates.rows[row][1]
-    return tuple(
-        (tag, float(np.exp(belief.mean[row])) * (load.batch if tag == THROUGHPUT else 1))
-        for tag, belief in state.beliefs.items()
-    )
-
-
-# --- the budget
-
-
-def _is_over(state: _State, *, left_for: float) -> bool:
-    if state.scope.budget_s is None:
-        return False
-    next_s = max((cost for _, cost in state.costs[-5:]), default=3.0)
-    return state.spent_s + next_s + left_for > state.scope.budget_s
-
-
-def _race_cost(state: _State) -> float:
-    """What the race will take: the leader held twice, a rival or two."""
-    if state.scope.budget_s is None:
-        return 0.0
-    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
-    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.scope.budget_s / 3)
+        yield from measure(seen, best, HOLD)
 
 
 # --- what was not done
 
 
-def _report_rest(state: _State) -> Generator[Step, Trial | None, None]:
+def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
     """Every configuration that was never measured, with what it could have reached at best."""
-    if not state.beliefs:
+    if not seen.beliefs:
         return
-    measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken
-    speed = state.beliefs[THROUGHPUT]
-    standing = _standing(state)
+    measured = {seen.candidates.rows[row][0] for row in seen.rows} | seen.broken
+    speed = seen.beliefs[THROUGHPUT]
+    standing = standing_of(seen)
     best = standing[0].combined(THROUGHPUT) or 0.0
-    which = np.array([number for number, _ in state.candidates.rows])
-    goal = state.scope.goals[0]
-    batches = np.array([load.batch for _, load in state.candidates.rows], float)
-    feasible = chance(goal, state.beliefs, batches) > 0.05
+    which = np.array([number for number, _ in seen.candidates.rows])
+    goal = seen.scope.goals[0]
+    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
+    feasible = chance(goal, seen.beliefs, batches) > 0.05
     said = 0
-    for number, configuration in enumerate(state.candidates.configurations):
+    for number, configuration in enumerate(seen.candidates.configurations):
         if number in measured or said >= MOST_SKIPS:
             continue
         own = np.flatnonzero((which == number) & feasible)
@@ -403,10 +254,10 @@ def _report_rest(state: _State) -> Generator[Step, Trial | None, None]:
             reason = (
                 f"expected to reach at most {np.exp(high.max()):.1f} infer/s, the best reached {best:.1f}"
             )
-        load: ClientLoad = state.candidates.rows[row][1]
+        load: ClientLoad = seen.candidates.rows[row][1]
         yield Skip(
             Proposal(
-                tuple((variant, load) for variant in configuration.variants), predicted=_predicted(state, row)
+                tuple((variant, load) for variant in configuration.variants), predicted=predicted(seen, row)
             ),
             reason,
         )

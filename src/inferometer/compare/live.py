@@ -1,0 +1,269 @@
+"""Variants at live servers: prepared, measured in turns, their outputs compared."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.compare.comparison import (
+    Comparison,
+    Contrast,
+    LevelDifference,
+    OutputSimilarity,
+    Variant,
+)
+from inferometer.compare.differences import of_turns, overall
+from inferometer.compare.metrics import Metric, metrics
+from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
+from inferometer.compare.similarity import similarities
+from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns, with_count
+from inferometer.compare.verdict import Findings, Terms, conclude
+from inferometer.measure.measurement import Level
+from inferometer.profile.level import Point, warm_up
+from inferometer.profile.options import Options
+from inferometer.profile.points import points
+from inferometer.profile.prepare import Setup, prepare
+from inferometer.profile.run import bench, crew
+from inferometer.profile.search import Verdicts
+
+DURATION_S = 10.0
+OUTPUTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A variant before it is measured: a model at a server."""
+
+    name: str
+    model: str
+    url: str | None = None
+
+
+def contestants(models: Sequence[str], urls: Sequence[str]) -> tuple[Contestant, ...]:
+    """Several models at one server, one model at several servers, or MODEL@URL for each."""
+    if len(models) > 1 and len(urls) > 1:
+        raise UsageError(
+            f"{len(models)} models and {len(urls)} addresses can be paired in several ways",
+            remedy="write each variant as -m MODEL@URL",
+        )
+    pairs: list[tuple[str, str | None]] = []
+    for model in models:
+        name, at, url = model.partition("@")
+        if at and urls:
+            raise UsageError(f"'-m {model}' has an address, and -u gives another", remedy="leave out -u")
+        pairs += [(name, url)] if at else [(name, url) for url in urls] or [(name, None)]
+    if len(pairs) < 2:
+        raise UsageError(
+            "a comparison needs two variants or more",
+            remedy="give -m several times, -u several times, or two result files",
+        )
+    return tuple(Contestant(label, *pair) for label, pair in zip(_labels(pairs), pairs, strict=True))
+
+
+def _labels(pairs: Sequence[tuple[str, str | None]]) -> list[str]:
+    """As short as they can be told apart by; a variant that is there twice is numbered."""
+    models, urls = ({pair[side] for pair in pairs} for side in (0, 1))
+    if len(models) == len(pairs) or len(urls) == 1:
+        plain = [model for model, _ in pairs]
+    elif len(models) == 1:
+        plain = [url or "default server" for _, url in pairs]
+    else:
+        plain = [f"{model}@{url}" if url else model for model, url in pairs]
+    return numbered(plain)
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The same names, those that come again with a number."""
+    return [
+        f"{name} ({names[: place + 1].count(name)})" if name in names[:place] else name
+        for place, name in enumerate(names)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be compared: variants, the load for all of them, and how it is judged."""
+
+    contestants: tuple[Contestant, ...]
+    options: Options  # its model and address are those of the contestants
+    terms: Terms = field(default_factory=Terms)
+    outputs: int = OUTPUTS  # requests whose outputs are compared
+
+
+_STEADY = "turns need a load that stays the same: --concurrency-range or --request-rate-range"
+_NO_PLACE = (
+    ("csv", "-f", "write a table with --markdown FILE, everything with --json FILE"),
+    ("verbose_csv", "--verbose-csv", "write everything with --json FILE"),
+    ("profile_export", "--profile-export-file", "export requests with inferometer measure"),
+    ("fixed_schedule", "--fixed-schedule", _STEADY),
+    ("replay", "--replay", _STEADY),
+    ("shape_load", "--shape-load", _STEADY),
+    ("periodic_concurrency", "--periodic-concurrency-range", _STEADY),
+    ("latency_limit_ms", "-l", "name the levels with --concurrency-range START:END"),
+    ("binary_search", "--binary-search", "name the levels with --concurrency-range START:END"),
+    (
+        "precision",
+        "--precision",
+        "say how long with --duration: stopping when it looks good would be cheating",
+    ),
+)
+
+
+def check_order(order: Order) -> None:
+    """Refuses what has no meaning in a comparison."""
+    usual = Options(model="")
+    for part, name, remedy in _NO_PLACE:
+        if getattr(order.options, part) != getattr(usual, part):
+            raise UsageError(f"{name} has no place in a comparison", remedy=remedy)
+    if order.options.workers == "auto":
+        raise UsageError(
+            "--workers auto has no place in a comparison", remedy="give a number, the same for all variants"
+        )
+    if order.options.duration_s is None and not order.options.request_count:
+        raise UsageError(
+            "a comparison is measured in rounds, not in windows",
+            remedy="say how long with --duration TIME, or how many requests with --request-count",
+        )
+
+
+def compare_live(order: Order, follower: Follower) -> Comparison:
+    """Measure all contestants in turns and compare them with the first."""
+    check_order(order)
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    setups = [_prepare(order.options, contestant) for contestant in order.contestants]
+    if setups[0].last is None:
+        raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
+    names = [contestant.name for contestant in order.contestants]
+    compared = [_outputs(setups[0], setup, order.outputs) for setup in setups[1:]]
+    with _lanes(names, setups, follower) as lanes:
+        measured = _measure(lanes, setups[0], order.options, follower)
+    found = Findings(
+        variants=tuple(
+            _variant(
+                setup, lane, [(point, courses[number]) for point, courses in measured], _start_ns(measured)
+            )
+            for number, (setup, lane) in enumerate(zip(setups, lanes, strict=True))
+        ),
+        contrasts=_contrasts(
+            names[1:], measured, metrics(order.options.percentile, order.terms.percentiles), compared
+        ),
+        is_live=True,
+        notes=_notes(setups, follower),
+        problems=() if any(courses[0].windows for _, courses in measured) else ("nothing was measured",),
+    )
+    return conclude(found, order.terms, started_at)
+
+
+def _prepare(options: Options, contestant: Contestant) -> Setup:
+    url = options.url if contestant.url is None else contestant.url
+    return prepare(replace(options, model=contestant.model, url=url), command="compare")
+
+
+@contextmanager
+def _lanes(names: Sequence[str], setups: Sequence[Setup], follower: Follower) -> Iterator[list[Lane]]:
+    """All workers at once; those whose turn it is not have nothing to send."""
+    with ExitStack() as stack:
+        yield [
+            Lane(
+                name=name,
+                bench=bench(setup, stack.enter_context(crew(setup)), _Quiet(follower)),
+                recipe=setup.recipe,
+                steps=len(setup.traffic.requests),
+                is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),
+            )
+            for name, setup in zip(names, setups, strict=True)
+        ]
+
+
+def _share_counters(one: Setup, other: Setup) -> bool:
+    names = [{model.name for model in setup.model.family()} for setup in (one, other)]
+    return one.result.server["url"] == other.result.server["url"] and not names[0].isdisjoint(names[1])
+
+
+def _measure(
+    lanes: Sequence[Lane], setup: Setup, options: Options, follower: Follower
+) -> list[tuple[Point, tuple[Course, ...]]]:
+    pace = Pace(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
+    found = []
+    for point in points(setup.options, setup.last, Verdicts()):
+        if options.warmup_request_count:
+            for lane in lanes:
+                warm_up(lane.bench, with_count(point.plan, options.warmup_request_count))
+        courses = measure_point(lanes, point, pace, follower)
+        found.append((point, courses))
+        if follower.is_interrupted() or any(course.is_cut_short for course in courses):
+            break
+    return found
+
+
+def _start_ns(measured: Sequence[tuple[Point, tuple[Course, ...]]]) -> int:
+    starts = [
+        windows.start_ns
+        for _, courses in measured
+        for course in courses
+        for turn in course.windows[:1]
+        for windows in turn[:1]
+    ]
+    return min(starts, default=0)
+
+
+def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[Point, Course]], start_ns: int) -> Variant:
+    levels: tuple[Level, ...] = tuple(merged(course, point) for point, course in courses)
+    taken = tuple(turns(course, start_ns) for _, course in courses)
+    return Variant(lane.name, replace(setup.result, levels=levels), taken)
+
+
+def _contrasts(
+    names: Sequence[str],
+    measured: Sequence[tuple[Point, tuple[Course, ...]]],
+    wanted: Sequence[Metric],
+    compared: "Sequence[tuple[tuple[OutputSimilarity, ...], str]]",
+) -> tuple[Contrast, ...]:
+    looks = max(1, len(wanted) * len(measured) * len(names))
+    found = []
+    for number, name in enumerate(names):
+        levels = tuple(
+            LevelDifference(
+                point.mode, float(point.value), of_turns(courses[0], courses[number + 1], wanted, looks)
+            )
+            for point, courses in measured
+            if courses[0].windows and courses[number + 1].windows
+        )
+        outputs, note = compared[number]
+        found.append(Contrast(name, levels, overall(levels), outputs, note))
+    return tuple(found)
+
+
+def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilarity, ...], str]:
+    if not count:
+        return (), "no outputs were asked for"
+    try:
+        steps = inputs(base, count)
+        theirs = as_inputs_of(other, steps)
+        return similarities(fetch(base, steps), fetch(other, theirs)), ""
+    except NotComparableError as error:
+        return (), str(error)
+
+
+def _notes(setups: Sequence[Setup], follower: Follower) -> tuple[str, ...]:
+    said = dict.fromkeys(warning for setup in setups for warning in setup.warnings)
+    stopped = ("the comparison was stopped early; the whole rounds until then are compared",)
+    return (*said, *(stopped if follower.is_interrupted() else ()))
+
+
+class _Quiet:
+    """Turns are not told one by one; only the wish to stop comes through."""
+
+    def __init__(self, follower: Follower) -> None:
+        self.is_interrupted = follower.is_interrupted
+
+    def level_started(self, mode: str, value: float) -> None:
+        pass
+
+    def window_finished(self, number: int, window: object) -> None:
+        pass
+
+    def level_finished(self, level: object) -> None:
+        pass

@@ -1,0 +1,177 @@
+"""Requests whose body is a JSON document: given whole, made of prompts in a file, or made of generated prompts.
+
+A step holds one of the tensors `payload` (the body itself, compact JSON), `messages` (a chat, JSON) and `prompt`
+(text). Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the answer and the next
+turn of its session.
+"""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.lines import read_bytes, split_lines
+from inferometer.dataset.options import GENERATED, DataOptions
+from inferometer.dataset.words import WORDS
+from inferometer.model.tensor import Tensor
+
+POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
+WORDS_OF_A_PROMPT = 100
+_PROMPT_KEYS = ("prompt", "text", "text_input", "input")
+_MALFORMED = "Input data file is malformed."
+
+
+def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
+    """One stream of steps, or the streams that the data file has."""
+    files = [source for source in options.sources if source not in GENERATED]
+    given = [
+        name
+        for name, is_given in (
+            ("--input-data", bool(files)),
+            ("--prompts", options.prompts is not None),
+            ("--prompt-tokens", options.prompt_tokens is not None),
+        )
+        if is_given
+    ]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
+    if files:
+        return _read_payloads(files, is_scheduled=is_scheduled)
+    if options.prompts is not None:
+        return Dataset("files", (_read_prompts(options.prompts),))
+    return Dataset("random", (_make_prompts(options),))
+
+
+def _make_prompts(options: DataOptions) -> tuple[Step, ...]:
+    length = WORDS_OF_A_PROMPT if options.prompt_tokens is None else options.prompt_tokens
+    steps = []
+    for number in range(POOL):
+        random = Random(options.seed << 32 | number)
+        steps.append(_prompt(" ".join(random.choice(WORDS) for _ in range(length))))
+    return tuple(steps)
+
+
+def _prompt(text: str) -> Step:
+    return (Tensor("prompt", "JSON", (1,), text.encode()),)
+
+
+# --- files of prompts
+
+
+def _read_prompts(path: str) -> tuple[Step, ...]:
+    lines = split_lines(read_bytes(Path(path)))
+    steps = [_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not steps:
+        raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
+    return tuple(steps)
+
+
+def _line(path: str, number: int, line: bytes) -> Step:
+    if not line.lstrip().startswith(b"{"):
+        return _prompt(line.decode("utf-8", "replace"))
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"line {number} of {path} begins like JSON, but is not: {error}") from None
+    if isinstance(row.get("messages"), list):
+        return (Tensor("messages", "JSON", (1,), compact(row["messages"])),)
+    found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
+    if found is None:
+        raise UsageError(
+            f"line {number} of {path} has neither 'prompt' nor 'messages'",
+            remedy='write {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}',
+        )
+    return _prompt(found)
+
+
+# --- files of payloads
+
+
+def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
+    """As with tensors: flat files add steps to stream 0, nested files add streams."""
+    streams: list[list[Step]] = []
+    for path in paths:
+        rows = _rows(path)
+        is_nested = all(isinstance(row, list) for row in rows)
+        parts = rows if is_nested else [rows]
+        read = [
+            [_step(path, stream, number, row) for number, row in enumerate(part)]
+            for stream, part in enumerate(parts)
+        ]
+        if is_nested or not streams:
+            streams += read
+        else:
+            streams[0] += read[0]
+    whole = tuple(map(tuple, streams))
+    return Dataset("json", whole, times_ms=tuple(map(_time_ms, whole[0])) if is_scheduled else None)
+
+
+def _time_ms(step: Step) -> float:
+    said = [tensor.data for tensor in step if tensor.name == "timestamp"]
+    if not said:
+        raise UsageError("missing tensor timestamp: with a fixed schedule every step needs one")
+    return float(said[0])
+
+
+def _rows(path: str) -> list[Any]:
+    if Path(path).is_dir():
+        raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
+    try:
+        document = json.loads(read_bytes(Path(path)))
+    except ValueError as error:
+        raise UsageError(
+            f"failed to parse the specified json file for reading provided data: {path}, {error}"
+        ) from None
+    if not isinstance(document, dict) or "data" not in document:
+        raise UsageError(
+            f"The json file doesn't contain data field: {path}",
+            remedy='write {"data": [{"payload": [{"model": "..."}]}]}',
+        )
+    rows = document["data"]
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, type(rows[0])) for row in rows):
+        raise UsageError(
+            f"{_MALFORMED} {path}: 'data' must be a list of steps or a list of lists of steps",
+            remedy='write {"data": [{"payload": [{"model": "..."}]}]}',
+        )
+    if any(row == [] for row in rows):
+        raise UsageError(f"{_MALFORMED} {path}: a stream of 'data' is empty", remedy="give at least one step")
+    return rows
+
+
+def _step(path: str, stream: int, number: int, row: Any) -> Step:
+    where = f"(stream {stream}, step {number} of {path})"
+    if not isinstance(row, dict):
+        raise UsageError(f"{_MALFORMED} A step is not an object {where}")
+    payload = row.get("payload")
+    if not isinstance(payload, list) or len(payload) != 1 or not isinstance(payload[0], dict):
+        raise UsageError(
+            f"{_MALFORMED} 'payload' must be a list with exactly one object {where}",
+            remedy='write {"payload": [{"model": "...", "messages": [...]}]}',
+        )
+    tensors = [Tensor("payload", "JSON", (1,), compact(payload[0]))]
+    for key, value in row.items():
+        if key not in ("payload", "session_id", "delay", "timestamp", "model"):
+            raise UsageError(
+                f"The input '{key}' is not one of an OpenAI-style request {where}",
+                remedy="a step has 'payload', and may have 'session_id', 'delay' and 'timestamp'",
+            )
+        if key in ("session_id", "delay", "timestamp"):
+            tensors.append(Tensor(key, "JSON", (1,), str(_single(key, value, where)).encode()))
+    return tuple(tensors)
+
+
+def _single(key: str, value: Any, where: str) -> str | int | float:
+    """The one value of a list of one."""
+    found = value[0] if isinstance(value, list) and len(value) == 1 else value
+    wanted = (str, int) if key == "session_id" else (int, float)
+    if isinstance(found, bool) or not isinstance(found, wanted) or (key == "delay" and float(found) < 0):
+        what = "a name" if key == "session_id" else "a number of milliseconds"
+        raise UsageError(f"{_MALFORMED} '{key}' must be a list with {what} {where}")
+    return found
+
+
+def compact(document: Any) -> bytes:
+    """JSON without white space, in UTF-8."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")

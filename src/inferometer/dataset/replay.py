@@ -1,0 +1,119 @@
+"""Traces to replay: one JSON object per line that says when a request is sent and, if it likes, what it carries.
+
+    {"timestamp": 250}                            milliseconds
+    {"timestamp_s": 0.25, "step": 3}              seconds; the data's step 3, counted from 0
+    {"timestamp": 250, "stream": 1, "step": 0}    of another stream of the data
+    {"timestamp": 250, "data": {"INPUT": [1]}}    its own data, written as a step of a data file
+
+Only the distances between the times count. Lines may be in any order; blank ones and other keys are passed over.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.dataset.lines import read_bytes, split_lines
+
+_TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
+_FARTHEST = 1e15
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: `time_ns` counts from the first request."""
+
+    time_ns: int
+    line: int
+    step: int | None = None
+    stream: int | None = None
+    data: bytes | None = None  # JSON
+
+    @property
+    def is_plain(self) -> bool:
+        """It leaves to the dataset what is sent."""
+        return self.step is None and self.stream is None and self.data is None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """In the order of the times."""
+
+    path: str
+    entries: tuple[Entry, ...]
+
+    def error(self, entry: Entry, detail: str, *, remedy: str = "") -> UsageError:
+        return UsageError(f"{place(self.path, entry.line)}: {detail}", remedy=remedy)
+
+
+def place(path: str, line: int) -> str:
+    return f"line {line} of '{path}'"
+
+
+def read_trace(path: str, *, speed: float = 1.0) -> Trace:
+    """The trace in a file; at speed 2 it takes half the time."""
+    entries = []
+    for number, line in enumerate(split_lines(read_bytes(Path(path))), start=1):
+        if line.strip():
+            entries.append(_entry(path, number, line))
+    if not entries:
+        raise UsageError(
+            f"the trace '{path}' is empty", remedy='write one object per line, such as {"timestamp": 250}'
+        )
+    first_ns = min(entry.time_ns for entry in entries)
+    moved = [_moved(entry, round((entry.time_ns - first_ns) / speed)) for entry in entries]
+    return Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)))
+
+
+def _moved(entry: Entry, time_ns: int) -> Entry:
+    return Entry(time_ns, entry.line, entry.step, entry.stream, entry.data)
+
+
+def _entry(path: str, number: int, line: bytes) -> Entry:
+    where = place(path, number)
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}", remedy="write one object per line") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{where} is no object", remedy='write it like {"timestamp": 250}')
+    step, stream = _number(where, found, "step"), _number(where, found, "stream")
+    data = found.get("data")
+    if data is None:
+        return Entry(_time_ns(where, found), number, step, stream)
+    if not isinstance(data, dict):
+        raise UsageError(
+            f"{where}: 'data' must be an object, as a step of a data file",
+            remedy='write it like {"timestamp": 250, "data": {"INPUT": [1, 2]}}',
+        )
+    if step is not None or stream is not None:
+        raise UsageError(f"{where} has its own data and names some of the dataset", remedy="leave one out")
+    return Entry(_time_ns(where, found), number, data=json.dumps(data).encode())
+
+
+def _time_ns(where: str, found: Mapping[str, Any]) -> int:
+    given = [name for name in _TIMES if name in found]
+    if len(given) != 1:
+        raise UsageError(
+            f"{where} has {'more than one time' if given else 'no time'}",
+            remedy="give it one timestamp (milliseconds) or one timestamp_s (seconds)",
+        )
+    value: Any = found[given[0]]
+    if type(value) not in (int, float) or not abs(value) < _FARTHEST:
+        raise UsageError(
+            f"{where}: '{given[0]}' is {json.dumps(value)}", remedy="times are numbers, without unit"
+        )
+    time_ns: int = round(value * _TIMES[given[0]])
+    return time_ns
+
+
+def _number(where: str, found: Mapping[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or value < 0:
+        raise UsageError(f"{where}: '{name}' is {json.dumps(value)}", remedy="it is a whole number from 0 on")
+    return value

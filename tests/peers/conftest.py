@@ -1,0 +1,141 @@
+"""Real servers of other makers, each in an environment of its own that `make test-live` installs."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inferometer.cli import main, perf_analyzer
+
+HERE = Path(__file__).parent
+ROOT = Path(os.environ.get("INFEROMETER_PEERS", HERE.parent.parent))
+COMMANDS = {"perf_analyzer": perf_analyzer.main, "inferometer": main.main}
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that is over, and the result it wrote."""
+
+    code: int
+    stdout: str
+    stderr: str
+    result: dict[str, Any]
+
+    @property
+    def measurement(self) -> dict[str, Any]:
+        (level,) = self.result["levels"]
+        found: dict[str, Any] = level["measurement"]
+        return found
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    def call(command: str, *words: str) -> Ended:
+        path = tmp_path / "result.json"
+        path.unlink(missing_ok=True)
+        capfd.readouterr()
+        code = COMMANDS[command]([*words, "--json", str(path)])
+        result = json.loads(path.read_text()) if path.exists() else {}
+        return Ended(code, *capfd.readouterr(), result)
+
+    return call
+
+
+def environment(name: str) -> Path:
+    """The Python of a server's environment."""
+    python = ROOT / f".venv-{name}" / "bin" / "python"
+    assert python.exists(), f"{python} is missing: run `make test-live`"
+    return python
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@contextmanager
+def started(command: Sequence[str | Path], log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process group of its own, which ends with the block."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **options,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert process.poll() is None and time.monotonic() < end, log.read_text()[-3000:]  # noqa: PT018
+        time.sleep(0.05)
+
+
+def answers(port: int) -> bool:
+    with closing(socket.socket()) as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class MlServer:
+    http: str
+    grpc: str
+
+
+@pytest.fixture(scope="session")
+def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlServer]:
+    folder = tmp_path_factory.mktemp("mlserver")
+    models = folder / "models"
+    shutil.copytree(HERE / "mlserver_models", models)
+    http, grpc, metrics = free_ports(3)
+    settings = {
+        "host": "127.0.0.1",
+        "http_port": http,
+        "grpc_port": grpc,
+        "metrics_port": metrics,
+        "parallel_workers": 0,
+        "metrics_endpoint": None,
+    }
+    (models / "settings.json").write_text(json.dumps(settings))
+    program, log = environment("mlserver").parent / "mlserver", folder / "log"
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with started([program, "start", models], log, cwd=folder, env=clean) as process:
+        wait_until(
+            lambda: answers(http) and answers(grpc) and b"'upper' success" in log.read_bytes(), process, log
+        )
+        yield MlServer(f"127.0.0.1:{http}", f"127.0.0.1:{grpc}")
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a llama.cpp server."""
+    folder = tmp_path_factory.mktemp("llama")
+    log = folder / "log"
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with started([environment("llama"), HERE / "llama_server.py", folder], log, env=clean) as process:
+        wait_until(lambda: b"ADDRESS " in log.read_bytes(), process, log)
+        line = next(line for line in log.read_text().splitlines() if "ADDRESS " in line)
+        yield line.partition("ADDRESS http://")[2].strip()

@@ -1,0 +1,75 @@
+"""llama.cpp's server on a small random model: a real OpenAI-style server, with its habits."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SHORT = ("--prompt-tokens", "5", "--output-tokens", "4")
+
+
+def test_an_address_alone_streams_tokens(llama: str, run: Callable) -> None:
+    ended = run("inferometer", "measure", llama, "--streaming", "--duration", "1s", *SHORT)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    assert "looks like an OpenAI-style server, model 'tiny'" in ended.stderr
+    found = ended.measurement
+    tokens, streaming = found["tokens"], found["streaming"]
+    assert (found["failed_count"], tokens["from_events"]) == (0, 0)
+    assert 1 <= tokens["per_answer"]["max_ns"] <= 4
+    assert tokens["output"] >= streaming["responses"]  # half a character is a token without text
+    assert tokens["prompt"] > 0
+
+
+def test_connections_that_it_closes_are_opened_again(llama: str, run: Callable) -> None:
+    """It closes after a hundred requests; streamed answers it does not even announce to be the last."""
+    words = ("--service-kind", "openai", "-m", "tiny", "-u", llama, *SHORT)
+    for more, count in (((), 250), (("--streaming",), 60)):
+        ended = run("inferometer", "measure", *words, *more, "--request-count", str(count))
+        assert ended.code == 0, ended.stderr + ended.stdout
+        assert (ended.measurement["request_count"], ended.measurement["failed_count"]) == (count, 0)
+
+
+@pytest.mark.parametrize("endpoint", ["v1/chat/completions", "v1/completions"])
+def test_answers_in_one_piece_have_their_tokens_counted(endpoint: str, llama: str, run: Callable) -> None:
+    words = ("--service-kind", "openai", "-m", "tiny", "-u", llama, "--endpoint", endpoint)
+    ended = run("inferometer", "measure", *words, *SHORT, "--request-count", "20")
+    assert ended.code == 0, ended.stderr + ended.stdout
+    assert ended.measurement["tokens"]["per_answer"]["count"] == 20
+
+
+def payload(stream: bool) -> dict[str, object]:
+    messages = [{"role": "user", "content": "the of and"}]
+    return {"model": "tiny", "messages": messages, "max_tokens": 4, "stream": stream}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_command_line_of_a_classic_client(
+    stream: bool, llama: str, run: Callable, tmp_path: Path
+) -> None:
+    path = tmp_path / "inputs.json"
+    path.write_text(json.dumps({"data": [{"payload": [payload(stream)]}] * 3}))
+    ended = run(
+        *("perf_analyzer", "-m", "tiny", "--async", "--input-data", str(path), "-i", "http"),
+        *("--concurrency-range", "2", "--endpoint", "v1/chat/completions", "--service-kind", "openai"),
+        *("-u", f"http://{llama}", "--measurement-interval", "300", "--stability-percentage", "999"),
+    )
+    assert ended.code == 0, ended.stderr + ended.stdout
+    assert "  Service Kind: OPENAI\n" in ended.stdout
+    assert ("Time to first token: " in ended.stdout) == stream
+
+
+def test_sessions_are_chats(llama: str, run: Callable, tmp_path: Path) -> None:
+    rows = [
+        {"session_id": [name], "delay": [0], "payload": [payload(stream=False)]}
+        for name in "abc"
+        for _ in range(3)
+    ]
+    path = tmp_path / "sessions.json"
+    path.write_text(json.dumps({"data": rows}))
+    words = ("--service-kind", "openai", "-m", "tiny", "-u", llama, "--input-data", str(path))
+    ended = run("inferometer", "measure", *words, "--session-concurrency", "2")
+    assert ended.code == 0, ended.stderr + ended.stdout
+    found = ended.measurement
+    assert (found["request_count"], found["sequences"]["count"]) == (9, 3)
+    assert found["tokens"]["per_prompt"]["max_ns"] > found["tokens"]["per_prompt"]["min_ns"]

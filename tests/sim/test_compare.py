@@ -1,0 +1,179 @@
+"""Turns on a simulated clock: nothing is found where nothing is, and ten percent are found."""
+
+import math
+
+import numpy as np
+import pytest
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifference
+from inferometer.compare.differences import of_turns, overall
+from inferometer.compare.metrics import metrics
+from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
+from inferometer.load.plan import Closed, Constant, Open
+from inferometer.measure.stopping import Precision
+from inferometer.model.spec import ModelSpec
+from inferometer.profile.level import Bench, Point, Recipe
+from inferometer.records import status
+from inferometer.testing.clock import FakeClock
+from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+
+RECIPE = Recipe(ModelSpec("fake", "", (), ()), 1, None, Precision(0.02, NS_PER_S))
+SERVICE_NS = 8 * NS_PER_MS
+RUNS = range(20)
+CLOSED = Point("concurrency", 2, Closed(2))
+
+
+class Follower:
+    def __init__(self, rounds=10**9):
+        self.rounds = rounds
+
+    def level_started(self, mode, value):
+        pass
+
+    def round_finished(self, number, rounds, rates):
+        self.rounds -= 1
+
+    def window_finished(self, number, window):
+        pass
+
+    def level_finished(self, level):
+        pass
+
+    def is_interrupted(self):
+        return self.rounds <= 0
+
+
+class Machine:
+    """A machine that gets slower by a fifth while it is watched, breathes, and stalls now and then."""
+
+    def __init__(self, seed):
+        random = np.random.RandomState(seed)
+        seconds = 200
+        breath = np.convolve(random.standard_normal(10 * seconds + 20), np.ones(20) / math.sqrt(20), "valid")
+        stalls = 0.8 * (random.uniform(size=len(breath)) < 0.02)
+        drift = 0.2 * np.arange(len(breath)) / 200
+        self.factors = np.exp(0.08 * breath + stalls + drift)
+        self.requests = np.exp(0.1 * random.standard_normal(1 << 16))
+
+    def serve(self, factor):
+        def script(number, sent_ns):
+            at = min(sent_ns * 10 // NS_PER_S, len(self.factors) - 1)
+            return Reply(
+                round(SERVICE_NS * factor * self.factors[at] * self.requests[(number * 7919) % (1 << 16)])
+            )
+
+        return script
+
+
+def bench(script, clock, follower, servers=2):
+    return Bench(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower)
+
+
+def courses(scripts, *, point=CLOSED, duration_s=6, follower=None):
+    clock, follower = FakeClock(), follower or Follower()
+    lanes = [Lane(name, bench(script, clock, follower), RECIPE) for name, script in scripts.items()]
+    return measure_point(lanes, point, Pace(round(duration_s * NS_PER_S)), follower)
+
+
+def verdict(seed, factor):
+    machine = Machine(seed)
+    base, other = courses({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=4)
+    rows = of_turns(base, other, metrics(None), looks=4)
+    return overall([LevelDifference("concurrency", 2, rows)])
+
+
+def test_alike_variants_raise_at_most_one_alarm_in_twenty():
+    verdicts = [verdict(seed, 1.0) for seed in RUNS]
+    assert verdicts.count(NO_DIFFERENCE) >= 19, verdicts
+
+
+def test_ten_percent_are_found_in_eighteen_of_twenty():
+    verdicts = [verdict(seed, 1.1) for seed in RUNS]
+    assert verdicts.count(SLOWER) >= 18, verdicts
+
+
+def steady(service_ms):
+    return lambda number, sent_ns: Reply(round(service_ms * NS_PER_MS))
+
+
+def test_turns_alternate_and_count_the_same_requests():
+    first, second = courses({"a": steady(4), "b": steady(5)})
+    assert first.places == [0, 1] * 30
+    assert second.places == [1, 0] * 30
+    counts = {course.requests(number) for course in (first, second) for number in range(60)}
+    assert len(counts) == 1
+    assert second.windows[0][0].start_ns >= first.windows[0][0].end_ns
+
+
+@pytest.mark.parametrize(("slower_ms", "percent"), [(4.0, 0.0), (4.2, 5.0), (8.0, 100.0), (400.0, 9900.0)])
+def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent):
+    rows = of_turns(*courses({"a": steady(4), "b": steady(slower_ms)}), metrics(None), looks=4)
+    found = {row.metric: row.percent for row in rows}
+    assert found["p50"].value == pytest.approx(percent, abs=1e-6)
+    assert found["throughput"].value == pytest.approx(100 / (1 + percent / 100) - 100, abs=1e-6)
+
+
+def test_by_rate_latencies_are_compared():
+    point = Point("request_rate", 100.0, Open(Constant(100.0)))
+    rows = of_turns(
+        *courses({"a": steady(4), "b": steady(6)}, point=point, duration_s=10), metrics(None), looks=4
+    )
+    assert [row.verdict for row in rows] == [NO_DIFFERENCE, SLOWER, SLOWER, SLOWER]
+
+
+def test_a_rate_that_is_mostly_not_reached_is_said():
+    point = Point("request_rate", 1000.0, Open(Constant(1000.0), cap=2))
+    steadily, _ = courses({"a": steady(4), "b": steady(4)}, point=point)
+    assert Note.NOT_OFFERED in {remark.note for remark in merged(steadily, point).remarks}
+
+    def once(number, sent_ns):
+        return Reply(20 * NS_PER_MS if NS_PER_S < sent_ns < 2 * NS_PER_S else NS_PER_MS)
+
+    rarely, _ = courses({"a": once, "b": steady(1)}, point=point)
+    assert Note.NOT_OFFERED in {remark.note for remark in rarely.remarks}
+    assert merged(rarely, point).remarks == ()
+
+
+def test_all_turns_make_one_level_without_the_gaps():
+    first, _ = courses({"a": steady(4), "b": steady(40)})
+    level = merged(first, CLOSED)
+    assert level.measurement.infer_per_s.value == pytest.approx(500)
+    assert level.measurement.request_count == sum(turn.request_count for turn in turns(first, 0))
+    assert level.measurement.latency.percentile_ns(99) == 4 * NS_PER_MS
+    assert level.is_stable
+    assert len(level.windows) == 30  # the slow one has no time for more
+
+
+def test_a_variant_that_dies_ends_the_comparison():
+    def dies(number, sent_ns):
+        return Reply(NS_PER_MS, status.RESET if sent_ns > 3 * NS_PER_S else status.OK)
+
+    first, second = courses({"a": steady(4), "b": dies})
+    assert second.is_cut_short
+    assert len(first.windows) < 60
+
+
+def test_a_variant_that_only_fails_is_not_measured_further():
+    first, second = courses(
+        {"a": steady(4), "b": lambda number, sent_ns: Reply(NS_PER_MS, status.HTTP + 500)}
+    )
+    assert second.is_cut_short
+    assert merged(second, CLOSED).measurement.failed_count > 0
+    assert first.windows == []
+
+
+def test_whole_rounds_until_an_interruption_are_compared():
+    first, second = courses({"a": steady(4), "b": steady(4)}, follower=Follower(rounds=12))
+    assert len(first.windows) == len(second.windows) == 12
+    rows = of_turns(first, second, metrics(None), looks=4)
+    assert rows[0].percent.low is not None
+
+
+def test_too_few_requests_for_a_percentile_are_said():
+    first, second = courses({"a": steady(40), "b": steady(80)}, duration_s=2)
+    rows = {row.metric: row for row in of_turns(first, second, metrics(None), looks=4)}
+    assert rows["p50"].verdict == SLOWER
+    assert rows["p99"].verdict == NO_DIFFERENCE
+    assert "needs 400 requests" in rows["p99"].reason

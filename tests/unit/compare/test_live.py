@@ -1,0 +1,109 @@
+"""Who is compared with whom, and what has no place in a comparison."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.compare.live import Order, check_order, contestants
+from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, Look, Pace, schedules
+from inferometer.load.plan import Closed, Constant, Open
+from inferometer.profile.level import Point
+from inferometer.profile.options import Options
+
+
+@pytest.mark.parametrize(
+    ("models", "urls", "expected"),
+    [
+        (["a", "b"], [], [("a", "a", None), ("b", "b", None)]),
+        (["a", "b"], ["h:1"], [("a", "a", "h:1"), ("b", "b", "h:1")]),
+        (["a"], ["h:1", "h:2"], [("h:1", "a", "h:1"), ("h:2", "a", "h:2")]),
+        (["a", "a"], [], [("a", "a", None), ("a (2)", "a", None)]),
+        (["a@h:1", "a@h:2"], [], [("h:1", "a", "h:1"), ("h:2", "a", "h:2")]),
+        (
+            ["a@h:1", "b@h:2", "a@h:2"],
+            [],
+            [("a@h:1", "a", "h:1"), ("b@h:2", "b", "h:2"), ("a@h:2", "a", "h:2")],
+        ),
+        (["a", "a@h:1"], [], [("default server", "a", None), ("h:1", "a", "h:1")]),
+    ],
+)
+def test_variants_are_named_as_short_as_can_be(models, urls, expected):
+    assert [(row.name, row.model, row.url) for row in contestants(models, urls)] == expected
+
+
+@pytest.mark.parametrize(
+    ("models", "urls", "words"),
+    [
+        (["a"], [], "two variants"),
+        (["a"], ["h:1"], "two variants"),
+        (["a", "b"], ["h:1", "h:2"], "MODEL@URL"),
+        (["a@h:1", "b"], ["h:2"], "leave out -u"),
+    ],
+)
+def test_what_is_no_comparison_is_refused(models, urls, words):
+    with pytest.raises(UsageError, match=words):
+        contestants(models, urls)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"csv": "x.csv"},
+        {"replay": "x"},
+        {"shape_load": "x"},
+        {"fixed_schedule": True},
+        {"workers": "auto"},
+        {"precision": 0.1},
+        {"binary_search": True},
+        {"latency_limit_ms": 5},
+        {"duration_s": None},
+    ],
+)
+def test_options_without_meaning_are_refused(given):
+    with pytest.raises(UsageError):
+        check_order(Order(contestants(["a", "b"], []), Options(model="a", **{"duration_s": 1.0, **given})))
+
+
+def look(per_s, latency_ns=NS_PER_S // 100):
+    return Look(per_s, latency_ns)
+
+
+def closed(concurrency=1):
+    return Point("concurrency", concurrency, Closed(concurrency))
+
+
+def test_about_equal_lanes_send_the_same_number_and_others_their_own():
+    base, near, far = schedules(closed(), Pace(100 * NS_PER_S), [look(100), look(400), look(10)], steps=1)
+    assert base.rounds == near.rounds == far.rounds == ROUNDS
+    assert base.count == near.count == pytest.approx(200, abs=1)
+    assert far.count == 10
+
+
+def test_every_turn_goes_through_the_data_a_whole_number_of_times():
+    (plan, _) = schedules(closed(), Pace(100 * NS_PER_S), [look(100), look(100)], steps=8)
+    assert plan.count == 104
+    (plan, _) = schedules(closed(), Pace(100 * NS_PER_S), [look(6), look(6)], steps=8)
+    assert plan.count == 6
+
+
+def test_slow_models_get_fewer_rounds_but_never_too_few():
+    (plan, _) = schedules(closed(4), Pace(10 * NS_PER_S), [look(32), look(32)], steps=1)
+    assert (plan.rounds, plan.count) == (20, 16)
+    (plan, _) = schedules(closed(4), Pace(NS_PER_S), [look(1), look(1)], steps=1)
+    assert (plan.rounds, plan.count) == (FEWEST_ROUNDS, 16)
+
+
+def test_a_number_of_requests_is_shared_out_among_the_rounds():
+    (plan, _) = schedules(closed(), Pace(10 * NS_PER_S, request_count=2000), [look(1), look(1)], steps=1)
+    assert (plan.rounds, plan.count) == (ROUNDS, 20)
+
+
+def test_by_rate_turns_have_a_length():
+    point = Point("request_rate", 50, Open(Constant(50.0)))
+    (plan, _) = schedules(point, Pace(100 * NS_PER_S), [look(50), look(50)], steps=1)
+    assert (plan.count, plan.turn_ns) == (None, NS_PER_S)
+    (plan, _) = schedules(point, Pace(10 * NS_PER_S), [look(50), look(50, NS_PER_S)], steps=1)
+    assert (plan.rounds, plan.turn_ns) == (
+        FEWEST_ROUNDS,
+        4 * NS_PER_S,
+    )  # replies must come back within a turn

@@ -1,0 +1,99 @@
+"""Reports of load with due times: three rates, service beside latency; and of ramps of streams."""
+
+from dataclasses import replace
+from io import StringIO
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from inferometer.base.notes import Note, Remark
+from inferometer.measure.measurement import Rates
+from inferometer.measure.result import from_json, to_json
+from inferometer.report import classic
+from inferometer.report.console import render
+from inferometer.report.csv import main_csv
+
+SCHEDULE = {"request_count": 90, "schedule_s": 2.5, "schedule": "hold 50 for 2.5s", "speed": 1.0}
+
+
+def run(build: ModuleType, mode: str, *notes: Note, **effective: Any) -> Any:
+    row = build.measurement(90, 36.0, 9000, 800, (8800, 9500, 9900, 20000), transport=700)
+    level = build.level(
+        row,
+        36.123,
+        mode="request_rate",
+        remarks=[Remark(note, f"about {note.name}") for note in notes],
+        is_stable=Note.OVERLOADED not in notes,
+    )
+    level = replace(level, rates=Rates(36.123, 35.5, 34.25))
+    return build.result(level, mode=mode, **{**SCHEDULE, **effective})
+
+
+def shown(result: Any) -> str:
+    out = StringIO()
+    render(result, Console(file=out, width=100))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "mode", ["request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load"]
+)
+def test_people_see_three_rates_and_the_service_beside_the_latency(mode: str, build: ModuleType) -> None:
+    text = shown(run(build, mode))
+    assert "Asked/s  Sent/s  Answered/s" in text
+    (line,) = (line for line in text.splitlines() if line.split()[:3] == ["36.1", "35.5", "34.2"])
+    assert line.split()[3:] == ["9.00", "ms", "20.0", "ms", "700", "µs", "20.0", "ms"]
+
+
+def test_the_title_says_which_schedule_it_was(build: ModuleType) -> None:
+    assert "hold 50 for 2.5s: 90 requests in 2.50 s" in shown(run(build, "shape_load"))
+    replay = run(build, "replay", schedule="replay of t.jsonl", speed=2.0)
+    assert "replay of t.jsonl at speed 2: 90 requests in 2.50 s" in shown(replay)
+
+
+@pytest.mark.parametrize(
+    ("mode", "notes", "is_told"),
+    [
+        ("request_rate", (), False),
+        ("request_rate", (Note.OVERLOADED,), True),
+        ("request_rate", (Note.NOT_OFFERED,), True),
+        ("shape_load", (), True),
+        ("replay", (), True),
+        ("fixed_schedule", (), True),
+    ],
+)
+def test_the_classic_report_has_the_rates_where_they_are_not_plain(
+    mode: str, notes: tuple[Note, ...], is_told: bool, build: ModuleType
+) -> None:
+    text = classic.report(run(build, mode, *notes))
+    assert ("    Request rate: asked 36.123, sent 35.5, answered 34.25 requests/sec\n" in text) == is_told
+    assert "    Avg service time: 700 usec\n" in text
+
+
+def test_overloaded_is_said_by_both(build: ModuleType) -> None:
+    result = run(build, "shape_load", Note.OVERLOADED)
+    assert "overloaded" in shown(result)
+    assert "[WARNING] Not stable: about OVERLOADED" in classic.report(result)
+
+
+def test_a_fixed_schedule_is_rate_1_for_scripts_and_has_no_header(build: ModuleType) -> None:
+    result = run(build, "fixed_schedule")
+    text = classic.report(result)
+    assert "Request Rate: 1, throughput: 36 infer/sec, latency 9000 usec\n" in text
+    assert "inference requests per seconds" not in text
+    assert main_csv(result).splitlines()[1].startswith("1,36,")
+    assert main_csv(run(build, "shape_load")).splitlines()[1].startswith("36.123,36,")
+
+
+def test_a_ramp_of_streams_has_a_row_for_people_and_nothing_for_scripts(build: ModuleType) -> None:
+    row = build.level(build.measurement(6, 36.0, 9000, 800, (8800, 9500, 9900, 20000)))
+    result = build.result(row, mode="periodic_concurrency", periodic=[2, 6, 2], request_period=3)
+    assert classic.level_block(result, row) == classic.summary(result) == main_csv(result) == ""
+    assert "2..6" in shown(result)
+
+
+def test_rates_are_in_the_file(build: ModuleType) -> None:
+    result = run(build, "replay")
+    assert from_json(to_json(result), "r.json").levels[0].rates == Rates(36.123, 35.5, 34.25)
