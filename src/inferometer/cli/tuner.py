@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from inferometer.profile.options import Options
     from inferometer.tune.dialect.asked import Asked, Dialect
     from inferometer.tune.dialect.job import ProfileJob, ReportJob
+    from inferometer.tune.dialect.stored import Sending
     from inferometer.tune.meter import Meter
     from inferometer.tune.study import Study
 
@@ -150,10 +151,22 @@ def _recall(job: "ProfileJob", console: Console, watcher: SearchConsole) -> None
             found = checkpoint.read(newest)
             console.info(f"Loaded checkpoint from file {newest}")
             if not (found.is_ours and had_journal):
-                count = stored.take_in(journal, found)
+                count = stored.take_in(journal, found, _sending(job))
                 console.info(f"Took over {count} measurements from {newest}")
         known = stored.of_journal(journal)
     watcher.begin(known.variants, known.trials)
+
+
+def _sending(job: "ProfileJob") -> "Sending":
+    from inferometer.tune.dialect import perf_analyzer
+    from inferometer.tune.dialect.flags import data_flags
+    from inferometer.tune.dialect.stored import Sending
+    from inferometer.tune.meter import fingerprint
+
+    options = {model.name: model.options for model in job.settings.models if model.options is not None}
+    mark = fingerprint(options) if job.external is None else perf_analyzer.fingerprint(job.external)
+    flags = {model: data_flags(rows) for model, rows in job.flags}
+    return Sending(job.settings.launch.control.protocol, flags, mark)
 
 
 def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":

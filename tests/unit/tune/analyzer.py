@@ -18,7 +18,7 @@ from inferometer.measure.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.launch.site import Addresses, Control, Site
-from inferometer.tune.meter import MeterError, Reading
+from inferometer.tune.meter import MeterError, Reading, fingerprint
 from inferometer.tune.run import Lab, run
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.search import Search
@@ -187,7 +187,8 @@ class Analyzer:
         """As the real session does it, without a server."""
         check_models(settings)
         self.started += 1
-        meter = Meter(self.formula, interrupt_at=self.interrupt_at, interrupts=self.interrupts)
+        sent = fingerprint({model.name: model.options for model in settings.models})
+        meter = Meter(self.formula, sent, interrupt_at=self.interrupt_at, interrupts=self.interrupts)
         if make_meter is not None:
             meter = make_meter(settings, watcher)
         self.meters.append(meter)

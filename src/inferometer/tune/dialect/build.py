@@ -96,6 +96,7 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         with_gpus=asked["always_report_gpu_metrics"],
         has_own_objectives=asked.has("objectives"),
         plots=asked["plots"],
+        flags=_flags(asked, models),
         external=_external(asked, models) if asked.has("perf_analyzer_path") else None,
         warnings=tuple(_warnings(asked, models)),
     )
@@ -296,6 +297,11 @@ def _budget_s(asked: Asked) -> float | None:
 # --- the rest
 
 
+def _flags(asked: Asked, models: Sequence[ModelAsked]) -> tuple[tuple[str, Flags], ...]:
+    given = asked["perf_analyzer_flags"]
+    return tuple((model.name, model.get("perf_analyzer_flags", given)) for model in models)
+
+
 def _external(asked: Asked, models: Sequence[ModelAsked]) -> External:
     import shutil
 
@@ -310,9 +316,7 @@ def _external(asked: Asked, models: Sequence[ModelAsked]) -> External:
     members = tuple(row.name for row in asked["bls_composing_models"] or ())
     return External(
         program=str(Path(found).absolute()),
-        flags=tuple(
-            (model.name, model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])) for model in models
-        ),
+        flags=_flags(asked, models),
         members=tuple((model.name, members) for model in models) if members else (),
         protocol=asked["client_protocol"],
         timeout_s=float(asked["perf_analyzer_timeout"]),

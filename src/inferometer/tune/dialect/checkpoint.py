@@ -10,6 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.measure.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.dialect.flags import data_flags
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.study import plain
@@ -19,12 +20,17 @@ from inferometer.tune.variant import Variant
 MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
 
 
+Sent = tuple[str, Mapping[str, list[str]]]
+"""The protocol, and the flags of the load generator that say what was sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
 
     variants: tuple[Variant, ...]
     trials: tuple[Trial, ...]
+    sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
     seed: int | None = None
     is_ours: bool = False
 
@@ -67,12 +73,14 @@ def _found(document: Mapping[str, Any]) -> Found:
     results = document["ResultManager.results"]["_results"]
     variants: dict[str, Variant] = {}
     trials: list[Trial] = []
+    sent: list[Mapping[str, Sent]] = []
     for by_variant in results.values():
         for run_config, measurements in by_variant.values():
             rows = tuple(_variants(run_config))
             for row in rows:
                 for part in (*row.composing, row):
                     variants[part.name] = part
+            sent += [_sent(run_config)] * len(measurements)
             trials += [
                 _trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())
             ]
@@ -80,9 +88,19 @@ def _found(document: Mapping[str, Any]) -> Found:
     return Found(
         tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
         tuple(trials),
+        tuple(sent),
         document.get("OptunaRunConfigGenerator.seed"),
         is_ours=MARK in document,
     )
+
+
+def _sent(run_config: Mapping[str, Any]) -> Mapping[str, Sent]:
+    found = {}
+    for row in run_config["_model_run_configs"]:
+        perf = row.get("_perf_config") or {}
+        protocol = str((perf.get("_options") or {}).get("-i") or "")
+        found[str(row["_model_name"])] = (protocol, data_flags((perf.get("_args") or {}).items()))
+    return found
 
 
 def _variants(run_config: Mapping[str, Any]) -> Iterator[Variant]:
@@ -92,7 +110,7 @@ def _variants(run_config: Mapping[str, Any]) -> Iterator[Variant]:
 
 
 def _variant(row: Mapping[str, Any], model: str = "", composing: tuple[Variant, ...] = ()) -> Variant:
-    config = model_config.normal(row["model_config"])
+    config = _without_completed(model_config.normal(row["model_config"]))
     name = str(row["variant_name"])
     return Variant(
         model or str(config.get("name") or name.rpartition("_config_")[0]),
@@ -102,6 +120,26 @@ def _variant(row: Mapping[str, Any], model: str = "", composing: tuple[Variant, 
         bool(row.get("cpu_only", False)),
         composing,
     )
+
+
+_COMPLETED: Mapping[str, Any] = {
+    "version_policy": {"latest": {"num_versions": 1}},
+    "optimization": {"input_pinned_memory": {"enable": True}, "output_pinned_memory": {"enable": True}},
+}
+_FILES = ("model.py", "model.onnx", "model.plan", "model.pt", "model.savedmodel", "model.graphdef")
+
+
+def _without_completed(config: model_config.Fields) -> model_config.Fields:
+    """Without what a server fills in by itself, so that a configuration equals the file it came from."""
+    kept = {name: value for name, value in config.items() if _COMPLETED.get(name) != value}
+    if kept.get("default_model_filename") in _FILES:
+        del kept["default_model_filename"]
+    groups = kept.get("instance_group")
+    if groups:
+        kept["instance_group"] = [
+            {name: value for name, value in group.items() if name != "name"} for group in groups
+        ]
+    return kept
 
 
 def _with_overrides(variant: Variant, default: Variant | None) -> Variant:

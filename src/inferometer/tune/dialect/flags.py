@@ -42,6 +42,13 @@ SHORT = {
     "verbose": "-v",
 }
 
+# What is sent: measurements with other values of these cannot stand for each other.
+DATA_FLAGS = (
+    "service-kind", "model-signature-name", "streaming", "input-data", "shared-memory", "shape",
+    "num-of-sequences", "sequence-length", "sequence-id-range", "string-length", "string-data",
+    "grpc-compression-algorithm", "request-distribution", "model-version",
+)  # fmt: skip
+
 SERVER_FLAGS = frozenset(
     {
         "allow-cpu-metrics", "allow-gpu-metrics", "allow-grpc", "allow-http", "allow-metrics",
@@ -118,6 +125,15 @@ def words(flags: Iterable[tuple[str, Any]]) -> list[str]:
         for row in value if isinstance(value, list) else [value]:
             found += [option, str(row).lower() if isinstance(row, bool) else str(row)]
     return found
+
+
+def data_flags(flags: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+    """Those that say what is sent, in one spelling."""
+    given = {name: value for name, value in flags if name in DATA_FLAGS and value not in (None, False)}
+    return {
+        name: [str(row) for row in (value if isinstance(value, list) else [value])]
+        for name, value in given.items()
+    }
 
 
 def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:

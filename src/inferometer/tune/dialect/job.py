@@ -55,6 +55,7 @@ class ProfileJob:
     with_gpus: bool = False  # figures of GPUs in reports even for CPU-only variants
     has_own_objectives: bool = False
     plots: tuple[Plot, ...] | None = None
+    flags: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()  # of the load generator, by model
     external: External | None = None
     warnings: tuple[str, ...] = ()
 

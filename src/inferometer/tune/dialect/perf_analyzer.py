@@ -2,7 +2,9 @@
 
 import contextlib
 import csv
+import hashlib
 import io
+import json
 import signal
 import subprocess
 import tempfile
@@ -14,7 +16,7 @@ from pathlib import Path
 from inferometer.base.errors import LocalError
 from inferometer.measure.measurement import Estimate
 from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.dialect.flags import LOAD_FLAGS, SWITCHES, words
+from inferometer.tune.dialect.flags import LOAD_FLAGS, SWITCHES, data_flags, words
 from inferometer.tune.dialect.job import External
 from inferometer.tune.launch.site import Site
 from inferometer.tune.meter import MEGA, MeterError, Reading, resident
@@ -151,6 +153,12 @@ def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
         yield uuid, Figures(tuple(values.items()))
 
 
+def fingerprint(external: External) -> str:
+    """Of what is sent to each model, as far as it is not the default."""
+    rows = [(model, found) for model, flags in external.flags if (found := data_flags(flags))]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12] if rows else ""
+
+
 @dataclass(slots=True)
 class ProgramMeter:
     """Starts the program for every trial; several models get a process each, at the same time."""
@@ -158,10 +166,13 @@ class ProgramMeter:
     external: External
     error_log: Path
     say: Callable[[str], None]
-    fingerprint: str = ""
+    fingerprint: str = field(init=False)
     starts: int = 0
     _has_failed: bool = False
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fingerprint = fingerprint(self.external)
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:

@@ -96,7 +96,22 @@ def remember(journal: Journal, studies: Iterable[Study]) -> None:
     journal.remember("studies", names)
 
 
-def take_in(journal: Journal, found: checkpoint.Found) -> int:
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What this run sends, to tell which measurements can stand for its own."""
+
+    protocol: str
+    flags: Mapping[str, Mapping[str, list[str]]]  # by model
+    fingerprint: str  # of the load generator
+
+    def is_same(self, sent: Mapping[str, checkpoint.Sent]) -> bool:
+        return all(
+            protocol in ("", self.protocol) and flags == self.flags.get(model, {})
+            for model, (protocol, flags) in sent.items()
+        )
+
+
+def take_in(journal: Journal, found: checkpoint.Found, sending: Sending) -> int:
     """Measurements of a classic checkpoint the journal does not have yet; how many there were.
 
     Names stay where they are free. A name that stands for something else here is given anew; a model's own
@@ -117,14 +132,16 @@ def take_in(journal: Journal, found: checkpoint.Found) -> int:
                 variant.model, base.config, variant.overrides or variant.config, cpu_only=variant.cpu_only
             )
     count = 0
-    for trial in found.trials:
+    for trial, sent in zip(found.trials, found.sent, strict=True):
         if any(part.variant not in renamed for part in trial.parts):
             continue
         parts = tuple(replace(part, variant=renamed[part.variant].name) for part in trial.parts)
         proposal = Proposal(tuple((renamed[part.variant], part.load) for part in trial.parts))
-        if journal.find(proposal.key, with_failed=False) is not None:
+        mark = sending.fingerprint if sending.is_same(sent) else "other data"
+        key = f"{proposal.key} {mark}".strip()
+        if journal.find(key, with_failed=False) is not None:
             continue
-        whole = replace(trial, parts=parts, number=journal.next_number(), key=proposal.key)
+        whole = replace(trial, parts=parts, number=journal.next_number(), key=key)
         journal.add(whole, proposal.variants, study=whole.models)
         count += 1
     return count

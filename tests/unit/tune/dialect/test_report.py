@@ -103,15 +103,38 @@ def test_a_checkpoint_holds_every_measurement(profiled):
     assert list(again["ResultManager.results"]["_results"]) == ["W"]
 
 
-def test_a_classic_checkpoint_stands_for_measurements(profiled, capsys):
-    """Somebody else's file: no journal beside it, none of our marks, keys we do not know."""
+def foreign(profiled, **arguments):
+    """Somebody else's file: no journal beside it, keys we do not know, configurations a server has completed."""
     folder = profiled.folder / "checkpoints"
     document = json.loads((folder / "0.ckpt").read_text())
     del document[checkpoint.MARK]
     document["Something.else"] = {"_a": 1}
+    for run_config, _ in document["ResultManager.results"]["_results"]["W"].values():
+        (row,) = run_config["_model_run_configs"]
+        row["_perf_config"]["_args"] |= {"percentile": "99", "shape": None, **arguments}
+        row["_perf_config"]["_options"]["-i"] = "grpc"
+        config = row["_model_config_variant"]["model_config"]
+        config |= {
+            "versionPolicy": {"latest": {"numVersions": 1}},
+            "defaultModelFilename": "model.py",
+            "optimization": {"inputPinnedMemory": {"enable": True}, "outputPinnedMemory": {"enable": True}},
+        }
+        for number, group in enumerate(config["instanceGroup"]):
+            group["name"] = f"W_{number}"
     for path in folder.iterdir():
         path.unlink()
     (folder / "7.ckpt").write_text(json.dumps(document))
+    return folder
+
+
+def test_measurements_with_other_data_are_made_again(profiled):
+    foreign(profiled, shape=["IN:32"])
+    assert profiled.profile(*BOUNDED, "--override-output-model-repository") == 0
+    assert len(profiled.runs) == 28
+
+
+def test_a_classic_checkpoint_stands_for_measurements(profiled, capsys):
+    folder = foreign(profiled)
     assert profiled.main(["report", "-n", "W_config_3", "-e", "fresh", "-o", "csv"]) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["7.ckpt"]  # a report only reads
     wider = (*BOUNDED[:2], *BOUNDED[2:3], "3", *BOUNDED[4:])
