@@ -80,9 +80,9 @@ def normal(fields: Fields) -> Fields:
 
 
 def key(fields: Fields) -> str:
-    """Equal for equal configurations, whatever they are called."""
+    """Equal for equal configurations in their `normal` form, whatever they are called."""
     return json.dumps(
-        {name: value for name, value in normal(fields).items() if name != "name"},
+        {name: value for name, value in fields.items() if name != "name"},
         sort_keys=True,
         separators=(",", ":"),
     )
