@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inferometer.tune.dialect.job import ProfileJob
@@ -144,7 +144,8 @@ class SearchConsole:
             self._note(trial)
 
     def skipped(self, skip: "Skip") -> None:
-        self._console.debug(f"{skip.proposal.trial(-1, _skipped()).name}: {skip.reason}")
+        names = ",".join(variant.name for variant in skip.proposal.variants)
+        self._console.debug(f"{names}: {skip.reason}")
 
     def is_interrupted(self) -> bool:
         return self._stops.asked
@@ -203,12 +204,6 @@ class SearchConsole:
             log.write(
                 f"Command: the built-in load generator on {trial.name}, {trial.load}\nError: {trial.reason}\n\n"
             )
-
-
-def _skipped() -> Any:
-    from inferometer.tune.trial import Status
-
-    return Status.SKIPPED
 
 
 def error_log(job: "ProfileJob") -> Path:

@@ -56,7 +56,6 @@ class Key:
     choices: tuple[str, ...] = ()
     commands: tuple[str, ...] = (PROFILE,)
     is_word: bool = True
-    is_ours: bool = False  # not of the classic tool
 
     @property
     def option(self) -> str:
@@ -150,8 +149,8 @@ KEYS = (
         "model_type", choice("generic", "LLM"), "kind of model",
         default="generic", choices=("generic", "LLM"), group=_LOAD,
     ),
-    Key("budget", text, "smart: end in this time with the best so far, such as 5m", group=_LOAD, is_ours=True),
-    _count("seed", 0, None, "repeat a search as it was", group=_LOAD, is_ours=True),
+    Key("budget", text, "smart: end in this time with the best so far, such as 5m", group=_LOAD),
+    _count("seed", 0, None, "repeat a search as it was", group=_LOAD),
     Key(
         "perf_analyzer_path", text, "use this load generator instead of the built-in one",
         shown="built in", group=_GENERATOR,

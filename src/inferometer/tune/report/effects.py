@@ -43,7 +43,7 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
     return tuple(
         Effect(
             knob,
-            _text(setting),
+            str(setting),
             len(values),
             sum(values) / len(values),
             max(values) if is_higher_better else min(values),
@@ -70,10 +70,6 @@ def knobs(variant: Variant) -> Iterator[tuple[str, Any]]:
             yield name, json.dumps(value, sort_keys=True) if isinstance(value, (Mapping, list)) else value
 
 
-def _text(setting: Any) -> str:
-    return str(setting)
-
-
 def _order(setting: Any) -> tuple[int, float, str]:
     if isinstance(setting, (int, float)):
         return 0, float(setting), ""
@@ -91,6 +87,6 @@ def effect_sentence(effects: tuple[Effect, ...]) -> str:
         return ""
     knob, (ratio, low, high) = max(spans.items(), key=lambda row: row[1][0])
     return (
-        f"{knob} matters most: the best with {high.value} reaches {high.best:,.1f}, the best with {low.value} "
+        f"{knob} matters most: the best with {high.value} has {high.best:,.1f}, the best with {low.value} has "
         f"{low.best:,.1f} ({ratio:.2f} times)."
     )

@@ -1,6 +1,6 @@
 """Words about a study that several reports need: constraints, hardware, a variant's shape, the recommendation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from inferometer.report.format import plural
 from inferometer.tune import model_config
@@ -10,8 +10,6 @@ from inferometer.tune.scoring import Ranked
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
-
-MEGA = 1_000_000
 
 
 def title(study: Study) -> str:
@@ -82,8 +80,8 @@ def variants_of(study: Study, names: str) -> tuple[Variant, ...]:
     return tuple(study.variant(name) for name in names.split(","))
 
 
-def each(study: Study, names: str, text: object) -> str:
-    assert callable(text)
+def each(study: Study, names: str, text: Callable[[Variant], str]) -> str:
+    """A fact about every variant of a joined name."""
     return ", ".join(text(variant) for variant in variants_of(study, names))
 
 
