@@ -36,6 +36,9 @@ class TargetOptions:
     output_tokens: int | None = None  # the most tokens an answer may have
     session_concurrency: int | None = None  # chat sessions in parallel
     profile_export: str | None = None  # the file that whole responses are kept for
+    signature: str = "serving_default"  # of a TensorFlow model
+    batch: int | None = None  # None was not given
+    management_url: str | None = None  # of TorchServe
     method: str | None = None  # of a plain HTTP request
     path: str = ""
     bodies: tuple[str, ...] = ()

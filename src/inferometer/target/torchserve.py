@@ -1,0 +1,192 @@
+"""TorchServe over HTTP: files as a form, or bodies of the user's own; the management API tells of workers.
+
+It has no metadata, so the inputs are always the same two: `TORCHSERVE_INPUT`, the name of a file to send, and `data`,
+the bytes themselves. Both travel as the one part `data` of a form.
+"""
+
+import hashlib
+import mimetypes
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model.numbers import decode
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+from inferometer.target.control import HttpControl
+from inferometer.target.endpoint import Connection, Tls, parse_endpoint
+from inferometer.target.http import is_json, read_body
+from inferometer.target.kind import Document, TargetOptions
+from inferometer.target.shared_memory import Placement
+from inferometer.target.traffic import Traffic, Wiring
+from inferometer.wire.http1 import encode_request
+
+FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
+DATA = TensorSpec("data", "BYTES", (1,), optional=True)
+
+MANAGEMENT_TIMEOUT_S = 3.0
+_REFUSAL = "inference failed with error code {status}"
+
+
+class TorchServe:
+    """A TorchServe server's inference port."""
+
+    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+        self._connection = connection
+        self._options = options
+
+    # --- control calls
+
+    def server(self) -> Document:
+        raise MissingError("TorchServe says nothing of itself")
+
+    def models(self) -> list[str]:
+        """Names of the models that the management API lists."""
+        status, document = self._manage("/models?limit=100")
+        rows = document.get("models") if isinstance(document, dict) else None
+        if status != 200 or not isinstance(rows, list):
+            raise PeerError(f"the management API at {self._management} answered with status {status}")
+        return [str(row["modelName"]) for row in rows]
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        """Nothing is asked: there is no metadata."""
+        inputs = () if self._options.bodies else (FILE, DATA)
+        return ModelSpec(name=name, version=version, inputs=inputs, outputs=())
+
+    def statistics(self, model: ModelSpec) -> Sequence[Document]:
+        return ()
+
+    # --- requests
+
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        wiring = Wiring(self._connection.endpoint, last_good=200, refusal=_REFUSAL)
+        if self._options.bodies:
+            bodies = map(read_body, self._options.bodies)
+            requests = tuple(self._render(model, _body_type(body), body) for body in bodies)
+        else:
+            requests = tuple(self._render(model, *_form(*_part(step))) for step in steps)
+        return Traffic(wiring, requests, findings=self._findings(model))
+
+    def _render(self, model: ModelSpec, content_type: str, body: bytes) -> bytes:
+        endpoint = self._connection.endpoint
+        given = {name.lower() for name, _ in self._connection.headers}
+        headers = [
+            (name, value)
+            for name, value in (("Host", endpoint.authority), ("Content-Type", content_type))
+            if name.lower() not in given
+        ]
+        path = f"{endpoint.prefix}/predictions/{_tail(model.name, model.version)}"
+        return encode_request("POST", path, [*headers, *self._connection.headers], len(body)) + body
+
+    # --- the management API
+
+    @property
+    def _management(self) -> Connection:
+        """Where it is: TorchServe's own choice is the port after the one for inference."""
+        endpoint = self._connection.endpoint
+        url = self._options.management_url
+        if url is not None:
+            tls = endpoint.tls or Tls()
+            return Connection(parse_endpoint(url, default_port=8081, tls=tls), self._connection.headers)
+        neighbour = replace(endpoint, port=min(endpoint.port + 1, 65535), prefix="")
+        return Connection(neighbour, self._connection.headers)
+
+    def _manage(self, path: str) -> tuple[int, Any]:
+        import json
+
+        status, body = HttpControl(self._management).exchange("GET", path, timeout_s=MANAGEMENT_TIMEOUT_S)
+        try:
+            return status, json.loads(body)
+        except ValueError:
+            return status, None
+
+    def _findings(self, model: ModelSpec) -> tuple[str, ...]:
+        """What the management API says of the model; it may well be out of reach."""
+        try:
+            status, document = self._manage(f"/models/{_tail(model.name, model.version)}")
+        except PeerError:
+            return ()
+        where = self._management.endpoint.authority
+        if status == 200 and isinstance(document, list) and document and isinstance(document[0], dict):
+            return tuple(_workers(row) for row in document if "workers" in row)
+        if isinstance(document, dict) and str(document.get("type", "")).startswith("Model"):
+            return (f"TorchServe's management API at {where} says: {document.get('message')}",)
+        return ()
+
+
+def _workers(row: Mapping[str, Any]) -> str:
+    workers = row["workers"]
+    ready = sum(worker.get("status") == "READY" for worker in workers)
+    batch = row.get("batchSize", 1)
+    batches = f", batches of up to {batch} within {row.get('maxBatchDelay')} ms" if batch != 1 else ""
+    wait = "" if ready else "; requests wait until one is, or until --request-timeout"
+    return (
+        f"TorchServe's model '{row.get('modelName')}' {row.get('modelVersion')} has {len(workers)} "
+        f"worker{'' if len(workers) == 1 else 's'}, {ready} ready{batches}{wait}."
+    )
+
+
+def _tail(name: str, version: str) -> str:
+    path = quote(name, safe="")
+    return f"{path}/{quote(version, safe='')}" if version else path
+
+
+# --- bodies
+
+
+def _body_type(body: bytes) -> str:
+    return "application/json" if is_json(body) else "application/octet-stream"
+
+
+def _part(step: Sequence[Tensor]) -> tuple[str, bytes]:
+    """The name of the file and its bytes; data from elsewhere is called after its place in the form."""
+    tensors = {tensor.name: tensor.data for tensor in step}
+    if DATA.name in tensors:
+        return DATA.name, _only(DATA.name, tensors[DATA.name])
+    if FILE.name not in tensors:
+        raise UsageError(
+            f"a step of the input data has neither '{FILE.name}' nor '{DATA.name}'",
+            remedy=f'write {{"data": [{{"{FILE.name}": ["photo.jpg"]}}]}}',
+        )
+    path = _only(FILE.name, tensors[FILE.name]).decode(errors="surrogateescape")
+    return Path(path).name, _contents(path)
+
+
+def _only(name: str, data: bytes) -> bytes:
+    (element,) = decode("BYTES", data)
+    return bytes(element)
+
+
+@cache
+def _contents(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the file '{path}' that {FILE.name} names cannot be read: {getattr(error, 'strerror', '') or error}",
+            remedy="paths are relative to the folder in which the command runs",
+        ) from error
+
+
+def _form(name: str, data: bytes) -> tuple[str, bytes]:
+    """The content type and the body of a form with the one part `data`.
+
+    The part is that of a file: TorchServe reads a part without a file name as text, which would break its bytes.
+    """
+    boundary = f"inferometer-{hashlib.sha256(data).hexdigest()[:32]}"
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    quoted = name.replace("\\", "_").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="{quoted}"\r\n'
+        f"Content-Type: {kind}\r\n\r\n"
+    )
+    body = b"".join(
+        (head.encode(errors="surrogateescape"), data, f"\r\n--{boundary}--\r\n".encode())
+    )
+    return f"multipart/form-data; boundary={boundary}", body
