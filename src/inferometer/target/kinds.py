@@ -92,7 +92,11 @@ KINDS = {
         ports={"http": 8501, "grpc": 8500},
         title="TensorFlow Serving",
         rules=(
-            Rule(lambda asked: not is_grpc(asked), "tfserving supports only grpc. Use -i grpc.", is_classic=True),
+            Rule(
+                lambda asked: not is_grpc(asked),
+                "tfserving supports only grpc. Use -i grpc.",
+                is_classic=True,
+            ),
             Rule(lambda asked: "streaming" in asked, "tfserving does not support streaming."),
             Rule(is_async, "tfserving does not support the async API.", is_classic=True),
         ),

@@ -67,7 +67,19 @@ _FIELDS = {
 """By message: number, perhaps `repeated` or `map` (from strings), type and name of each field."""
 
 DATA_TYPES = (
-    *("INVALID", "FLOAT", "DOUBLE", "INT32", "UINT8", "INT16", "INT8", "STRING", "COMPLEX64", "INT64", "BOOL"),
+    *(
+        "INVALID",
+        "FLOAT",
+        "DOUBLE",
+        "INT32",
+        "UINT8",
+        "INT16",
+        "INT8",
+        "STRING",
+        "COMPLEX64",
+        "INT64",
+        "BOOL",
+    ),
     *("QINT8", "QUINT8", "QINT32", "BFLOAT16", "QINT16", "QUINT16", "UINT16", "COMPLEX128", "HALF"),
     *("RESOURCE", "VARIANT", "UINT32", "UINT64"),
 )

@@ -66,9 +66,7 @@ class TfServing:
         asked = message("serving.GetModelMetadataRequest")(metadata_field=["signature_def"])
         _choose(asked.model_spec, name, version)
         try:
-            reply = self._control.call(
-                "GetModelMetadata", asked, message("serving.GetModelMetadataResponse")
-            )
+            reply = self._control.call("GetModelMetadata", asked, message("serving.GetModelMetadataResponse"))
             found = message("serving.SignatureDefMap").FromString(reply.metadata["signature_def"].value)
         except DecodeError as error:
             raise PeerError(f"failed to get model metadata: {error}") from error

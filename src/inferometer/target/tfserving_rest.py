@@ -120,11 +120,10 @@ class Columns:
 
 
 def _flat(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        return [value]
-    while value and isinstance(value[0], list):
-        value = [element for row in value for element in row]
-    return value
+    values = value if isinstance(value, list) else [value]
+    while values and isinstance(values[0], list):
+        values = [element for row in values for element in row]
+    return values
 
 
 def _element(value: Any) -> Any:

@@ -5,10 +5,10 @@ the bytes themselves. Both travel as the one part `data` of a form.
 """
 
 import hashlib
+import json
 import mimetypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -98,8 +98,6 @@ class TorchServe:
         return Connection(neighbour, self._connection.headers)
 
     def _manage(self, path: str) -> tuple[int, Any]:
-        import json
-
         status, body = HttpControl(self._management).exchange("GET", path, timeout_s=MANAGEMENT_TIMEOUT_S)
         try:
             return status, json.loads(body)
@@ -163,7 +161,6 @@ def _only(name: str, data: bytes) -> bytes:
     return bytes(element)
 
 
-@cache
 def _contents(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
@@ -186,7 +183,5 @@ def _form(name: str, data: bytes) -> tuple[str, bytes]:
         f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="{quoted}"\r\n'
         f"Content-Type: {kind}\r\n\r\n"
     )
-    body = b"".join(
-        (head.encode(errors="surrogateescape"), data, f"\r\n--{boundary}--\r\n".encode())
-    )
+    body = b"".join((head.encode(errors="surrogateescape"), data, f"\r\n--{boundary}--\r\n".encode()))
     return f"multipart/form-data; boundary={boundary}", body

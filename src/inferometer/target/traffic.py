@@ -45,7 +45,7 @@ class ReplyReader(Protocol):
 
 
 class Outputs(Protocol):
-    """Takes the outputs out of a whole reply, each as it would lie in a Tensor. Goes to the workers, so it must pickle."""
+    """Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
 
     def __call__(self, reply: bytes | bytearray | memoryview, /) -> Mapping[str, bytes]: ...
 

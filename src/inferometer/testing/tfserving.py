@@ -78,7 +78,9 @@ class ServedModel:
     def predict(self, signature: str, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Twice of everything: strings repeated, truths denied."""
         if signature not in ("", self.signature):
-            raise Refused(INVALID_ARGUMENT, f'Serving signature name: "{signature}" not found in signature def')
+            raise Refused(
+                INVALID_ARGUMENT, f'Serving signature name: "{signature}" not found in signature def'
+            )
         if inputs.keys() != self.inputs.keys():
             raise Refused(
                 INVALID_ARGUMENT, f"expected the inputs {sorted(self.inputs)}, got {sorted(inputs)}"
@@ -110,7 +112,8 @@ def _twice(dtype: str, values: NDArray[Any]) -> NDArray[Any]:
         wide = (values.astype(np.uint32) << np.uint32(16)).view(np.float32) * np.float32(2)
         return (wide.view(np.uint32) >> np.uint32(16)).astype("<u2")
     with np.errstate(over="ignore"):
-        return values + values
+        doubled: NDArray[Any] = values + values
+    return doubled
 
 
 Disturb = Callable[[int], grpc.Act | None]
@@ -164,9 +167,7 @@ class FakeTfServing:
         if not request.HasField("model_spec"):
             raise Refused(INVALID_ARGUMENT, "Missing ModelSpec")
         if list(request.metadata_field) != ["signature_def"]:
-            raise Refused(
-                INVALID_ARGUMENT, f"Metadata field {list(request.metadata_field)} is not supported"
-            )
+            raise Refused(INVALID_ARGUMENT, f"Metadata field {list(request.metadata_field)} is not supported")
         reply = get_model_metadata_pb2.GetModelMetadataResponse()
         reply.model_spec.name = self.model.name
         reply.model_spec.version.value = self._version(request.model_spec)
@@ -274,7 +275,7 @@ def _strings(value: Any) -> Any:
 def _rest_values(values: NDArray[Any]) -> Any:
     if values.dtype != object:
         return values.tolist()
-    return json.loads(json.dumps(values.tolist(), default=lambda one: one.decode("latin-1")))
+    return json.loads(json.dumps(values.tolist(), default=lambda one: one.decode()))
 
 
 def _read(name: str, tensor: tensor_pb2.TensorProto, inputs: Tensors) -> NDArray[Any]:
