@@ -27,6 +27,7 @@ class TfServingRest:
         self._connection = connection
         self._options = options
         self._control = HttpControl(connection)
+        self._outputs = Columns(())
 
     # --- control calls
 
@@ -49,16 +50,20 @@ class TfServingRest:
             raise PeerError(
                 f"failed to get model metadata: the answer to GET {path} has no signatures ({error!r})"
             ) from error
-        return model_of(signatures, name, version, self._options)
+        model = model_of(signatures, name, version, self._options)
+        self._outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
+        return model
 
     # --- inference
 
     def traffic(
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
     ) -> Traffic:
-        outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
-        wiring = Wiring(self._connection.endpoint, outputs=outputs)
+        wiring = Wiring(self._connection.endpoint, outputs=self._outputs)
         return Traffic(wiring, tuple(self._render(model, step) for step in steps))
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        return self._outputs(body)
 
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         """Tensors by name, each whole: the form that also fits inputs without a batch dimension."""
@@ -109,7 +114,7 @@ class Columns:
     def __call__(self, reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
         try:
             found = json.loads(bytes(reply))["outputs"]
-            columns = found if len(self.outputs) > 1 else {self.outputs[0][0]: found}
+            columns = {self.outputs[0][0]: found} if len(self.outputs) == 1 else found
             return {
                 name: encode(datatype, list(map(_element, _flat(columns[name]))))
                 for name, datatype in self.outputs

@@ -8,7 +8,7 @@ import hashlib
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,19 +17,58 @@ from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.target.control import HttpControl
+from inferometer.records.status import HTTP
+from inferometer.target.control import HttpControl, reason
 from inferometer.target.endpoint import Connection, Tls, parse_endpoint
-from inferometer.target.http import is_json, read_body
+from inferometer.target.http import RESPONSE, is_json, read_body
 from inferometer.target.kind import Document, TargetOptions
 from inferometer.target.shared_memory import Placement
-from inferometer.target.traffic import Traffic, Wiring
-from inferometer.wire.http1 import encode_request
+from inferometer.target.traffic import Reading, Reply, Traffic, Wiring
+from inferometer.wire.http1 import Head, encode_request
 
 FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
 
+GOOD = 200
 MANAGEMENT_TIMEOUT_S = 3.0
-_REFUSAL = "inference failed with error code {status}"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchServeReader:
+    """Only 200 is good."""
+
+    keeps_texts: bool = False  # for an export
+
+    def start(self, head: Head) -> Reading:
+        return _Whole(self, head.status)
+
+    def refusal(self, status: int, text: str) -> str:
+        """In the classic tool's words, then the server's."""
+        return f"inference failed with error code {status}: {reason(text.encode())}"
+
+
+class _Whole:
+    """A reply in one piece, whose body only an export or a failure wants."""
+
+    __slots__ = ("_body", "_last_ns", "_reader", "_status")
+
+    def __init__(self, reader: TorchServeReader, status: int) -> None:
+        self._reader = reader
+        self._status = status
+        self._last_ns = 0
+        self._body = bytearray()
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        self._last_ns = now_ns
+        if self._status != GOOD or self._reader.keeps_texts:
+            self._body += data
+
+    def end(self) -> Reply:
+        if self._status != GOOD:
+            text = self._body.decode("utf-8", "replace")
+            return Reply(HTTP + self._status, self._reader.refusal(self._status, text))
+        texts = ((self._last_ns, bytes(self._body)),) if self._reader.keeps_texts else ()
+        return Reply(texts=texts)
 
 
 class TorchServe:
@@ -55,7 +94,10 @@ class TorchServe:
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: there is no metadata."""
         inputs = () if self._options.bodies else (FILE, DATA)
-        return ModelSpec(name=name, version=version, inputs=inputs, outputs=())
+        return ModelSpec(name=name, version=version, inputs=inputs, outputs=(RESPONSE,))
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        return {RESPONSE.name: body}
 
     def statistics(self, model: ModelSpec) -> Sequence[Document]:
         return ()
@@ -65,7 +107,10 @@ class TorchServe:
     def traffic(
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
     ) -> Traffic:
-        wiring = Wiring(self._connection.endpoint, last_good=200, refusal=_REFUSAL)
+        wiring = Wiring(
+            self._connection.endpoint,
+            reader=TorchServeReader(keeps_texts=self._options.profile_export is not None),
+        )
         if self._options.bodies:
             bodies = map(read_body, self._options.bodies)
             requests = tuple(self._render(model, _body_type(body), body) for body in bodies)
