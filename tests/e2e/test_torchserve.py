@@ -201,6 +201,78 @@ def test_what_the_management_api_says_is_shown(
     assert sentence in ended.stderr
 
 
+# --- metrics
+
+
+def counting(server: ScriptedServer) -> ScriptedServer:
+    """Says that each prediction of the server took 5 ms, of which 2 ms were queue."""
+
+    def page(request: Request) -> Act:
+        count = sum(one.method == "POST" for one in server.requests)
+        label = '{model_name="resnet50",model_version="default",hostname="h",}'
+        lines = (
+            f"ts_inference_requests_total{label} {count}.0",
+            f"ts_inference_latency_microseconds{label} {count * 5000.0}",
+            f"ts_queue_latency_microseconds{label} {count * 2000.0}",
+        )
+        return answer("\n".join(lines).encode() if request.path == "/metrics" else b"")
+
+    return ScriptedServer(page)
+
+
+def test_the_servers_counters_are_in_the_report(run: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with stub(answer()) as server, counting(server) as other:
+        ended = run(
+            *(
+                "inferometer",
+                "measure",
+                "-m",
+                "resnet50",
+                *KIND,
+                "-u",
+                server.address,
+                "--body",
+                "x",
+                *COUNTED,
+            ),
+            *("--collect-metrics", "--metrics-url", other.address, "--json", str(path)),
+        )
+    assert ended.code == 0, ended.stderr
+    (level,) = json.loads(path.read_text())["levels"]
+    counters = level["measurement"]["server"]["counters"]
+    assert counters["inference_count"] == 6
+    assert counters["queue_ns"] == 6 * 2_000_000
+    assert counters["compute_infer_ns"] == 6 * 3_000_000
+
+
+@pytest.mark.parametrize("act", [answer(b""), answer(b"x", status=404)])
+def test_metrics_that_are_not_there_are_no_obstacle(act: Act, run: Callable) -> None:
+    with stub(answer()) as server, ScriptedServer(lambda request: act) as other:
+        ended = run(
+            *(
+                "inferometer",
+                "measure",
+                "-m",
+                "resnet50",
+                *KIND,
+                "-u",
+                server.address,
+                "--body",
+                "x",
+                *COUNTED,
+            ),
+            *("--collect-metrics", "--metrics-url", other.address),
+        )
+    assert ended.code == 0, ended.stderr
+    assert (
+        f"TorchServe has no metrics at {other.address}: start it with metrics_mode=prometheus" in ended.stderr
+    )
+
+
+# --- what an address is
+
+
 def test_an_address_alone_takes_the_only_model(run: Callable, data: str) -> None:
     documents = {"/models?limit=100": {"models": [{"modelName": "resnet50", "modelUrl": "resnet50.mar"}]}}
     with stub(answer()) as server, management(documents) as other:

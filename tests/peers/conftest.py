@@ -146,6 +146,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class TorchServe:
     inference: str
     management: str
+    metrics: str
 
 
 @pytest.fixture(scope="session")
@@ -174,7 +175,7 @@ def torchserve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchServe]
         f"grpc_inference_address=127.0.0.1\ngrpc_management_address=127.0.0.1\n"
         f"grpc_inference_port={grpc_inference}\ngrpc_management_port={grpc_management}\n"
         f"model_store={folder}\nload_models=echo.mar\ndefault_workers_per_model=1\n"
-        "enable_model_api=true\ndisable_system_metrics=true\n"
+        "enable_model_api=true\ndisable_system_metrics=true\nmetrics_mode=prometheus\n"
     )
     log = folder / "log"
     command = [programs / "torchserve", "--foreground", "--ts-config", settings, "--disable-token-auth"]
@@ -184,7 +185,7 @@ def torchserve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchServe]
             process,
             log,
         )
-        found = TorchServe(f"127.0.0.1:{inference}", f"127.0.0.1:{management}")
+        found = TorchServe(*(f"127.0.0.1:{port}" for port in (inference, management, metrics)))
         url = f"http://{found.management}/models?url=broken.mar&initial_workers=1&synchronous=false"
         with urlopen(Request(url, method="POST"), timeout=DEADLINE_S):
             yield found

@@ -63,6 +63,18 @@ def test_an_address_alone_finds_the_model_and_its_workers(
     assert workers == "TorchServe's model 'echo' 1.0 has 1 worker, 1 ready."
 
 
+def test_its_counters_tell_of_the_queue_and_the_inference(torchserve, run: Callable) -> None:
+    ended = run(
+        *("inferometer", "measure", "-m", "echo", *KIND, "-u", torchserve.inference, "--body", '{"a": 1}'),
+        *("--collect-metrics", "--metrics-url", torchserve.metrics, "--request-count", "20"),
+    )
+    assert ended.code == 0, ended.stderr + ended.stdout
+    counters = ended.measurement["server"]["counters"]
+    assert counters["inference_count"] == 20
+    assert 0 < counters["queue_ns"] < counters["success_ns"]
+    assert counters["queue_ns"] + counters["compute_infer_ns"] == counters["success_ns"]
+
+
 def test_its_models_are_listed(torchserve, run: Callable) -> None:
     words = ("--management-url", torchserve.management, "--body", "a")
     ended = run("inferometer", "measure", torchserve.inference, *words)

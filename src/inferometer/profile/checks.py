@@ -213,7 +213,7 @@ RULES = (
         "Must specify --collect-metrics when using the --metrics-interval option.",
     ),
     Rule(
-        lambda a: "collect_metrics" in a and _kind(a) not in ("triton", AUTO),
+        lambda a: "collect_metrics" in a and _kind(a) not in ("triton", "torchserve", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
     ),
     Rule(

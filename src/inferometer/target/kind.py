@@ -39,6 +39,8 @@ class TargetOptions:
     signature: str = "serving_default"  # of a TensorFlow model
     batch: int | None = None  # None was not given
     management_url: str | None = None  # of TorchServe
+    collect_metrics: bool = False
+    metrics_url: str | None = None
     method: str | None = None  # of a plain HTTP request
     path: str = ""
     bodies: tuple[str, ...] = ()

@@ -123,6 +123,11 @@ KINDS = {
                 "--body is the whole request and cannot be combined with --input or --input-data.",
             ),
             Rule(is_grpc, "gRPC is not supported with TorchServe endpoints. Use -i http."),
+            Rule(
+                lambda asked: "collect_metrics" in asked,
+                "The --collect-metrics option is only supported with Triton client backend.",
+                is_classic=True,
+            ),
         ),
         refused=(*_ONLY_TRITON, "data.shapes"),
     ),

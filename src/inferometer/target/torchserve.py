@@ -23,6 +23,7 @@ from inferometer.target.endpoint import Connection, Tls, parse_endpoint
 from inferometer.target.http import RESPONSE, is_json, read_body
 from inferometer.target.kind import Document, TargetOptions
 from inferometer.target.shared_memory import Placement
+from inferometer.target.torchserve_metrics import rows
 from inferometer.target.traffic import Reading, Reply, Traffic, Wiring
 from inferometer.wire.http1 import Head, encode_request
 
@@ -30,7 +31,7 @@ FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
 
 GOOD = 200
-MANAGEMENT_TIMEOUT_S = 3.0
+NEIGHBOUR_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,19 @@ class TorchServe:
     # --- control calls
 
     def server(self) -> Document:
-        raise MissingError("TorchServe says nothing of itself")
+        """It says nothing of itself, but its metrics may count requests."""
+        if not self._options.collect_metrics or not self._has_metrics():
+            raise MissingError("TorchServe says nothing of itself")
+        return {"name": "TorchServe", "extensions": ["statistics"]}
 
     def models(self) -> list[str]:
         """Names of the models that the management API lists."""
         status, document = self._manage("/models?limit=100")
         rows = document.get("models") if isinstance(document, dict) else None
         if status != 200 or not isinstance(rows, list):
-            raise PeerError(f"the management API at {self._management} answered with status {status}")
+            raise PeerError(
+                f"the management API at {self._management.endpoint} answered with status {status}"
+            )
         return [str(row["modelName"]) for row in rows]
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
@@ -100,7 +106,25 @@ class TorchServe:
         return {RESPONSE.name: body}
 
     def statistics(self, model: ModelSpec) -> Sequence[Document]:
-        return ()
+        return rows(self._metrics_page(), model.name)
+
+    @property
+    def _metrics(self) -> Connection:
+        return self._neighbour(self._options.metrics_url, 2)
+
+    def _metrics_page(self) -> str:
+        path = "" if self._metrics.endpoint.prefix else "/metrics"
+        status, body = HttpControl(self._metrics).exchange("GET", path, timeout_s=NEIGHBOUR_TIMEOUT_S)
+        if status != GOOD:
+            raise PeerError(f"TorchServe's metrics at {self._metrics.endpoint} answered with status {status}")
+        return body.decode("utf-8", "replace")
+
+    def _has_metrics(self) -> bool:
+        """The page is empty unless the server keeps its metrics for it."""
+        try:
+            return bool(self._metrics_page().strip())
+        except PeerError:
+            return False
 
     # --- requests
 
@@ -116,7 +140,7 @@ class TorchServe:
             requests = tuple(self._render(model, _body_type(body), body) for body in bodies)
         else:
             requests = tuple(self._render(model, *_form(*_part(step))) for step in steps)
-        return Traffic(wiring, requests, findings=self._findings(model))
+        return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
 
     def _render(self, model: ModelSpec, content_type: str, body: bytes) -> bytes:
         endpoint = self._connection.endpoint
@@ -133,23 +157,34 @@ class TorchServe:
 
     @property
     def _management(self) -> Connection:
-        """Where it is: TorchServe's own choice is the port after the one for inference."""
-        endpoint = self._connection.endpoint
-        url = self._options.management_url
-        if url is not None:
-            tls = endpoint.tls or Tls()
-            return Connection(parse_endpoint(url, default_port=8081, tls=tls), self._connection.headers)
-        neighbour = replace(endpoint, port=min(endpoint.port + 1, 65535), prefix="")
-        return Connection(neighbour, self._connection.headers)
+        return self._neighbour(self._options.management_url, 1)
+
+    def _neighbour(self, url: str | None, offset: int) -> Connection:
+        """Another port of the server: TorchServe's own choices follow the one for inference."""
+        own = self._connection.endpoint
+        port = min(own.port + offset, 65535)
+        if url is None:
+            return Connection(replace(own, port=port, prefix=""), self._connection.headers)
+        endpoint = parse_endpoint(url, default_port=port, tls=own.tls or Tls())
+        # Headers may be secrets of the server's; another host need not know them.
+        return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())
 
     def _manage(self, path: str) -> tuple[int, Any]:
-        status, body = HttpControl(self._management).exchange("GET", path, timeout_s=MANAGEMENT_TIMEOUT_S)
+        status, body = HttpControl(self._management).exchange("GET", path, timeout_s=NEIGHBOUR_TIMEOUT_S)
         try:
             return status, json.loads(body)
         except ValueError:
             return status, None
 
-    def _findings(self, model: ModelSpec) -> tuple[str, ...]:
+    def _about_metrics(self) -> tuple[str, ...]:
+        if not self._options.collect_metrics or self._has_metrics():
+            return ()
+        return (
+            f"TorchServe has no metrics at {self._metrics.endpoint.authority}: start it with "
+            "metrics_mode=prometheus, or say with --metrics-url where they are.",
+        )
+
+    def _about_workers(self, model: ModelSpec) -> tuple[str, ...]:
         """What the management API says of the model; it may well be out of reach."""
         try:
             status, document = self._manage(f"/models/{_tail(model.name, model.version)}")

@@ -47,6 +47,10 @@ COMBINATIONS = [
     ("--metrics-url a", "Must specify --collect-metrics when using the --metrics-url option."),
     ("--metrics-interval 9", "Must specify --collect-metrics when using the --metrics-interval option."),
     ("--collect-metrics --service-kind openai", "only supported with Triton client backend"),
+    (
+        "--collect-metrics --service-kind torchserve --input-data FILE",
+        "only supported with Triton client backend",
+    ),
     ("-z --input-data FILE", "zero flag cannot be set when a data directory is provided"),
     ("--input-data zero --data-directory d", "zero flag cannot be set when a data directory is provided"),
     ("--service-kind tfserving", "only grpc"),
