@@ -31,6 +31,9 @@ EVERY = {
 """By name: datatype, what is sent, what must come back."""
 
 
+IN_JSON = tuple(name for name in EVERY if name not in ("half", "uint16"))  # the REST API knows no others
+
+
 def served(*names: str, shape: tuple[int, ...] = (-1, 2)) -> ServedModel:
     return ServedModel(inputs={name: (EVERY[name][0], shape) for name in names})
 
@@ -160,7 +163,7 @@ def test_every_datatype_goes_there_and_back_over_grpc(is_typed: bool, run: Calla
     assert ended.code == 0, ended.stderr + ended.stdout
 
 
-@pytest.mark.parametrize("names", [tuple(EVERY), ("int64",), ("string",)], ids=len)
+@pytest.mark.parametrize("names", [IN_JSON, ("int64",), ("string",)], ids=len)
 def test_every_datatype_goes_there_and_back_over_rest(names, run: Callable, data: Callable) -> None:
     with FakeTfServing(served(*names)) as fake:
         ended = run(
@@ -195,9 +198,9 @@ def test_a_wrong_output_is_a_failed_request(protocol: str, run: Callable, tmp_pa
     assert "output 'twice_int32' at index 1: expected 5, got 4" in " ".join(ended.stdout.split())
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "http"])
-def test_generated_data_of_every_datatype_is_taken(protocol: str, run: Callable) -> None:
-    with FakeTfServing(served(*EVERY)) as fake:
+@pytest.mark.parametrize(("protocol", "names"), [("grpc", tuple(EVERY)), ("http", IN_JSON)])
+def test_generated_data_of_every_datatype_is_taken(protocol: str, names, run: Callable) -> None:
+    with FakeTfServing(served(*names)) as fake:
         ended = run(
             *("inferometer", "measure", "-m", "resnet50", *KIND, "-i", protocol, "-b", "2", *COUNTED),
             *("-u", getattr(fake, protocol).address),

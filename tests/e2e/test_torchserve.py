@@ -158,7 +158,13 @@ RESNET = {
         (
             {"/models/resnet50": [{**RESNET, "batchSize": 1, "workers": []}]},
             200,
-            "has 0 workers, 0 ready; requests wait until one is, or until --request-timeout.",
+            "has 0 workers, 0 ready; requests fail until one is added.",
+        ),
+        (
+            {"/models/resnet50": [{**RESNET, "workers": [{"id": "9000", "status": "UNLOADING"}]}]},
+            200,
+            "has 1 worker, 0 ready, batches of up to 4 within 50 ms; requests wait until one is, or until "
+            "--request-timeout.",
         ),
         (
             {

@@ -90,12 +90,12 @@ class TorchServe:
     def models(self) -> list[str]:
         """Names of the models that the management API lists."""
         status, document = self._manage("/models?limit=100")
-        rows = document.get("models") if isinstance(document, dict) else None
-        if status != 200 or not isinstance(rows, list):
+        found = document.get("models") if isinstance(document, dict) else None
+        if status != GOOD or not isinstance(found, list):
             raise PeerError(
                 f"the management API at {self._management.endpoint} answered with status {status}"
             )
-        return [str(row["modelName"]) for row in rows]
+        return [str(row["modelName"]) for row in found]
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: there is no metadata."""
@@ -191,7 +191,7 @@ class TorchServe:
         except PeerError:
             return ()
         where = self._management.endpoint.authority
-        if status == 200 and isinstance(document, list) and document and isinstance(document[0], dict):
+        if status == GOOD and isinstance(document, list) and document and isinstance(document[0], dict):
             return tuple(_workers(row) for row in document if "workers" in row)
         if isinstance(document, dict) and str(document.get("type", "")).startswith("Model"):
             return (f"TorchServe's management API at {where} says: {document.get('message')}",)
@@ -203,7 +203,10 @@ def _workers(row: Mapping[str, Any]) -> str:
     ready = sum(worker.get("status") == "READY" for worker in workers)
     batch = row.get("batchSize", 1)
     batches = f", batches of up to {batch} within {row.get('maxBatchDelay')} ms" if batch != 1 else ""
-    wait = "" if ready else "; requests wait until one is, or until --request-timeout"
+    if not workers:
+        wait = "; requests fail until one is added"
+    else:
+        wait = "" if ready else "; requests wait until one is, or until --request-timeout"
     return (
         f"TorchServe's model '{row.get('modelName')}' {row.get('modelVersion')} has {len(workers)} "
         f"worker{'' if len(workers) == 1 else 's'}, {ready} ready{batches}{wait}."
@@ -226,17 +229,17 @@ def _part(step: Sequence[Tensor]) -> tuple[str, bytes]:
     """The name of the file and its bytes; data from elsewhere is called after its place in the form."""
     tensors = {tensor.name: tensor.data for tensor in step}
     if DATA.name in tensors:
-        return DATA.name, _only(DATA.name, tensors[DATA.name])
+        return DATA.name, _only(tensors[DATA.name])
     if FILE.name not in tensors:
         raise UsageError(
             f"a step of the input data has neither '{FILE.name}' nor '{DATA.name}'",
             remedy=f'write {{"data": [{{"{FILE.name}": ["photo.jpg"]}}]}}',
         )
-    path = _only(FILE.name, tensors[FILE.name]).decode(errors="surrogateescape")
+    path = _only(tensors[FILE.name]).decode(errors="surrogateescape")
     return Path(path).name, _contents(path)
 
 
-def _only(name: str, data: bytes) -> bytes:
+def _only(data: bytes) -> bytes:
     (element,) = decode("BYTES", data)
     return bytes(element)
 

@@ -43,6 +43,8 @@ _DTYPES = {
 }
 """By datatype: what its bytes are, and the field that may hold its values instead."""
 
+_NOT_IN_JSON = ("DT_HALF", "DT_BFLOAT16", "DT_UINT16")  # as in the real one
+
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 """(datatype, shape) by name; an output is called `twice_` and the input's name."""
 
@@ -262,7 +264,10 @@ class FakeTfServing:
     def _column(self, name: str, value: Any) -> NDArray[Any]:
         if name not in self.model.inputs:
             raise Refused(INVALID_ARGUMENT, f"JSON object: does not have named input: {name}")
-        kind = _DTYPES[self.model.inputs[name][0]][0]
+        dtype = self.model.inputs[name][0]
+        if dtype in _NOT_IN_JSON:
+            raise Refused(UNIMPLEMENTED, f"Conversion of JSON Value to type: {dtype}")
+        kind = _DTYPES[dtype][0]
         return np.array(_strings(value) if kind == "O" else value, dtype=kind)
 
 
