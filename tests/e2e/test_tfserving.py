@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.base.errors import PeerError
+from inferometer.model.numbers import encode
+from inferometer.model.tensor import Tensor
+from inferometer.target.endpoint import Connection, Tls, parse_endpoint
+from inferometer.target.kind import Answering, TargetOptions
+from inferometer.target.kinds import KINDS
 from inferometer.testing import grpc_servers as grpc
 from inferometer.testing.tfserving import FakeTfServing, ServedModel
 
@@ -31,6 +37,10 @@ EVERY = {
 """By name: datatype, what is sent, what must come back."""
 
 
+SENT = {
+    "int64": ("INT64", (1, 2), encode("INT64", EVERY["int64"][1])),
+    "string": ("BYTES", (1, 2), encode("BYTES", EVERY["string"][1])),
+}
 IN_JSON = tuple(name for name in EVERY if name not in ("half", "uint16"))  # the REST API knows no others
 
 
@@ -206,6 +216,24 @@ def test_generated_data_of_every_datatype_is_taken(protocol: str, names, run: Ca
             *("-u", getattr(fake, protocol).address),
         )
     assert ended.code == 0, ended.stderr + ended.stdout
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("names", [("int64",), ("int64", "string")], ids=len)
+def test_one_request_can_be_answered_outside_the_load(protocol: str, names) -> None:
+    tensors = [Tensor(name, *sent) for name, sent in SENT.items() if name in names]
+    with FakeTfServing(served(*names)) as fake:
+        endpoint = parse_endpoint(getattr(fake, protocol).address, default_port=1, tls=Tls())
+        target = KINDS["tfserving"].open(Connection(endpoint), TargetOptions(protocol=protocol))
+        assert isinstance(target, Answering)
+        model = target.describe("resnet50", "", ())
+        found = target.infer(target.traffic(model, [tensors]).requests[0])
+        with pytest.raises(PeerError, match="expected the inputs"):
+            target.infer(target.traffic(model, [[]]).requests[0])
+    for tensor in tensors:
+        wanted = encode(tensor.datatype, EVERY[tensor.name][2])
+        name = f"twice_{tensor.name}"
+        assert found[name] == Tensor(name, tensor.datatype, (1, 2), wanted)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,16 @@ class TfServing:
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
         return predicted(body)
 
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        asked = message("serving.PredictRequest").FromString(request)
+        reply = self._control.call("Predict", asked, message("serving.PredictResponse"))
+        data = predicted(reply.SerializeToString())
+        return {
+            name: Tensor(name, _datatype(row), tuple(dim.size for dim in row.tensor_shape.dim), data[name])
+            for name, row in reply.outputs.items()
+        }
+
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         request = message("serving.PredictRequest")()
         _choose(request.model_spec, model.name, model.version)
@@ -146,7 +156,7 @@ def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
 
 def content(tensor: Any) -> bytes:
     """The values of a TensorProto as they would lie in a Tensor."""
-    datatype = _DATATYPES[f"DT_{DATA_TYPES[tensor.dtype]}"]
+    datatype = _datatype(tensor)
     if tensor.tensor_content and datatype != "BYTES":
         return bytes(tensor.tensor_content)
     values = list(getattr(tensor, _ENDINGS[datatype][1]))
@@ -157,6 +167,10 @@ def content(tensor: Any) -> bytes:
         return encode("BYTES", values)
     dtype = "<u2" if datatype in _BITS else little_endian(datatype)
     return np.array(values, dtype=dtype).tobytes()
+
+
+def _datatype(tensor: Any) -> str:
+    return _DATATYPES[f"DT_{DATA_TYPES[tensor.dtype]}"]
 
 
 # --- signatures

@@ -11,7 +11,7 @@ from inferometer.base.errors import MissingError, PeerError
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
-from inferometer.target.control import HttpControl
+from inferometer.target.control import HttpControl, reason_of
 from inferometer.target.endpoint import Connection
 from inferometer.target.kind import Document, TargetOptions
 from inferometer.target.shared_memory import Placement
@@ -65,6 +65,13 @@ class TfServingRest:
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
         return self._outputs(body)
 
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        status, _, body = self._control.send(request)
+        if status != 200:
+            raise PeerError(reason_of(body) or f"the server answered with status {status}")
+        return self._outputs.tensors(body)
+
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         """Tensors by name, each whole: the form that also fits inputs without a batch dimension."""
         document = {
@@ -112,16 +119,30 @@ class Columns:
     outputs: tuple[tuple[str, str], ...]  # (name, datatype)
 
     def __call__(self, reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
+        return {name: tensor.data for name, tensor in self.tensors(reply).items()}
+
+    def tensors(self, reply: bytes | bytearray | memoryview) -> dict[str, Tensor]:
         try:
             found = json.loads(bytes(reply))["outputs"]
             columns = {self.outputs[0][0]: found} if len(self.outputs) == 1 else found
             return {
-                name: encode(datatype, list(map(_element, _flat(columns[name]))))
+                name: _tensor(name, datatype, columns[name])
                 for name, datatype in self.outputs
                 if name in columns
             }
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise PeerError(f"the reply cannot be read: {error!r}") from error
+
+
+def _tensor(name: str, datatype: str, value: Any) -> Tensor:
+    data = encode(datatype, list(map(_element, _flat(value))))
+    return Tensor(name, datatype, _shape(value), data)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        return ()
+    return (len(value), *(_shape(value[0]) if value else ()))
 
 
 def _flat(value: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.records.status import HTTP
-from inferometer.target.control import HttpControl, reason
+from inferometer.target.control import HttpControl, reason_of
 from inferometer.target.endpoint import Connection, Tls, parse_endpoint
 from inferometer.target.http import RESPONSE, is_json, read_body
 from inferometer.target.kind import Document, TargetOptions
@@ -45,7 +45,7 @@ class TorchServeReader:
 
     def refusal(self, status: int, text: str) -> str:
         """In the classic tool's words, then the server's."""
-        return f"inference failed with error code {status}: {reason(text.encode())}"
+        return f"inference failed with error code {status}: {reason_of(text.encode())}"
 
 
 class _Whole:
