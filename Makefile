@@ -22,7 +22,7 @@ $(BROWSER): tests/install_chromium.sh
 	@sh tests/install_chromium.sh
 	@touch $@
 
-demo: $(STAMP)  ## start the embedded server and measure an image pipeline, in about a minute
+demo: $(STAMP)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
 test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all tests

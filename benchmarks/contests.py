@@ -19,6 +19,7 @@ from benchmarks.children import Ended, run, two_cores
 from benchmarks.nginx import LOOPBACK, nginx
 from benchmarks.parts import our_script, real_perf_analyzer
 from benchmarks.wrk import run_wrk
+from inferometer.testing.planted import Planted, plant
 
 Open = Callable[[Setting], AbstractContextManager[Contest]]
 
@@ -271,3 +272,40 @@ def _json(ended: Ended) -> dict[str, Any]:
     except (IndexError, ValueError):
         raise BenchError(f"no figures came back: {ended.output.strip()[-200:]!r}") from None
     return report
+
+
+# --- predictions
+
+
+def prediction(pipeline: Planted) -> Open:
+    """How far the prediction of the first suggestion for a planted bottleneck is from what is then measured."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer import api
+        from inferometer.server.embedded import EmbeddedTriton
+
+        def measure() -> Sample:
+            found = api.diagnose(
+                pipeline.name,
+                url=server.http_address,
+                concurrency=(1, 8),
+                duration_s=setting.seconds,
+                apply=True,
+                budget_s=0.1,  # one trial
+            )
+            if (found.verdict.kind, found.verdict.step) != (pipeline.kind, pipeline.culprit):
+                raise BenchError(f"the verdict on {pipeline.name} is wrong: {found.verdict.sentence}")
+            if not found.trials:
+                raise BenchError(f"nothing was tried on {pipeline.name}")
+            trial = found.trials[0]
+            info = {"predicted/s": trial.suggestion.throughput, "measured/s": trial.throughput}
+            return Sample(100 * abs(trial.ratio - 1), info)
+
+        with tempfile.TemporaryDirectory() as folder:
+            repository = plant(Path(folder), (pipeline,))
+            arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
+            with EmbeddedTriton(repository, extra_args=arguments) as server:
+                yield Contest(ours=measure)
+
+    return opened

@@ -2,6 +2,8 @@
 
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
+from benchmarks.in_process import in_process_p50
+from inferometer.testing.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"
@@ -54,6 +56,14 @@ BARS = (
         target=1.0,
         rival=WIRE,
         open=contests.shared_memory_bytes,
+    ),
+    Bar(
+        name="in-process-p50",
+        title="p50 latency of Triton simple, concurrency 1, in our process against the faster of HTTP and gRPC",
+        unit="us",
+        target=1.0,
+        rival="over a socket",
+        open=in_process_p50,
     ),
     Bar(
         name="nginx-rate-8",
@@ -112,5 +122,16 @@ BARS = (
         rounds=1,
         only_full=True,
         open=contests.peak_memory_real,
+    ),
+    *(
+        Bar(
+            name=f"predict-{pipeline.name}",
+            title=f"prediction error, planted pipeline {pipeline.name}",
+            unit="%",
+            target=15,
+            rounds=5,
+            open=contests.prediction(pipeline),
+        )
+        for pipeline in PLANTED
     ),
 )

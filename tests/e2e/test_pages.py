@@ -266,6 +266,8 @@ def test_a_browser_that_ends_at_once_is_reported(monkeypatch, tmp_path):
         ("perf_analyzer", "-p", "100", "-s", "999"),
         ("inferometer", "measure", "--duration", "300ms"),
         ("inferometer", "find", "--slo", "p99<10s", "--by", "concurrency", "--duration", "1s"),
+        ("inferometer", "diagnose", "--duration", "300ms", "--concurrency-range", "1:2"),
+        ("inferometer", "compare", "-m", "fake", "--duration", "500ms"),
     ],
     ids=lambda words: words[1] if words[0] == "inferometer" else words[0],
 )

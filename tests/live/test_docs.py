@@ -29,7 +29,7 @@ if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
 elif words[:1] == ["compare"] and any(word.endswith(".json") for word in words):
     pass
-elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]):
+elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"], ["diagnose"]):
     is_grpc = any(word.lower() == "grpc" for word in words)
     named = [word for word in words if "localhost:" in word]
     for place in os.environ["DOC_PLACES"].split():

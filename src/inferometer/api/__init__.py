@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.advise.diagnosis import Diagnosis
     from inferometer.compare.comparison import Comparison
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
     from inferometer.report.saved import Report
 
-__all__ = ["compare", "load", "measure", "to_html", "to_markdown"]
+__all__ = ["compare", "diagnose", "load", "measure", "to_html", "to_markdown"]
 
 
 def measure(
@@ -81,6 +82,49 @@ def compare(
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
     return compare_live(Order(chosen, asked, terms, outputs), _Silent())
+
+
+def diagnose(
+    model: str,
+    *,
+    concurrency: int | tuple[int, ...] | None = None,
+    duration_s: float = 3.0,
+    apply: bool = False,
+    keep: bool = False,
+    budget_s: float = 180.0,
+    cores: float | None = None,
+    watcher: "Watcher | None" = None,
+    **options: Any,
+) -> "Diagnosis":
+    """Find out what limits a model and what would help; with `apply` try it out on the server.
+
+    `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
+    measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
+    """
+    from inferometer.advise.apply import Tools, Treatment, consult
+    from inferometer.advise.run import Asked
+    from inferometer.base.clock import monotonic_ns
+    from inferometer.profile.options import Options, Range
+
+    span = (
+        Range(concurrency)
+        if isinstance(concurrency, int)
+        else None
+        if concurrency is None
+        else Range(*concurrency)
+    )
+    options.setdefault("request_timeout_s", 60.0)
+    asked = Asked(Options(model=model, concurrency=span, duration_s=duration_s, **options), cores)
+    tools = Tools(
+        watcher=_Silent() if watcher is None else watcher,
+        say=lambda text: None,
+        tell=lambda trial: None,
+        clock=monotonic_ns,
+    )
+    outcome = consult(asked, Treatment(budget_s, keep) if apply else None, tools)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.diagnosis
 
 
 def load(path: str) -> "Result":

@@ -5,10 +5,15 @@ import base64
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from inferometer.advise.diagnosis import Diagnosis
 
 MODEL = "ensemble_image"
 MEMBERS = ("preprocessing", "classifier", "postprocessing")
-LEVEL_S = 5.0
+LEVEL_S = 4.0
+BUDGET_S = 15.0
 
 
 def main(argv: list[str]) -> int:
@@ -17,7 +22,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="inferometer demo",
         description="Start the embedded Triton, send a photo through an image classification pipeline with one to four "
-        "requests at a time, and say which step limits it.",
+        "requests at a time, say which step limits it, give that step more instances, and measure again.",
         formatter_class=RichHelpFormatter,
     )
     parser.add_argument(
@@ -31,20 +36,18 @@ def main(argv: list[str]) -> int:
 
 
 def _demo(folder: Path) -> int:
-    from inferometer.cli.measure import watch
+    from inferometer.advise.apply import Treatment
+    from inferometer.advise.run import Asked
+    from inferometer.cli.diagnose import INTERRUPTED, watch
     from inferometer.dataset.build import DataOptions
     from inferometer.profile.options import Options, Range
-    from inferometer.profile.prepare import prepare
-    from inferometer.report import classic
-    from inferometer.report.console import closing_sentence
-    from inferometer.report.files import write_csv
     from inferometer.server.embedded import EmbeddedTriton
 
     data = write_input(folder)
-    print("Starting the embedded Triton server ...", file=sys.stderr)
+    _say("Starting the embedded Triton server ...")
     server = EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0"))
     for remark in server.remarks:
-        print(f"WARNING: {remark.text}; {remark.note.advice}", file=sys.stderr)
+        _say(f"WARNING: {remark.text}; {remark.note.advice}")
     with server:
         options = Options(
             model=MODEL,
@@ -54,15 +57,45 @@ def _demo(folder: Path) -> int:
             duration_s=LEVEL_S,
             request_timeout_s=60.0,
         )
-        setup = prepare(options, command="demo")
-        result = watch(setup, json=str(folder / "result.json"))
-    write_csv(result, folder / "result.csv")
-    print(classic.report(result))
-    measured = [level for level in result.levels if level.measurement is not None]
-    if measured:
-        print(closing_sentence(measured[-1]))
-    print(f"\nResults: {folder}/result.json, {folder}/result.csv; the input is {data}")
-    return 0
+        _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
+        outcome, was_interrupted = watch(Asked(options), Treatment(BUDGET_S))
+    _show(outcome.diagnosis)
+    files = _write(outcome.diagnosis, folder)
+    print(f"\nResults: {', '.join(map(str, files))}; the input is {data}")
+    if outcome.error is not None:
+        raise outcome.error
+    return INTERRUPTED if was_interrupted else 0
+
+
+def _show(diagnosis: "Diagnosis") -> None:
+    from rich.console import Console
+
+    from inferometer.report import console
+    from inferometer.report import diagnosis as words
+
+    screen = Console() if sys.stdout.isatty() else Console(width=console.WIDTH)
+    console.render(diagnosis.results[0], screen)
+    screen.print()
+    words.render(diagnosis, screen)
+
+
+def _write(diagnosis: "Diagnosis", folder: Path) -> tuple[Path, ...]:
+    """The sweep for other tools, and the whole story: reports are made from it."""
+    from inferometer.advise import diagnosis as diagnoses
+    from inferometer.measure import result as results
+    from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
+
+    page, story = folder / "report.html", folder / "diagnosis.json"
+    sweep, table = folder / "result.json", folder / "result.csv"
+    write_page(page, diagnosis)
+    diagnoses.write(diagnosis, story)
+    results.write(diagnosis.results[0], sweep)
+    return page, story, sweep, *write_csv(diagnosis.results[0], table)[:1]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def write_input(folder: Path) -> Path:

@@ -102,18 +102,19 @@ def parse_classic(argv: Sequence[str]) -> "Options | Ask":
     return asked if isinstance(asked, Ask) else _options(asked)
 
 
-def parse_measure(argv: Sequence[str]) -> "Options | Ask":
-    """The options of `inferometer measure`: same words, but it stops by precision, and an address may stand alone."""
+def parse_measure(argv: Sequence[str], *, duration_s: float = _DURATION_S) -> "Options | Ask":
+    """The options of `inferometer measure`: same words, but an address may stand alone, and it stops by
+    precision, at the latest after `duration_s`."""
     asked = read_words(argv, _MEASURE, _check_measure)
-    return asked if isinstance(asked, Ask) else measure_options(asked)
+    return asked if isinstance(asked, Ask) else measure_options(asked, duration_s=duration_s)
 
 
-def measure_options(asked: dict[str, Any]) -> "Options":
+def measure_options(asked: dict[str, Any], *, duration_s: float = _DURATION_S) -> "Options":
     """What was asked by field, with the defaults of `inferometer measure`."""
     asked.setdefault("request_timeout_s", _REQUEST_TIMEOUT_S)
     asked.setdefault("sequence_ids", (secrets.randbits(62) + 1, None))  # two runs at once never share an id
     if not any(field in asked for field in _CLASSIC_STOPPING):
-        asked.setdefault("duration_s", _DURATION_S)
+        asked.setdefault("duration_s", duration_s)
     return _options(asked)
 
 

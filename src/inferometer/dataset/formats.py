@@ -175,9 +175,9 @@ def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
     try:
         with open(wanted.source, "rb") as file:
             yield np.load(file, allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"cannot read the data file {wanted.source}: {error.strerror or error}") from None
-    except _BROKEN as error:
+    except (OSError, *_BROKEN) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UsageError(f"cannot read the data file {wanted.source}: {error.strerror}") from None
         raise wanted.misfit(f"it cannot be read as {ending}: {error}") from None
 
 

@@ -27,6 +27,7 @@ from inferometer.load.replies import Replies
 from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
+from inferometer.target.traffic import IN_PROCESS
 
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
@@ -61,6 +62,10 @@ def _open_link(job: Job, reactor: EpollReactor, spool: Spool | None) -> OpenLink
         from inferometer.load.grpc import GrpcLink
 
         link = GrpcLink
+    elif job.wiring.protocol == IN_PROCESS:
+        from inferometer.load.in_process import InProcessLink
+
+        link = InProcessLink
     requests = _requests(job)
     open_link = partial(
         link,
@@ -119,6 +124,8 @@ class _Worker:
             sequences=_sequences(job),
             spool=self._spool,
         )
+        # A server in this process has threads of its own; what the client costs is this one.
+        self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
         self._pending_apply = False
         self._stop: Stop | None = None
 
@@ -161,7 +168,7 @@ class _Worker:
             spool.flush()
         return Synced(
             seen_ns=monotonic_ns(),
-            cpu_ns=time.process_time_ns(),
+            cpu_ns=self._cpu_ns(),
             sent=engine.sent,
             reconnects=link.reconnects,
             connects=link.connects,

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
@@ -31,6 +31,14 @@ ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 Answer = TypeVar("Answer")
 
 
+StartProcess = Callable[[list[str], tuple[int, ...]], "subprocess.Popen[bytes]"]
+"""Starts a command that keeps these descriptors."""
+
+
+def _start_process(command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+
+
 @dataclass(slots=True)
 class _Process:
     child: subprocess.Popen[bytes]
@@ -50,9 +58,11 @@ class Workers:
         sequences: SequencePlan | None = None,
         verbose: int = 0,
         spool_fds: Sequence[int] = (),
+        start: "StartProcess | None" = None,
     ) -> None:
-        """`spool_fds`, one for each worker, are where requests are kept for the export."""
+        """`spool_fds`, one for each worker, keep requests for the export; `start` starts the processes."""
         self.spool_problem = ""  # why some worker could not keep its requests
+        self._start_process = _start_process if start is None else start
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns
@@ -99,7 +109,7 @@ class Workers:
         spool_fd = self._spool_fds[index] if self._spool_fds else None
         fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
-        child = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+        child = self._start_process(command, fds)
         theirs.close()
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))

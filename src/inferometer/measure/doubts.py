@@ -154,6 +154,8 @@ def two_modes(latency: Distribution) -> Modes | None:
     bins = np.array([round(math.log2(bound) * BINS_PER_OCTAVE) for bound, _ in latency.histogram])
     counts = np.zeros(bins[-1] - bins[0] + 1)
     np.add.at(counts, bins - bins[0], [count for _, count in latency.histogram])
+    if len(counts) < 3:  # no room for a valley between two hills
+        return None
     smooth = np.convolve(counts, np.ones(3) / 3, mode="same")
     split = _valley(smooth, counts)
     if split is None:

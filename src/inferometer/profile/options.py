@@ -30,6 +30,8 @@ class Options:
     url: str | None = None
     protocol: str = "http"
     service_kind: str = "triton"
+    triton_directory: str | None = None  # of a Triton in this process
+    model_repository: str | None = None
     bls_composing_models: tuple[tuple[str, str], ...] = ()  # (name, version)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls: Tls = field(default_factory=Tls)

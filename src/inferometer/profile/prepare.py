@@ -34,12 +34,16 @@ from inferometer.profile.options import Options
 from inferometer.profile.points import is_rate, load_mode
 from inferometer.profile.recognize import address, describe, open_target, recognized, with_shapes
 from inferometer.profile.requests import make_requests
+from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installed_library
+from inferometer.server.ports import LOOPBACK
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.kind import Target
 from inferometer.target.kinds import KINDS
 from inferometer.target.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.target.traffic import Traffic, Validation
 
+IN_PROCESS_KIND = "triton_c_api"
+USUAL_DIRECTORY = "/opt/tritonserver"
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
@@ -65,14 +69,38 @@ class Setup:
     metrics: MetricsEndpoint | None = None  # only when they are collected
     journal: Journal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
+    host: Host | None = None  # of the worker, where that is to hold the server
 
 
 def prepare(options: Options, *, command: str) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet."""
     check(options, is_classic=command == "perf_analyzer")
+    if options.service_kind != IN_PROCESS_KIND:
+        return _prepare(options, None, command=command)
+    host = _host(options)
+    endpoint = Endpoint(LOOPBACK, free_port())
+    with asked_host(host, endpoint.port):
+        return replace(_prepare(options, endpoint, command=command), host=host)
+
+
+def _host(options: Options) -> Host:
+    """Who holds the Triton: the given installation, one in the usual place, or that of the wheel."""
+    given = options.triton_directory
+    directory = Path(given or USUAL_DIRECTORY)
+    if given is not None:
+        installed_library(directory)
+    return Host(
+        models=(options.model, *(name for name, _ in options.bls_composing_models)),
+        repository=check_repository(Path(options.model_repository or "")),
+        directory=directory if directory.is_dir() else None,
+    )
+
+
+def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Setup:
+    """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
-    endpoint = address(options)
+    endpoint = endpoint or address(options)
     target = open_target(options, Connection(endpoint, options.headers))
     model = describe(target, options, Connection(endpoint, options.headers))
     options = with_shapes(options, model, is_found=bool(found))

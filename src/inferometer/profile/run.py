@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.clock import monotonic_ns
@@ -63,6 +63,10 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
     return traced(setup.target, wanted)
 
 
+def _hosted(setup: Setup) -> AbstractContextManager[object]:
+    return nullcontext() if setup.host is None else closing(setup.host)
+
+
 def _region(setup: Setup) -> AbstractContextManager[None]:
     if setup.shared is None:
         return nullcontext()
@@ -89,10 +93,13 @@ def crew(setup: Setup) -> Iterator[Workers]:
         timeout_ns=timeout_ns,
         sequences=setup.sequences,
         verbose=options.verbose,
+        start=None if setup.host is None else setup.host.start,
         spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
     )
     try:
-        with _traced(setup), _region(setup), workers as load:
+        with _traced(setup), _region(setup), _hosted(setup), workers as load:
+            if setup.host is not None:
+                setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load
     except InferometerError:
         if journal is not None:

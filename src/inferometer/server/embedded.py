@@ -319,7 +319,7 @@ def _end(running: _Running, *, keep_log: bool) -> None:
     except subprocess.TimeoutExpired:
         end_group(running.process.pid)
         running.process.wait()
-    _wait_for_guard(running.guard)
+    wait_for_guard(running.guard)
     # The guard has done both already, unless somebody killed it.
     end_group(running.process.pid)
     running.traces.remove()
@@ -327,7 +327,7 @@ def _end(running: _Running, *, keep_log: bool) -> None:
         running.traces.remove_log()
 
 
-def _wait_for_guard(guard: int) -> None:
+def wait_for_guard(guard: int) -> None:
     waiting = select.poll()
     waiting.register(guard, select.POLLIN)
     waiting.poll(GRACE_S * 1000)

@@ -10,6 +10,7 @@ from inferometer.base.messages import MESSAGES
 from inferometer.target.endpoint import Connection, tls_context
 
 TIMEOUT_S = 20.0
+LOAD_TIMEOUT_S = 600.0  # large models take their time
 
 
 class HttpControl:
@@ -23,11 +24,11 @@ class HttpControl:
     def get(self, path: str) -> Any:
         return self._call("GET", path, None)
 
-    def post(self, path: str, document: Any) -> Any:
-        return self._call("POST", path, json.dumps(document).encode())
+    def post(self, path: str, document: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+        return self._call("POST", path, json.dumps(document).encode(), timeout_s)
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        status, text = self.exchange(method, path, body)
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float = TIMEOUT_S) -> Any:
+        status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
             raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")

@@ -45,13 +45,15 @@ class GrpcControl:
             compression=compression,
         )
 
-    def call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+    def call(
+        self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
+    ) -> Reply:
         """The reply, or a PeerError with the server's words."""
         rendered = render_call(self.block(method), request.SerializeToString())
         endpoint = self._connection.endpoint
         MESSAGES.debug("> %s, %d bytes", method, request.ByteSize())
         try:
-            with self._connect() as sock:
+            with self._connect(timeout_s) as sock:
                 message = _exchange(sock, rendered, method, self._not_grpc())
             MESSAGES.debug("< %s, %d bytes", method, len(message))
         except (ConnectionResetError, BrokenPipeError) as error:
@@ -70,10 +72,10 @@ class GrpcControl:
         also = "our certificate if it wants one" if is_secure else "whether it needs TLS (--ssl-grpc-use-ssl)"
         return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, timeout_s: float) -> socket.socket:
         endpoint = self._connection.endpoint
         context = None if endpoint.tls is None else tls_context(endpoint.tls)
-        sock = socket.create_connection((endpoint.host, endpoint.port), TIMEOUT_S)
+        sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
         if endpoint.tls is None or context is None:
             return sock
         context.set_alpn_protocols(["h2"])

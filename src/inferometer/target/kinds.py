@@ -58,6 +58,12 @@ def _open_torchserve(connection: "Connection", options: TargetOptions) -> Target
     return TorchServe(connection, options)
 
 
+def _open_in_process(connection: "Connection", options: TargetOptions) -> Target:
+    from inferometer.target.in_process import InProcess
+
+    return InProcess(connection, options.request_parameters)
+
+
 def _is_empty(asked: Asked) -> bool:
     """Nothing says what to send."""
     return not names_data(asked) and "data.prompts" not in asked and "data.prompt_tokens" not in asked
@@ -130,6 +136,19 @@ KINDS = {
             ),
         ),
         refused=(*_ONLY_TRITON, "data.shapes"),
+    ),
+    "triton_c_api": Kind(
+        open=_open_in_process,
+        ports={"http": 0, "grpc": 0},
+        title="a Triton in this process",
+        has_statistics=True,
+        rules=(
+            Rule(
+                lambda asked: asked.get("workers", 1) != 1,
+                "One process holds the Triton. Leave out --workers.",
+            ),
+        ),
+        refused=("trace_level", "trace_rate", "trace_count", "log_frequency"),
     ),
     "openai": Kind(
         open=_open_openai,

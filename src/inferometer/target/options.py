@@ -329,8 +329,6 @@ OPTIONS = (
         as_given,
         "DIR",
         "/opt/tritonserver",
-        built=False,
-        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
     ),
     Option(
         ("--model-repository",),
@@ -338,7 +336,5 @@ OPTIONS = (
         "Models to load with --service-kind triton_c_api.",
         as_given,
         "DIR",
-        built=False,
-        meanwhile="start the server with 'inferometer serve' and measure it over HTTP",
     ),
 )

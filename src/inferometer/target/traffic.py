@@ -65,15 +65,20 @@ class Dialogue(Protocol):
     def start(self) -> Conversations: ...
 
 
+IN_PROCESS = "in-process"
+
+
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """How requests travel."""
 
     endpoint: Endpoint
-    protocol: str = "http"  # or grpc
+    protocol: str = "http"  # or grpc, or IN_PROCESS: then the endpoint is that of the control calls
     connections: int = 0  # 0 leaves the number to the link
     block: bytes = b""  # gRPC: the header block of every call
-    is_streaming: bool = False  # gRPC: one stream per slot, all its requests on it
+    is_streaming: bool = (
+        False  # requests have any number of responses; gRPC: one stream per slot for all of them
+    )
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2

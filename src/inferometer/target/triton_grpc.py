@@ -1,5 +1,6 @@
 """Triton over gRPC, with the official messages; control calls need no HTTP port."""
 
+import json
 import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
+from inferometer.target.control import LOAD_TIMEOUT_S
 from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
 from inferometer.target.grpc_control import GrpcControl
@@ -69,6 +71,14 @@ class TritonGrpc:
         reply = self._control.call("RepositoryIndex", asked, service_pb2.RepositoryIndexResponse)
         return [row.name for row in reply.models]
 
+    def load_model(self, name: str, config: Document | None = None) -> None:
+        """Load or reload a model, with this configuration instead of the one in the repository."""
+        asked = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        if config is not None:
+            asked.parameters["config"].string_param = json.dumps(config)
+        reply = service_pb2.RepositoryModelLoadResponse
+        self._control.call("RepositoryModelLoad", asked, reply, timeout_s=LOAD_TIMEOUT_S)
+
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
         name, version = ("", "") if model.composing else (model.name, model.version)
@@ -123,7 +133,10 @@ class TritonGrpc:
             is_streaming=options.is_streaming,
             compression=options.compression,
         )
-        requests = tuple(self._render(model, step, placement) for step in placed(steps, placement))
+        parameters = (*options.parameters, ("triton_enable_empty_final_response", "true", "bool"))
+        requests = tuple(
+            render_request(model, step, placement, parameters) for step in placed(steps, placement)
+        )
         return Traffic(wiring, requests, findings=(plain_sentence(self),) if model.is_plain else ())
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
@@ -136,23 +149,29 @@ class TritonGrpc:
         reply = self._control.call("ModelInfer", asked, service_pb2.ModelInferResponse)
         return grpc_tensors(reply.SerializeToString())
 
-    def _render(self, model: ModelSpec, step: Sequence[Placed], placement: Placement | None) -> bytes:
-        request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)
-        request.parameters["triton_enable_empty_final_response"].bool_param = True
-        for name, value, kind in self._options.parameters:
-            _set_parameter(request.parameters[name], name, value, kind)
-        for tensor, part in step:
-            described = request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-            if part is None:
-                request.raw_input_contents.append(tensor.data)
-            else:
-                _point(described.parameters, part)
-        for output in model.outputs:
-            wanted = request.outputs.add(name=output.name)
-            part = maybe_part(placement, output.name)
-            if part is not None:
-                _point(wanted.parameters, part)
-        return bytes(request.SerializeToString())
+
+def render_request(
+    model: ModelSpec,
+    step: Sequence[Placed],
+    placement: Placement | None,
+    parameters: tuple[tuple[str, str, str], ...],
+) -> bytes:
+    """A ModelInferRequest; tensors with a part are only pointed at."""
+    request = service_pb2.ModelInferRequest(model_name=model.name, model_version=model.version)
+    for name, value, kind in parameters:
+        _set_parameter(request.parameters[name], name, value, kind)
+    for tensor, part in step:
+        described = request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        if part is None:
+            request.raw_input_contents.append(tensor.data)
+        else:
+            _point(described.parameters, part)
+    for output in model.outputs:
+        wanted = request.outputs.add(name=output.name)
+        part = maybe_part(placement, output.name)
+        if part is not None:
+            _point(wanted.parameters, part)
+    return bytes(request.SerializeToString())
 
 
 def _document(message: object) -> Document:

@@ -11,7 +11,7 @@ from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.target.control import HttpControl, reason_of
+from inferometer.target.control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
 from inferometer.target.sequence_marks import PLACE
@@ -66,6 +66,12 @@ class TritonHttp:
         except MissingError:  # without a repository some servers still list what they have
             return [str(name) for name in self._object("/v2/models").get("models", ())]
         return [str(row["name"]) for row in rows if row.get("state") == "READY"]
+
+    def load_model(self, name: str, config: Document | None = None) -> None:
+        """Load or reload a model, with this configuration instead of the one in the repository."""
+        parameters = {} if config is None else {"parameters": {"config": json.dumps(config)}}
+        path = f"/v2/repository/models/{quote(name, safe='')}/load"
+        self._control.post(path, parameters, timeout_s=LOAD_TIMEOUT_S)
 
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""

@@ -152,6 +152,7 @@ def test_slow_requests_took_five_times_the_median():
 
 
 MODES = {
+    "all in two neighbouring bins": ([10.0] * 10 + [10.6] * 10, None),
     "two": (MIXED, 0.25),
     "most are slow": (np.concatenate([RNG.normal(10, 1, 300), RNG.normal(40, 3, 1700)]), 0.85),
     "hits and misses": (np.concatenate([RNG.gamma(9, 0.1, 900), RNG.gamma(9, 2, 900)]), 0.5),

@@ -1,0 +1,175 @@
+"""Other configurations for models of a running server, and the way back.
+
+    owner ---- starts, tells what each model was ----> guard ---- reads until the owner is gone ----> loads it again
+
+An owner that ends in order puts everything back itself and ends its guard. One that is killed leaves that to it.
+"""
+
+import contextlib
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, runtime_checkable
+
+from inferometer.base.errors import PeerError
+
+Config = Mapping[str, Any]
+
+_NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
+
+
+@runtime_checkable
+class ModelControl(Protocol):
+    """The calls of a server whose models are under explicit control."""
+
+    def config(self, name: str, version: str) -> Config: ...
+
+    def load_model(self, name: str, config: Config | None = None) -> None: ...
+
+
+class Reconfiguration:
+    """While this is open models may be changed; when it is left they are as they were, unless `keep` is set."""
+
+    def __init__(self, control: ModelControl) -> None:
+        self._control = control
+        self._originals: dict[str, Config] = {}
+        self._current: dict[str, Config] = {}
+        self._guard: subprocess.Popen[bytes] | None = None
+        self.keep = False
+        self.is_restored: bool | None = None  # None as long as nothing was changed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if not self.keep:
+                self.restore()
+        finally:
+            self._dismiss_guard()
+
+    @property
+    def changed(self) -> dict[str, Config]:
+        """The models that are not as they were, with their configurations."""
+        return {
+            name: config
+            for name, config in self._current.items()
+            if config != self._originals.get(name, config)
+        }
+
+    def config(self, name: str) -> Config:
+        return self._control.config(name, "")
+
+    def change(self, name: str, config: Config) -> None:
+        """Load a model with another configuration; one that is refused leaves it as it was before the call."""
+        before = self.config(name)
+        if name not in self._originals:
+            self._originals[name] = before
+            self._tell_guard(name, before)
+        self.is_restored = False
+        try:
+            self._control.load_model(name, config)
+        except PeerError as error:
+            self._load_again(name, before)
+            raise _explained(name, error) from error
+        self._current[name] = self.config(name)
+
+    def restore(self) -> None:
+        """Every changed model as it was, the last changed first. All are tried; the first failure is told."""
+        failures = []
+        for name in reversed(list(self._originals)):
+            try:
+                _put_back(self._control, name, self._originals[name])
+            except PeerError as error:
+                failures.append(error)
+        if failures:
+            raise PeerError(
+                f"the original configuration could not be put back: {failures[0].message}",
+                remedy="load the model again by hand, without a configuration of its own",
+            ) from failures[0]
+        if self._originals:
+            self.is_restored = True
+        self._current.clear()
+
+    def _load_again(self, name: str, config: Config) -> None:
+        try:
+            _put_back(self._control, name, config)
+        except PeerError:
+            return  # what the server refused matters more; it is tried again at the end
+
+    # --- the guard
+
+    def _tell_guard(self, name: str, config: Config) -> None:
+        if self._guard is None:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # what ends our whole group must not end the guard
+            )
+            self._write_to_guard(self._control)
+        self._write_to_guard((name, dict(config)))
+
+    def _write_to_guard(self, value: object) -> None:
+        assert self._guard is not None
+        assert self._guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody ended the guard; we go on without
+            self._guard.stdin.write(pickle.dumps(value))
+            self._guard.stdin.flush()
+
+    def _dismiss_guard(self) -> None:
+        if self._guard is None:
+            return
+        assert self._guard.stdin is not None
+        if self.keep or self.is_restored:
+            self._guard.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.stdin.close()  # one that was not killed now tries in our place
+        if self.keep or self.is_restored:
+            self._guard.wait()
+        self._guard = None
+
+
+def _put_back(control: ModelControl, name: str, original: Config) -> None:
+    """By its configuration as the server gave it: the file in the repository may have changed meanwhile."""
+    if control.config(name, "") == original:
+        return
+    control.load_model(name, original)
+    if control.config(name, "") != original:
+        control.load_model(name)
+    if control.config(name, "") != original:
+        raise PeerError(f"after loading '{name}' again its configuration differs from the original one")
+
+
+def _explained(name: str, error: PeerError) -> PeerError:
+    if any(words in error.message for words in _NOT_EXPLICIT):
+        return PeerError(
+            f"the server does not let its models be changed: {error.message}",
+            remedy="start it with --model-control-mode explicit, or leave out --apply",
+        )
+    return PeerError(f"'{name}' could not be loaded: {error.message}", remedy=error.remedy)
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    told = sys.stdin.buffer
+    control: ModelControl = pickle.load(told)
+    originals = []
+    while True:
+        try:
+            originals.append(pickle.load(told))
+        except EOFError:  # the owner is gone
+            break
+    for name, config in reversed(originals):
+        try:
+            _put_back(control, name, config)
+        except PeerError:
+            continue
+
+
+if __name__ == "__main__":
+    main()

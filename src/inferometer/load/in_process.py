@@ -1,0 +1,208 @@
+"""Requests to a Triton in this very process: the library's threads call back, and an event descriptor wakes the loop.
+
+A request object is free again when its final response and its release have both come, in whatever order; a slot that
+sends before that takes another one. Callbacks only note what came and when; everything else happens in the loop.
+"""
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from inferometer.base.clock import Clock
+from inferometer.load.engine import Explain, Finish
+from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.replies import Replies
+from inferometer.load.sequences import Mark
+from inferometer.records import status as outcome
+from inferometer.target.in_process_control import serve_control
+from inferometer.target.traffic import Wiring
+from inferometer.target.tritonserver import Request, Server, Settings, TritonError
+
+
+@dataclass(slots=True)
+class _Call:
+    """What a slot is doing."""
+
+    slot: int
+    carrier: "_Carrier | None" = None
+    sent_ns: int = 0
+    wrote_ns: int = 0
+    first_ns: int = 0
+    end_ns: int = 0  # of the last response with data
+    responses: int = 0
+    step: int = -1  # whose expected reply this one is compared with; below 0 it is only counted
+    status: int = outcome.OK
+    text: str = ""
+    times: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Carrier:
+    """A request object, whom it serves, and what it waits for."""
+
+    request: Request
+    step: int
+    call: _Call | None = None
+    is_answered: bool = True
+    is_released: bool = True
+
+
+class InProcessLink:
+    """Slots and the request objects they use."""
+
+    def __init__(
+        self,
+        *,
+        wiring: Wiring,
+        requests: Sequence[bytes | memoryview],
+        replies: Replies | None = None,
+        reactor: EpollReactor,
+        clock: Clock,
+        finish: Finish,
+        explain: Explain,
+    ) -> None:
+        self.reconnects = 0
+        self.connects = 0
+        self.connect_ns = 0
+        self._messages = requests
+        self._is_streaming = wiring.is_streaming
+        self._replies = replies
+        self._clock = clock
+        self._finish = finish
+        self._explain = explain
+        self._calls: list[_Call] = []
+        self._carriers: list[_Carrier] = []
+        self._free: list[list[_Carrier]] = [[] for _ in requests]  # by step
+        self._came: deque[tuple[int, int, int | None, bool]] = deque()  # (number, time, response, is final)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        reactor.add(self._wake, READ, self._ready)
+        self._server = Server(Settings.from_environment(), self._responded, self._released)
+        serve_control(self._server, wiring.endpoint.port)
+
+    # --- on threads of the library
+
+    def _responded(self, number: int, response: int | None, is_final: bool) -> None:
+        self._came.append((number, self._clock(), response, is_final))
+        os.eventfd_write(self._wake, 1)
+
+    def _released(self, number: int) -> None:
+        self._came.append((number, 0, None, False))
+
+    # --- for the engine
+
+    @property
+    def opening(self) -> int:
+        return 0
+
+    def prepare(self, slots: int) -> None:
+        """There is nothing to open."""
+
+    def close(self, slot: int) -> None:
+        """There is nothing to close."""
+
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        while slot >= len(self._calls):
+            self._calls.append(_Call(len(self._calls)))
+        call, carrier = self._calls[slot], self._carrier(step)
+        call.sent_ns, call.wrote_ns, call.first_ns, call.end_ns = now_ns, 0, 0, 0
+        call.responses = call.status = 0
+        call.step = step if self._replies is not None and self._replies.wants(slot) else -1
+        call.carrier, carrier.call = carrier, call
+        try:
+            if mark is not None:
+                self._server.mark(
+                    carrier.request, mark.sequence_id, is_start=mark.is_start, is_end=mark.is_end
+                )
+            carrier.is_answered = carrier.is_released = False
+            self._server.check(self._server.infer(self._server.handle, carrier.request.handle, None))
+        except TritonError as error:  # it was not taken: no callback will come
+            carrier.is_released = True
+            call.status, call.text = outcome.GRPC + error.code, error.text
+            self._responded(
+                carrier.request.number, None, is_final=True
+            )  # in the loop, not from within the engine
+            return
+        call.wrote_ns = self._clock()
+
+    def _carrier(self, step: int) -> _Carrier:
+        free = self._free[step]
+        if free:
+            return free.pop()
+        carrier = _Carrier(self._server.request(self._messages[step], len(self._carriers) + 1), step)
+        self._carriers.append(carrier)
+        return carrier
+
+    def cancel(self, slot: int, status: int, text: str) -> None:
+        call = self._calls[slot]
+        if call.carrier is None:
+            return
+        self._server.cancel(call.carrier.request)
+        call.carrier.call = None  # what still comes belongs to no one
+        call.carrier = None
+        call.status, call.text = status, text
+        self._report(call, self._clock())
+
+    # --- in the loop
+
+    def _ready(self, mask: int) -> None:
+        os.eventfd_read(self._wake)
+        came = self._came
+        while came:
+            number, time_ns, response, is_final = came.popleft()
+            carrier = self._carriers[number - 1]
+            if time_ns:
+                self._take(carrier, time_ns, response)
+                if is_final:
+                    carrier.is_answered = True
+                    self._end(carrier, time_ns)
+            else:
+                carrier.is_released = True
+            if carrier.is_answered and carrier.is_released:
+                self._free[carrier.step].append(carrier)
+
+    def _take(self, carrier: _Carrier, time_ns: int, response: int | None) -> None:
+        """A response; none only says that there will be no more."""
+        if response is None:
+            return
+        call = carrier.call
+        if call is not None:
+            error = self._server.outcome(response)
+            if error is not None:
+                call.status, call.text = outcome.GRPC + error.code, error.text
+            elif self._server.output_count(response):
+                self._count(call, time_ns, response)
+        self._server.delete(response)
+
+    def _count(self, call: _Call, time_ns: int, response: int) -> None:
+        call.responses += 1
+        call.times.append(time_ns)
+        call.first_ns = call.first_ns or time_ns
+        call.end_ns = time_ns
+        if call.step >= 0 and self._replies is not None:
+            message = self._server.message(response)
+            text = self._replies.judge_grpc(call.slot, call.step, time_ns, message)
+            if text and not call.status:
+                call.status, call.text = outcome.MISMATCH, text
+
+    def _end(self, carrier: _Carrier, now_ns: int) -> None:
+        call, carrier.call = carrier.call, None
+        if call is not None:
+            call.carrier = None
+            self._report(call, call.end_ns or now_ns)
+
+    def _report(self, call: _Call, end_ns: int) -> None:
+        times, call.times = call.times, []
+        if call.status:
+            self._explain(call.status, call.text)
+        self._finish(
+            call.slot,
+            call.status,
+            call.sent_ns,
+            call.wrote_ns,
+            call.first_ns,
+            end_ns,
+            0,  # bytes from the network
+            call.responses,
+            times if self._is_streaming else (),
+        )

@@ -1,0 +1,167 @@
+"""Processes of ours that hold a Triton: with the library and backends they need, guarded like a server of its own.
+
+The library comes from a folder that is laid out like Triton's installation (lib/libtritonserver.so and backends/), or
+from the nvidia-pytriton wheel. Whatever ends such a process, its guard ends the stubs of python models and removes
+what they leave (guard.py).
+"""
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.server.embedded import wait_for_guard
+from inferometer.server.guard import GO, GRACE_S, Traces, guard_command
+from inferometer.server.ports import Ports, choose_ports, is_free
+from inferometer.server.startlog import telling_lines
+from inferometer.server.wheel import (
+    backends_folder,
+    check_stub,
+    find_wheel,
+    make_backends,
+    make_interpreter,
+    server_environment,
+)
+from inferometer.target.tritonserver import Settings
+
+_POLL_S = 0.02
+_START_S = 120.0
+_LIBRARIES = ("lib/libtritonserver.so", "lib64/libtritonserver.so")
+
+
+@dataclass(slots=True)
+class Host:
+    """Starts processes that find a Triton's settings in their environment."""
+
+    models: tuple[str, ...]
+    repository: Path
+    directory: Path | None = None  # Triton's installation; None takes the wheel
+    _guards: list[int] = field(default_factory=list)  # pipes that end when a guard is done
+    _logs: list[Path] = field(default_factory=list)
+    _children: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def start(self, command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+        """The process itself, not its guard; kill it to end it."""
+        token = f"{os.getpid()}_{secrets.token_hex(8)}"
+        runtime = Path(tempfile.gettempdir()) / f"inferometer-triton-{token}"
+        log = runtime.with_suffix(".log")
+        traces = Traces(f"inferometer_{token}_", runtime, log)
+        done, alive = os.pipe()
+        guarded = guard_command(traces, log=log, alive=alive)
+        log.open("xb").close()
+        self._logs.append(log)
+        runtime.mkdir(mode=0o700)
+        environment = server_environment(runtime) | self._settings(traces).to_environment()
+        try:
+            child = subprocess.Popen(
+                [*guarded, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(*fds, alive),
+                start_new_session=True,
+            )
+        finally:
+            os.close(alive)
+        self._guards.append(done)
+        assert child.stdin is not None
+        with child.stdin as word:
+            word.write(GO.encode())
+        self._children.append(child)
+        return child
+
+    def _settings(self, traces: Traces) -> Settings:
+        if self.directory is None:
+            wheel = find_wheel()
+            make_backends(wheel, traces.runtime)
+            make_interpreter(traces.runtime)
+            check_stub(traces.runtime)
+            library = next(wheel.libraries.glob("libtritonserver*.so"))
+            backends, caches = backends_folder(traces.runtime), wheel.caches
+        else:
+            library = installed_library(self.directory)
+            backends, caches = self.directory / "backends", self.directory / "caches"
+        return Settings(
+            library=str(library),
+            backends=str(backends),
+            caches=str(caches) if caches.is_dir() else "",
+            repository=str(self.repository),
+            models=self.models,
+            shared_memory_prefix=traces.prefix,
+        )
+
+    def wait_until_answering(self, port: int) -> None:
+        """Return when the process that was started last answers control calls on this port."""
+        child, deadline = self._children[-1], time.monotonic() + _START_S
+        while is_free(port):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_POLL_S)
+                raise self._start_failure(f"ended with status {child.returncode} instead of starting")
+            if time.monotonic() >= deadline:
+                raise self._start_failure(f"was not ready after {_START_S:g} s")
+
+    def _start_failure(self, what: str) -> LocalError:
+        return LocalError(
+            f"the process that holds Triton {what}: {self._last_words()}",
+            remedy="check --model-repository and the model's configuration",
+        )
+
+    def _last_words(self) -> str:
+        """What the last process said that may tell why it ended."""
+        text = self._logs[-1].read_text(errors="replace")
+        own = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
+        return "; ".join(own or telling_lines(text)) or "it wrote nothing"
+
+    def close(self) -> None:
+        """Return when nothing of the processes is left; they must have been ended."""
+        guards, self._guards = self._guards, []
+        for guard in guards:
+            wait_for_guard(guard)
+        logs, self._logs = self._logs, []
+        for log in logs:
+            log.unlink(missing_ok=True)
+
+
+def installed_library(directory: Path) -> Path:
+    """The library of an installation."""
+    for name in _LIBRARIES:
+        if (directory / name).exists():
+            return directory / name
+    raise UsageError(
+        f"the folder '{directory}' has no {_LIBRARIES[0]}",
+        remedy="give Triton's installation with --triton-server-directory, or leave it out to use nvidia-pytriton",
+    )
+
+
+def check_repository(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise UsageError(
+            f"the model repository '{folder}' is not a folder", remedy="give a folder with --model-repository"
+        )
+    return folder.resolve()
+
+
+@contextmanager
+def asked_host(host: Host, port: int) -> Iterator[None]:
+    """A process that answers control calls on the port, and nothing else."""
+    command = [sys.executable, "-m", "inferometer.target.in_process_control", str(port)]
+    child = host.start(command, ())
+    try:
+        host.wait_until_answering(port)
+        yield
+    finally:
+        child.kill()
+        child.wait(GRACE_S)
+        host.close()
+
+
+def free_port() -> int:
+    return choose_ports(Ports()).http

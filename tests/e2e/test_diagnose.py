@@ -1,0 +1,62 @@
+"""`inferometer diagnose` where something is missing: it says what can still be said."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from inferometer.advise.diagnosis import UNKNOWN, read
+from inferometer.testing.servers import FakeTriton, reply
+
+SHORT = ("--concurrency-range", "1:2", "--duration", "300ms")
+
+
+def test_a_plain_kserve_server_gets_the_clients_view(run: Callable, tmp_path: Path) -> None:
+    with FakeTriton(extensions=()) as fake:
+        ended = run(
+            *("inferometer", "diagnose", "-m", "fake", "-u", fake.server.address, *SHORT),
+            *("--json", str(tmp_path / "it.json")),
+        )
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.startswith("The server gives no statistics, so only the client's view is known")
+    saved = read(tmp_path / "it.json")
+    assert saved.verdict.kind == UNKNOWN
+    assert saved.throughput > 0
+    assert [level.value for level in saved.results[0].levels] == [1, 2]
+
+
+def test_a_server_that_answers_nothing_well_cannot_be_diagnosed(run: Callable) -> None:
+    with FakeTriton(usual=reply(b"{}", status=500)) as fake:
+        ended = run("inferometer", "diagnose", "-m", "fake", "-u", fake.server.address, *SHORT)
+    assert ended.code == 3
+    assert "nothing to diagnose" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--keep",), "--keep is about what --apply finds"),
+        (("--write-config", "x"), "--write-config is about what --apply finds"),
+        (("--cores", "0"), "--cores is 0"),
+        (("--request-rate-range", "10"), "diagnose loads by concurrency"),
+        (("--apply", "--budget", "soon"), "--budget"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_makes_no_sense_is_refused(words: tuple[str, ...], complaint: str, run: Callable) -> None:
+    ended = run("inferometer", "diagnose", "-m", "fake", "-u", "127.0.0.1:9", *words)
+    assert ended.code == 2
+    assert complaint in ended.stderr
+
+
+def test_the_file_is_json_anyone_can_read(run: Callable, tmp_path: Path) -> None:
+    with FakeTriton() as fake:
+        ended = run(
+            *("inferometer", "diagnose", "-m", "fake", "-u", fake.server.address, *SHORT),
+            *("--json", str(tmp_path / "it.json")),
+        )
+    assert ended.code == 0, ended.stderr
+    document = json.loads((tmp_path / "it.json").read_text())
+    assert [step["name"] for step in document["steps"]] == ["fake"]
+    assert document["verdict"]["sentence"] in " ".join(ended.stdout.split())

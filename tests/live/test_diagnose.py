@@ -1,0 +1,186 @@
+"""`inferometer diagnose` against the real Triton: planted bottlenecks, what is tried out, and the way back."""
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inferometer import api
+from inferometer.advise.diagnosis import Diagnosis, read
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.testing.planted import PLANTED, SLOW_FIRST, Planted, plant
+
+pytestmark = pytest.mark.live
+
+DEADLINE_S = 90
+GENEROUS = 5.0  # how far the two may lie apart in so short a time on a crowded machine; make bench holds the real line
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]:
+    repository = plant(tmp_path_factory.mktemp("planted"))
+    arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
+    with EmbeddedTriton(repository, extra_args=arguments) as server:
+        yield server
+
+
+def config(server: EmbeddedTriton, name: str) -> Any:
+    connection = http.client.HTTPConnection(server.http_address, timeout=DEADLINE_S)
+    try:
+        connection.request("GET", f"/v2/models/{name}/config")
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def configs(server: EmbeddedTriton, pipeline: Planted) -> dict[str, Any]:
+    return {name: config(server, name) for name in pipeline.models()}
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + DEADLINE_S
+    pause = threading.Event()
+    while not condition() and time.monotonic() < end:
+        pause.wait(0.1)
+    return condition()
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "inferometer.cli.main", "diagnose", *words]
+
+
+def call(*words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("pipeline", PLANTED, ids=lambda pipeline: pipeline.name)
+def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
+    planted: EmbeddedTriton, pipeline: Planted
+) -> None:
+    before = configs(planted, pipeline)
+    found: Diagnosis = api.diagnose(
+        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=0.1
+    )
+    assert (found.verdict.kind, found.verdict.step) == (pipeline.kind, pipeline.culprit), (
+        found.verdict.sentence
+    )
+    assert {step.name for step in found.steps} == {step.name for step in pipeline.steps}
+    assert all(step.calls == 1 for step in found.steps)
+    (trial,) = found.trials
+    assert trial.suggestion.change.model == pipeline.culprit
+    assert 1 / GENEROUS < trial.ratio < GENEROUS
+    assert len(found.results) == 2
+    assert found.is_restored is True
+    assert configs(planted, pipeline) == before
+
+
+def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_path: Path) -> None:
+    before = configs(planted, SLOW_FIRST)
+    done = call(
+        *("-m", SLOW_FIRST.name, "-u", planted.grpc_address, "-i", "grpc", "--concurrency-range", "4"),
+        *("--duration", "1s", "--apply", "--budget", "1ms", "--keep"),
+        *("--json", str(tmp_path / "it.json"), "--write-config", str(tmp_path / "configs")),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("first_fetch limits the throughput: its one instance is busy")
+    assert "Run 4 instances of first_fetch instead of 1" in done.stdout
+    assert "The server keeps the new configuration" in done.stdout
+    assert read(tmp_path / "it.json").best is not None
+    assert "count: 4" in (tmp_path / "configs" / "first_fetch" / "config.pbtxt").read_text()
+    assert config(planted, "first_fetch")["instance_group"][0]["count"] == 4
+    connection = http.client.HTTPConnection(planted.http_address, timeout=DEADLINE_S)
+    body = json.dumps({"parameters": {"config": json.dumps(before["first_fetch"])}})
+    connection.request("POST", "/v2/repository/models/first_fetch/load", body)
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert configs(planted, SLOW_FIRST) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+def test_the_original_configuration_comes_back_after(
+    number: signal.Signals, planted: EmbeddedTriton, tmp_path: Path
+) -> None:
+    before = configs(planted, SLOW_FIRST)
+    words = (
+        "-m",
+        SLOW_FIRST.name,
+        "-u",
+        planted.http_address,
+        "--concurrency-range",
+        "4",
+        "--duration",
+        "20s",
+    )
+    process = subprocess.Popen(
+        command(*words, "--precision", "50%", "--apply"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("Trying"):
+                break
+        changed = eventually(lambda: configs(planted, SLOW_FIRST) != before)
+        process.send_signal(number)
+        stdout, _ = process.communicate(timeout=DEADLINE_S)
+    finally:
+        process.kill()
+        process.communicate()
+    assert changed
+    assert eventually(lambda: configs(planted, SLOW_FIRST) == before)
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert "The server has its original configuration again." in stdout
+
+
+def test_calls_of_a_python_model_are_seen_below_it(triton: EmbeddedTriton) -> None:
+    found = api.diagnose(
+        "bls",
+        url=triton.http_address,
+        concurrency=(1, 2),
+        duration_s=0.5,
+        bls_composing_models=(("addsub", ""),),
+    )
+    assert [(step.name, step.depth) for step in found.steps] == [("bls", 0), ("addsub", 1)]
+    assert found.steps[1].calls == pytest.approx(1, rel=0.2)
+
+
+def test_a_nested_ensemble_is_seen_through(triton: EmbeddedTriton) -> None:
+    found = api.diagnose("ens_nested", url=triton.http_address, concurrency=2, duration_s=0.5)
+    assert {step.name for step in found.steps} <= {"addsub", "addsub_b", "cached"}
+    assert len(found.steps) >= 2
+
+
+def test_a_server_without_explicit_control_is_explained(tmp_path: Path) -> None:
+    repository = plant(tmp_path / "models", (SLOW_FIRST,))
+    arguments = ("--model-control-mode", "none", "--disable-auto-complete-config", "--exit-timeout-secs", "0")
+    with EmbeddedTriton(repository, load_models=(), extra_args=arguments) as server:
+        done = call(
+            *(
+                "-m",
+                SLOW_FIRST.name,
+                "-u",
+                server.http_address,
+                "--concurrency-range",
+                "2",
+                "--duration",
+                "500ms",
+            ),
+            *("--apply", "--json", str(tmp_path / "it.json")),
+        )
+    assert done.returncode == 3
+    assert "--model-control-mode explicit" in done.stderr
+    assert done.stdout.startswith("first_fetch limits the throughput"), "the diagnosis itself is still given"
+    assert read(tmp_path / "it.json").verdict.step == "first_fetch"
