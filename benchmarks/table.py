@@ -3,6 +3,7 @@
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
+from benchmarks.tuner import tuner
 from inferometer.testing.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
@@ -122,6 +123,16 @@ BARS = (
         rounds=1,
         only_full=True,
         open=contests.peak_memory_real,
+    ),
+    Bar(
+        name="tuner",
+        title="time to a configuration, 78 of them, ours / brute",
+        unit="s",
+        target=0.15,
+        rival="model-analyzer 1.58",
+        rounds=1,
+        only_full=True,
+        open=tuner,
     ),
     *(
         Bar(

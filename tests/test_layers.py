@@ -20,6 +20,7 @@ RANK = {
     "advise": 6,
     "compare": 6,
     "report": 7,
+    "tune": 8,
     "api": 9,
     "selftest": 9,
     "cli": 10,

@@ -14,6 +14,7 @@ COMMANDS = {
     "view": "the report of a saved result: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
+    "tune": "the best configuration of a model inside a promise, in minutes",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
     "demo": "the whole story on the embedded server, from nothing, in about a minute",

@@ -1,0 +1,220 @@
+"""The tuner against model-analyzer's exhaustive search: both tune one model on the same real Triton.
+
+The model holds an instance for 3 ms and 0.25 ms per row (a sleep, so that the machine's cores do not decide). The space
+has 12 variants and the default, each at six loads: 78 configurations. model-analyzer walks all of them with NVIDIA's
+perf_analyzer and a fifth of its default window; ours decides itself what to measure. Judged is the wall time of the
+whole commands; shown is what the two answers do when they are measured again, by turns.
+"""
+
+import contextlib
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.bar import BenchError, Contest, Sample, Setting
+from benchmarks.children import run
+from benchmarks.parts import PARTS, RealPerfAnalyzer, real_perf_analyzer
+
+VERSION = "1.58.0"
+LIMIT_MS = 60.0
+LOADS = (1, 2, 4, 8, 16, 32)
+INSTANCES = (1, 2, 3)
+BATCHES = (1, 2, 4, 8)
+_INSTALL_S = 600
+_TIMEOUT_S = 3600.0
+_CHECKS = 3
+_CHECK_S = 3.0
+_MODEL = """\
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        rows = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        time.sleep(0.003 + 0.00025 * sum(row.shape[0] for row in rows))
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", row)]) for row in rows]
+"""
+_CONFIG = """\
+name: "W"
+backend: "python"
+max_batch_size: 4
+dynamic_batching { }
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ 64 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 64 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tuner recommends."""
+
+    config: Any
+    concurrency: int
+    wall_s: float
+    measurements: int
+
+
+@contextlib.contextmanager
+def tuner(setting: Setting) -> Iterator[Contest]:
+    """Wall time to a recommendation, ours against model-analyzer brute."""
+    from inferometer.server.embedded import EmbeddedTriton
+
+    real, analyzer = real_perf_analyzer(), _model_analyzer()
+    answers: dict[str, Answer] = {}
+    with tempfile.TemporaryDirectory(prefix="inferometer-tuner-") as name:
+        folder = Path(name)
+        models = _models(folder)
+        with EmbeddedTriton(models, load_models=(), extra_args=("--disable-auto-complete-config",)) as server:
+
+            def ours() -> Sample:
+                answers["ours"] = found = _ours(folder, server.http_address)
+                return Sample(found.wall_s, {"measurements": found.measurements})
+
+            def theirs() -> Sample:
+                found = _theirs(folder, server, analyzer, real)
+                quality = _quality(server.http_address, answers.get("ours"), found)
+                return Sample(found.wall_s, {"measurements": found.measurements, **quality})
+
+            yield Contest(ours, theirs)
+
+
+def _models(folder: Path) -> Path:
+    version = folder / "models" / "W" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(_MODEL)
+    (version.parent / "config.pbtxt").write_text(_CONFIG)
+    return folder / "models"
+
+
+def _ours(folder: Path, address: str) -> Answer:
+    study = folder / "study.json"
+    ended = run(
+        [
+            *(sys.executable, "-m", "inferometer.cli.main", "tune", "-m", "W", "-u", address),
+            *("--slo", f"p99<{LIMIT_MS:g}ms", "--instances", f"{INSTANCES[0]}:{INSTANCES[-1]}"),
+            *("--batch", f"{BATCHES[0]}:{BATCHES[-1]}", "--load", f"{LOADS[0]}:{LOADS[-1]}"),
+            *("--fresh", "--journal", str(folder / "journal"), "--study", str(study)),
+        ],
+        timeout_s=_TIMEOUT_S,
+    )
+    from inferometer.tune.study import from_json, recommend
+
+    found = from_json(study.read_text(), str(study))
+    best = recommend(found)
+    if best is None:
+        raise BenchError("our tuner measured nothing")
+    return Answer(
+        found.variant(best.best.name).config,
+        best.best.best.load.concurrency or 1,
+        ended.wall_s,
+        len(found.measured),
+    )
+
+
+def _theirs(folder: Path, server: Any, analyzer: Path, real: RealPerfAnalyzer) -> Answer:
+    config = folder / "brute.yaml"
+    config.write_text(_yaml())
+    ended = run(
+        [
+            *(str(analyzer), "profile", "-f", str(config), "--triton-launch-mode", "remote"),
+            *("--client-protocol", "http", "--triton-http-endpoint", server.http_address),
+            *("--triton-grpc-endpoint", server.grpc_address),
+            *("--triton-metrics-url", f"http://{server.metrics_address}/metrics", "--dcgm-disable"),
+            *("--perf-analyzer-path", str(real.executable), "--skip-detailed-reports"),
+            *(
+                "--output-model-repository-path",
+                str(folder / "variants"),
+                "--override-output-model-repository",
+            ),
+            *("--export-path", str(folder / "export"), "--checkpoint-directory", str(folder / "checkpoints")),
+        ],
+        timeout_s=_TIMEOUT_S,
+        environment=real.environment,
+    )
+    table = folder / "export" / "results" / "metrics-model-inference.csv"
+    with table.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("Throughput (infer/sec)")]
+    good = [row for row in rows if float(row["p99 Latency (ms)"]) <= LIMIT_MS] or rows
+    best = max(good, key=lambda row: float(row["Throughput (infer/sec)"]))
+    from inferometer.tune import model_config
+
+    variant = folder / "variants" / best["Model Config Path"] / "config.pbtxt"
+    return Answer(model_config.read_file(variant), int(best["Concurrency"]), ended.wall_s, len(rows))
+
+
+def _yaml() -> str:
+    document = {
+        "profile_models": {
+            "W": {
+                "cpu_only": True,
+                "parameters": {"concurrency": list(LOADS)},
+                "constraints": {"perf_latency_p99": {"max": int(LIMIT_MS)}},
+                "model_config_parameters": {
+                    "max_batch_size": list(BATCHES),
+                    "dynamic_batching": {},
+                    "instance_group": [{"kind": "KIND_CPU", "count": list(INSTANCES)}],
+                },
+            }
+        },
+        # A fifth of its default window, and stable at once: with its defaults it would take the better part of an hour.
+        "perf_analyzer_flags": {
+            "measurement-mode": "time_windows",
+            "measurement-interval": 1000,
+            "stability-percentage": 60,
+        },
+    }
+    return json.dumps(document)  # JSON is YAML
+
+
+def _quality(address: str, ours: Answer | None, theirs: Answer) -> dict[str, float]:
+    """Our answer's throughput over theirs, both measured again by our engine, by turns."""
+    if ours is None:
+        return {}
+    rates: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for _ in range(_CHECKS):
+        for name, answer in (("ours", ours), ("theirs", theirs)):
+            rates[name].append(_rate(address, answer))
+    return {"of their best %": 100 * median(rates["ours"]) / median(rates["theirs"])}
+
+
+def _rate(address: str, answer: Answer) -> float:
+    from inferometer import api
+    from inferometer.target.endpoint import Connection, Tls, parse_endpoint
+    from inferometer.target.repository import HttpRepository
+
+    HttpRepository(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load(
+        "W", {**answer.config, "name": "W"}
+    )
+    result = api.measure("W", concurrency=answer.concurrency, url=address, duration_s=_CHECK_S)
+    found = result.levels[0].measurement
+    if found is None:
+        raise BenchError("a recommended configuration gave no answers")
+    return found.infer_per_s.value
+
+
+def _model_analyzer() -> Path:
+    """In an environment of its own: its dependencies are not ours."""
+    home = PARTS / f"model-analyzer-{VERSION}"
+    program = home / "bin" / "model-analyzer"
+    if program.exists():
+        return program
+    PARTS.mkdir(exist_ok=True)
+    for command in (
+        [sys.executable, "-m", "venv", str(home)],
+        [str(home / "bin" / "pip"), "install", "--quiet", f"triton-model-analyzer=={VERSION}"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
+        if done.returncode:
+            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise BenchError(f"model-analyzer cannot be installed: {reason}")
+    return program

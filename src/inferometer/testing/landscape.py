@@ -1,0 +1,123 @@
+"""A simulated server to tune: seeded landscapes of instances, batches, delay and load, with cores and noise.
+
+The figures come from a formula of its own, richer than what the tuner's forecast knows: a service time that bends with
+the batch, instances that disturb each other, a tail that grows with the load.
+"""
+
+import math
+import random
+from dataclasses import dataclass, replace
+
+from inferometer.measure.measurement import Estimate
+from inferometer.tune import model_config
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import Figures, Status, Trial
+from inferometer.tune.variant import Variant
+
+LOADING_S = 2.5
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """What a model costs on one machine."""
+
+    fixed_s: float
+    item_s: float
+    bend: float  # of the service time over the batch: below 1 it flattens
+    outside_s: float
+    cores: float
+    sharing: float  # 0: instances never disturb each other, 1: they share the cores exactly
+    friction: float  # per further instance
+    crowding: float  # throughput lost per doubling of a load beyond what helps
+    tail: float  # p99 over mean when idle
+    tail_growth: float
+    noise: float
+    tail_noise: float
+
+    @classmethod
+    def drawn(cls, seed: int) -> "Landscape":
+        draw = random.Random(seed)
+        return cls(
+            fixed_s=10 ** draw.uniform(-3.7, -1.7),
+            item_s=10 ** draw.uniform(-4.7, -2.3),
+            bend=draw.uniform(0.8, 1.15),
+            outside_s=10 ** draw.uniform(-4, -2.7),
+            cores=draw.choice((2, 4, 8, 64)),
+            sharing=draw.uniform(0.3, 1.0),
+            friction=draw.uniform(0.0, 0.06),
+            crowding=draw.uniform(0.0, 0.03),
+            tail=draw.uniform(1.1, 1.8),
+            tail_growth=draw.uniform(0.0, 0.12),
+            noise=draw.uniform(0.005, 0.03),
+            tail_noise=draw.uniform(0.02, 0.08),
+        )
+
+    def truth(self, variant: Variant, load: ClientLoad) -> tuple[float, float]:
+        """Throughput and p99 in ms, without noise."""
+        config = variant.config
+        k = model_config.total_instances(config)
+        batching = model_config.has_dynamic_batching(config)
+        b = max(1, model_config.max_batch_size(config)) if batching else 1
+        delay_s = model_config.queue_delay_us(config) / 1e6
+        n = float(load.concurrency or 1)
+        rate = n / (self.outside_s + self._service(1.0, min(k, n)))
+        for _ in range(30):
+            inside = max(n - rate * self.outside_s, 0.01)
+            busy = min(float(k), inside)
+            batch = min(max(inside / (k + 1), 1.0), b)
+            service = self._service(batch, busy)
+            if delay_s and inside / k < b:
+                batch = min(max(inside / k, 1.0), b)
+                service = self._service(batch, busy) + delay_s
+            rate = 0.5 * rate + 0.5 * min(busy * batch / service, n / (self.outside_s + service))
+        excess = max(0.0, (n / (2.0 * k * b)))
+        if excess > 1:
+            rate *= 1 - min(0.3, self.crowding * math.log2(excess))
+        mean_s = n / rate
+        depth = n / k
+        return rate, 1000 * mean_s * (self.tail + self.tail_growth * depth**0.5 / (1 + 0.02 * depth))
+
+    def _service(self, batch: float, busy: float) -> float:
+        slow = max(1.0, busy / self.cores) ** self.sharing * (1 + self.friction * max(0.0, busy - 1))
+        return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
+
+
+@dataclass(slots=True)
+class SimulatedTrials:
+    """Answers proposals as the landscape has it. The same proposal always gives the same trial."""
+
+    landscape: Landscape
+    seed: int = 0
+    loaded: str = ""
+    count: int = 0
+    fails: tuple[str, ...] = ()  # variants that cannot be loaded
+
+    def answer(self, proposal: Proposal) -> Trial:
+        number, self.count = self.count, self.count + 1
+        bare = proposal.trial(number, Status.MEASURED)
+        cost_s = (LOADING_S if bare.name != self.loaded else 0.0) + LOOK_S * (
+            1 if proposal.repeat == 0 else 3
+        )
+        self.loaded = bare.name
+        if bare.name in self.fails:
+            return replace(bare, status=Status.FAILED, reason="it cannot be loaded", cost_s=cost_s)
+        parts = []
+        for part, (variant, load) in zip(bare.parts, proposal.parts, strict=True):
+            rate, p99 = self.landscape.truth(variant, load)
+            draw = random.Random(f"{self.seed} {proposal.key}")
+            calm = 1.0 if proposal.repeat == 0 else 0.6
+            rate *= 1 + calm * self.landscape.noise * draw.gauss(0, 1)
+            mean_ms = 1000 * load.value / rate
+            p99 *= 1 + calm * self.landscape.tail_noise * draw.gauss(0, 1)
+            width = 2 * calm * self.landscape.noise
+            figures = Figures(
+                (
+                    ("perf_throughput", Estimate(rate, rate * (1 - width), rate * (1 + width))),
+                    ("perf_latency_avg", Estimate(mean_ms)),
+                    ("perf_latency_p99", Estimate(max(p99, mean_ms))),
+                )
+            )
+            parts.append(replace(part, figures=figures))
+        return replace(bare, parts=tuple(parts), cost_s=cost_s)

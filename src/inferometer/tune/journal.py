@@ -1,0 +1,160 @@
+"""The journal of a search: every trial in SQLite as soon as it ended.
+
+One transaction per trial: whatever kills the tool, what was measured is there, and the search goes on from it. A lock
+beside the file keeps a second tuner out; it goes with the process that holds it.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.tune.study import from_plain, plain
+from inferometer.tune.trial import Trial
+from inferometer.tune.variant import Variant
+
+SCHEMA = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS variants (name TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS trials (
+    number INTEGER PRIMARY KEY, key TEXT NOT NULL, study TEXT NOT NULL, document TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS trials_by_key ON trials (key);
+"""
+
+
+class Journal:
+    """Open it with `opened` (to write, alone) or `read`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._db = connection
+
+    # --- trials
+
+    def add(self, trial: Trial, variants: tuple[Variant, ...], *, study: str) -> None:
+        """Trial and variants in one transaction."""
+        with self._db:
+            self._db.executemany(
+                "INSERT OR REPLACE INTO variants VALUES (?, ?)",
+                [(variant.name, json.dumps(plain(variant))) for variant in _with_members(variants)],
+            )
+            self._db.execute(
+                "INSERT INTO trials VALUES (?, ?, ?, ?)",
+                (trial.number, trial.key, study, json.dumps(plain(trial))),
+            )
+
+    def find(self, key: str, *, with_failed: bool) -> Trial | None:
+        """The last trial with this key; one that failed only where it need not be tried again."""
+        rows = self._db.execute("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", (key,))
+        trials = [self._trial(document) for (document,) in rows]
+        measured = [trial for trial in trials if trial.is_measured]
+        return next(iter(measured or (trials if with_failed else [])), None)
+
+    def trials(self, study: str | None = None) -> tuple[Trial, ...]:
+        """In order; of one study, or all."""
+        rows = self._db.execute("SELECT document, study FROM trials ORDER BY number")
+        return tuple(self._trial(document) for document, name in rows if study in (None, name))
+
+    def next_number(self) -> int:
+        (last,) = self._db.execute("SELECT MAX(number) FROM trials").fetchone()
+        return 0 if last is None else last + 1
+
+    def variants(self) -> tuple[Variant, ...]:
+        """In the order they were made."""
+        rows = self._db.execute("SELECT document FROM variants ORDER BY rowid")
+        return tuple(from_plain(Variant, json.loads(text), str(self.path)) for (text,) in rows)
+
+    def _trial(self, document: str) -> Trial:
+        found: Trial = from_plain(Trial, json.loads(document), str(self.path))
+        return found
+
+    # --- what else a search must remember
+
+    def remember(self, name: str, value: Any) -> None:
+        with self._db:
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def recall(self, name: str) -> Any:
+        """None when it was never remembered."""
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+
+def _with_members(variants: tuple[Variant, ...]) -> Iterator[Variant]:
+    for variant in variants:
+        yield from _with_members(variant.composing)
+        yield variant
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Journal]:
+    """A journal to write into, made if there is none; held by one process at a time."""
+    with _alone(path), contextlib.closing(_connect(path)) as connection:
+        yield _checked(path, connection)
+
+
+@contextlib.contextmanager
+def read(path: Path) -> Iterator[Journal]:
+    """A journal to read, also while a search writes it."""
+    if not path.exists():
+        raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
+    with contextlib.closing(_connect(path)) as connection:
+        yield _checked(path, connection)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(path, timeout=10)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.executescript(_TABLES)
+    except sqlite3.DatabaseError as error:
+        raise UsageError(
+            f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
+        ) from error
+    return connection
+
+
+def _checked(path: Path, connection: sqlite3.Connection) -> Journal:
+    journal = Journal(path, connection)
+    found = journal.recall("schema")
+    if found is None:
+        journal.remember("schema", SCHEMA)
+    elif found != SCHEMA:
+        raise UsageError(
+            f"the journal '{path}' has schema {found}, and this version writes {SCHEMA}",
+            remedy="give another file",
+        )
+    return journal
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UsageError(
+            f"the journal '{path}' cannot be written: {error.strerror}",
+            remedy="give a file in a writable folder",
+        ) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(handle, 32).decode(errors="replace").strip()
+            raise UsageError(
+                f"the journal '{path}' is in use by another tuner (process {holder or 'unknown'})",
+                remedy="wait for it to end, or give this one a journal of its own",
+            ) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(handle)

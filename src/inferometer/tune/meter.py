@@ -1,0 +1,325 @@
+"""One trial's load on the models that are loaded: figures come back."""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from inferometer.base.errors import PeerError
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
+from inferometer.measure.measurement import Estimate, Level, Measurement
+from inferometer.measure.server_metrics import GpuFigures
+from inferometer.measure.stopping import Precision
+from inferometer.profile.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
+from inferometer.profile.options import Options
+from inferometer.profile.points import read_intervals
+from inferometer.profile.prepare import Setup, prepare
+from inferometer.profile.run import bench, crew
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.launch.site import Site
+from inferometer.tune.search.search import Effort, Proposal
+from inferometer.tune.trial import Figures
+
+if TYPE_CHECKING:
+    from inferometer.load.workers import Workers
+
+MEGA = 1_000_000
+SLICES = 20  # windows in the time a trial may take
+MOST_FAILED = 0.5  # share of failed requests above which there is nothing to report
+
+
+class MeterError(Exception):
+    """A trial gave no figures; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one trial gave: figures per part, and per GPU of the server."""
+
+    parts: tuple[Figures, ...]
+    gpus: tuple[tuple[str, Figures], ...] = ()
+
+
+class Meter(Protocol):
+    """The load generator."""
+
+    fingerprint: str  # of what is sent: trials with another one cannot stand for each other
+
+    def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+        """Figures, or a MeterError; `is_fresh` when the models were just loaded."""
+
+    def forget(self) -> None:
+        """The server was started anew."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Line:
+    """Workers with their requests, ready for one model and one client batch size."""
+
+    setup: Setup
+    bench: Bench
+    stack: contextlib.ExitStack
+
+
+class EngineMeter:
+    """Our own engine. Workers and their requests are kept while models come and go under the same name."""
+
+    def __init__(self, options: Mapping[str, Options], watcher: Watcher, effort: Effort) -> None:
+        self._options = options  # by model: what to send and how to judge it
+        self._watcher = watcher
+        self._effort = effort
+        self._lines: dict[tuple[str, int], _Line] = {}
+        self.fingerprint = fingerprint(options)
+
+    def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+        if len(proposal.parts) > 1:
+            from inferometer.tune.together import measure_together
+
+            levels = measure_together(self, proposal, site, proposal.effort or self._effort)
+            return Reading(tuple(figures(level, site.pid) for level in levels), gpu_figures(levels[0]))
+        ((variant, load),) = proposal.parts
+        level = self.level(variant.model, load, site, proposal.effort, is_fresh=is_fresh)
+        return Reading((figures(level, site.pid),), gpu_figures(level))
+
+    def level(
+        self, model: str, load: ClientLoad, site: Site, effort: Effort | None, *, is_fresh: bool
+    ) -> Level:
+        """One model under one load."""
+        try:
+            line = self._line(model, load.batch, site)
+            plan = _plan(load, line.setup.options)
+            instrument = line.bench
+            if is_fresh:
+                warm_up(instrument, Closed(_warm(load), count=_warm(load)))
+            instrument.load.apply(Closed(0))
+            level = measure_level(instrument, self._recipe(line.setup, effort), plan)
+        except PeerError as error:
+            raise MeterError(str(error)) from error
+        _check(level)
+        return level
+
+    def make_ready(self, model: str, batch: int, site: Site) -> None:
+        """Start the workers for this model."""
+        try:
+            self._line(model, batch, site)
+        except PeerError as error:
+            raise MeterError(str(error)) from error
+
+    def _recipe(self, setup: Setup, effort: Effort | None) -> Recipe:
+        asked = effort or self._effort
+        if effort is None and _has_own_rule(setup.options):
+            return setup.recipe
+        duration_ns = round(asked.duration_s * NS_PER_S)
+        return replace(
+            setup.recipe,
+            rule=Precision(asked.precision, duration_ns),
+            window_ns=max(duration_ns // SLICES, 10 * NS_PER_MS),
+            window_count=None,
+            is_whole=False,
+        )
+
+    def _line(self, model: str, batch: int, site: Site) -> _Line:
+        known = self._lines.get((model, batch))
+        if known is not None:
+            return known
+        asked = self._options[model]
+        options = replace(
+            asked,
+            model=model,
+            url=site.addresses.grpc if asked.protocol == "grpc" else site.addresses.http,
+            metrics_url=site.addresses.metrics_url if asked.collect_metrics else None,
+            batch=batch,
+        )
+        setup = prepare(options, command="tune")
+        stack = contextlib.ExitStack()
+        workers: Workers = stack.enter_context(crew(setup))
+        line = _Line(setup, bench(setup, workers, self._watcher), stack)
+        self._lines[model, batch] = line
+        return line
+
+    def forget(self) -> None:
+        for line in self._lines.values():
+            line.stack.close()
+        self._lines.clear()
+
+    def close(self) -> None:
+        self.forget()
+
+
+# What decides which requests are sent; how long they are measured does not make another trial of it.
+_SENT = (
+    "protocol",
+    "service_kind",
+    "grpc_compression",
+    "request_parameters",
+    "streaming",
+    "data",
+    "shared_memory",
+    "input_format",
+    "output_format",
+    "request_distribution",
+    "sequences",
+    "sequence_length",
+    "sequence_length_variation",
+    "serial_sequences",
+)
+
+
+def fingerprint(options: Mapping[str, Options]) -> str:
+    """Of what is sent to each model, as far as it is not the default."""
+    plain = Options(model="")
+    rows = [
+        f"{model} {name} {getattr(asked, name)!r}"
+        for model, asked in sorted(options.items())
+        for name in _SENT
+        if getattr(asked, name) != getattr(plain, name)
+    ]
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
+
+
+def _has_own_rule(options: Options) -> bool:
+    """The user said how to judge windows."""
+    plain = Options(model=options.model)
+    return options.duration_s is not None or any(
+        getattr(options, name) != getattr(plain, name)
+        for name in (
+            "measurement_mode",
+            "measurement_interval_ms",
+            "measurement_request_count",
+            "stability_percentage",
+            "max_trials",
+            "request_count",
+        )
+    )
+
+
+def _warm(load: ClientLoad) -> int:
+    """One round of the load: the first request of an instance may be slow."""
+    return load.concurrency or 8
+
+
+def _plan(load: ClientLoad, options: Options) -> Point:
+    if load.concurrency is not None:
+        return Point("concurrency", float(load.concurrency), Closed(load.concurrency))
+    if load.intervals is not None:
+        times_ns = read_intervals(load.intervals)
+        return Point("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
+    assert load.request_rate is not None
+    rate = load.request_rate
+    is_poisson = options.request_distribution == "poisson"
+    return Point(
+        "request_rate", rate, Open(Poisson(rate, options.data.seed) if is_poisson else Constant(rate))
+    )
+
+
+def _check(level: Level) -> None:
+    found = level.measurement
+    if level.is_cut_short:
+        raise MeterError("; ".join(remark.text for remark in level.remarks) or "the server went away")
+    if found is None or not found.request_count:
+        example = "" if found is None or not found.failures else f": {found.failures[0].example}"
+        raise MeterError(f"no request was answered{example}")
+    if found.failed_share > MOST_FAILED:
+        raise MeterError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
+
+
+def figures(level: Level, pid: int | None) -> Figures:
+    """A level in the metric catalogue's tags and units."""
+    found = level.measurement
+    assert found is not None
+    rows = [("perf_throughput", found.infer_per_s)]
+    names = {"mean": "avg", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
+    rows += [
+        (f"perf_latency_{names[name]}", _scaled(estimate, 1 / NS_PER_MS))
+        for name, estimate in found.latency_intervals
+        if name in names
+    ]
+    send_ms = (found.send_ns + found.receive_ns) / NS_PER_MS
+    wait_ms = max(0.0, found.service.mean_ns / NS_PER_MS - send_ms)
+    rows += [
+        ("perf_client_send_recv", Estimate(send_ms)),
+        ("perf_client_response_wait", Estimate(wait_ms)),
+        ("perf_error_rate", Estimate(100 * found.failed_share)),
+    ]
+    rows += [(tag, Estimate(value)) for tag, value in _server(found)]
+    rows += [(tag, Estimate(value)) for tag, value in _host(found, pid)]
+    return Figures(tuple(rows))
+
+
+def _scaled(row: Estimate, factor: float) -> Estimate:
+    if row.low is None or row.high is None:
+        return Estimate(row.value * factor)
+    return Estimate(row.value * factor, row.low * factor, row.high * factor)
+
+
+def _server(found: Measurement) -> list[tuple[str, float]]:
+    server = found.server
+    if server is None or not server.counters.success_count:
+        return []
+    counters = server.counters
+    per_request_ms = 1 / counters.success_count / NS_PER_MS
+    rows = [
+        ("perf_server_queue", counters.queue_ns * per_request_ms),
+        ("perf_server_compute_input", counters.compute_input_ns * per_request_ms),
+        ("perf_server_compute_infer", counters.compute_infer_ns * per_request_ms),
+        ("perf_server_compute_output", counters.compute_output_ns * per_request_ms),
+    ]
+    if counters.execution_count:
+        rows.append(("perf_server_batch", counters.inference_count / counters.execution_count))
+    return rows
+
+
+def _host(found: Measurement, pid: int | None) -> list[tuple[str, float]]:
+    if pid is None:
+        return []
+    import psutil
+
+    rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
+    used = _resident(pid)
+    if used is not None:
+        rows.insert(0, ("cpu_used_ram", used / MEGA))
+    if found.metrics is not None and found.metrics.cpu_share is not None:
+        rows.append(("cpu_utilization", 100 * found.metrics.cpu_share))
+    return rows
+
+
+def _resident(pid: int) -> int | None:
+    """Memory of the server and everything it started, the python backend's processes included."""
+    import psutil
+
+    try:
+        server = psutil.Process(pid)
+        family = [server, *server.children(recursive=True)]
+    except psutil.Error:
+        return None
+    total = 0
+    for process in family:
+        with contextlib.suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def gpu_figures(level: Level) -> tuple[tuple[str, Figures], ...]:
+    """Of the server's metrics; of the host's own GPUs where the server tells nothing."""
+    found = level.measurement
+    if found is None or found.metrics is None:
+        return ()
+    metrics = found.metrics
+    rows: Sequence[GpuFigures] = metrics.gpus or (metrics.host.gpus if metrics.host is not None else ())
+    return tuple((gpu.uuid, Figures(tuple(_gpu(gpu)))) for gpu in rows)
+
+
+def _gpu(gpu: GpuFigures) -> list[tuple[str, Estimate]]:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    values = (
+        ("gpu_used_memory", None if used is None else used / MEGA),
+        ("gpu_free_memory", None if used is None or total is None else (total - used) / MEGA),
+        ("gpu_total_memory", None if total is None else total / MEGA),
+        ("gpu_utilization", None if gpu.utilization is None else 100 * gpu.utilization),
+        ("gpu_power_usage", gpu.power_w),
+    )
+    return [(tag, Estimate(value)) for tag, value in values if value is not None]

@@ -1,0 +1,141 @@
+"""A model's configuration as a plain document of Triton's official ModelConfig message.
+
+Reading and writing go through the message itself, so whatever the server accepts is kept. The document has the
+message's own field names; 64-bit numbers may be text, as in the JSON form of every protobuf message.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+
+Fields = Mapping[str, Any]
+
+
+def message() -> Any:
+    """An empty ModelConfig."""
+    return _message_class()()
+
+
+@cache
+def _message_class() -> Any:
+    from inferometer.target.messages import load_messages
+
+    return load_messages().model__config__pb2.ModelConfig
+
+
+def parse_text(text: str, origin: str) -> Fields:
+    """The document of a `config.pbtxt`."""
+    from google.protobuf import text_format
+
+    config = message()
+    try:
+        text_format.Parse(text, config)
+    except text_format.ParseError as error:
+        raise UsageError(
+            f"'{origin}' is not a model configuration: {error}", remedy="mend it, or leave it to the server"
+        ) from error
+    return document(config)
+
+
+def read_file(path: Path) -> Fields:
+    try:
+        return parse_text(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"the model configuration '{path}' cannot be read: {error}", remedy="check the file"
+        ) from error
+
+
+def document(config: Any) -> Fields:
+    from google.protobuf import json_format
+
+    found: Fields = json_format.MessageToDict(config, preserving_proto_field_name=True)
+    return found
+
+
+def from_document(fields: Fields, origin: str = "the configuration") -> Any:
+    """The message of a document."""
+    from google.protobuf import json_format
+
+    try:
+        return json_format.ParseDict(dict(fields), message())
+    except json_format.ParseError as error:
+        raise UsageError(f"{origin} is not a model configuration: {error}") from error
+
+
+def to_text(fields: Fields) -> str:
+    """A `config.pbtxt`."""
+    from google.protobuf import text_format
+
+    return str(text_format.MessageToString(from_document(fields)))
+
+
+def normal(fields: Fields) -> Fields:
+    """The same configuration in its one spelling, so that equal ones are equal documents."""
+    return document(from_document(fields))
+
+
+def key(fields: Fields) -> str:
+    """Equal for equal configurations in their `normal` form, whatever they are called."""
+    return json.dumps(
+        {name: value for name, value in fields.items() if name != "name"},
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+
+
+def merge(base: Fields, overrides: Fields) -> Fields:
+    """Mappings are merged key by key, everything else is replaced; None leaves the field as it is."""
+    merged = dict(base)
+    for name, value in overrides.items():
+        if value is None:
+            continue
+        old = merged.get(name)
+        merged[name] = (
+            merge(old if isinstance(old, Mapping) else {}, value) if isinstance(value, Mapping) else value
+        )
+    return merged
+
+
+# --- what the tuner needs to know of one
+
+
+def max_batch_size(fields: Fields) -> int:
+    """0 when the model does not batch."""
+    return int(fields.get("max_batch_size", 0))
+
+
+def instance_counts(fields: Fields) -> tuple[tuple[str, int], ...]:
+    """(CPU or GPU, how many) by group; a configuration without groups has one instance of the server's choice."""
+    found = []
+    for group in fields.get("instance_group", ()):
+        kind = str(group.get("kind", "KIND_AUTO")).removeprefix("KIND_")
+        gpus = len(group.get("gpus", ())) if kind == "GPU" else 0
+        found.append((kind, int(group.get("count", 1) or 1) * max(1, gpus)))
+    return tuple(found)
+
+
+def total_instances(fields: Fields) -> int:
+    return sum(count for _, count in instance_counts(fields)) or 1
+
+
+def has_dynamic_batching(fields: Fields) -> bool:
+    return "dynamic_batching" in fields
+
+
+def is_sequence(fields: Fields) -> bool:
+    return "sequence_batching" in fields
+
+
+def members(fields: Fields) -> tuple[str, ...]:
+    """The models an ensemble calls, each once."""
+    steps = fields.get("ensemble_scheduling", {}).get("step", ())
+    return tuple(dict.fromkeys(str(step["model_name"]) for step in steps))
+
+
+def queue_delay_us(fields: Fields) -> int:
+    return int(fields.get("dynamic_batching", {}).get("max_queue_delay_microseconds", 0))

@@ -1,0 +1,1 @@
+"""Reports about a study: folds, same input, same bytes."""

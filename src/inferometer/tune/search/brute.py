@@ -1,0 +1,61 @@
+"""Every variant with every load, in the contract's order, stopped early only where throughput stopped growing."""
+
+from collections.abc import Generator
+
+from inferometer.tune.scoring import rank
+from inferometer.tune.search.scope import Scope, Task
+from inferometer.tune.search.search import Say, Step, Steps
+from inferometer.tune.search.sweep import closing_in, loads, throughput
+from inferometer.tune.space import Point
+from inferometer.tune.trial import Trial
+from inferometer.tune.variant import Names, Variant
+
+
+def brute(scope: Scope, names: Names) -> Steps:
+    """Of one model on its own."""
+    (task,) = scope.tasks
+    variants: dict[str, Variant] = {}
+    found: list[Trial] = []
+    default = names.variant(task.model, task.space.base, {}, cpu_only=task.space.cpu_only)
+    variants[default.name] = default
+    found += yield from loads(scope, task, default)
+    found += yield from _variants(scope, task, names, variants)
+    if task.loads is None and scope.intervals is None and scope.is_search_on and task.goal.constraints:
+        best = [row.name for row in rank(scope.goals, found)][: scope.top]
+        for name in dict.fromkeys((*best, default.name)):
+            yield from closing_in(scope, (variants[name],), min(task.batches))
+        yield Say("Done gathering concurrency sweep measurements for reports")
+    return "every configuration was tried"
+
+
+def _variants(
+    scope: Scope, task: Task, names: Names, variants: dict[str, Variant]
+) -> Generator[Step, Trial | None, list[Trial]]:
+    space = task.space
+    if not scope.is_search_on and not space.is_manual:
+        return []
+    may_stop = not space.is_manual or scope.early_exit
+    found: list[Trial] = []
+    best: list[float] = []  # by batch size, for the same choice of everything else
+    group: Point | None = None
+    is_closed = False
+    for point in space.points():
+        outer = point[:-1] if space.has_batch_sweep else point
+        if outer != group:
+            group, best, is_closed = outer, [], False
+        if is_closed:
+            continue
+        overrides = space.overrides(point)
+        variant = names.variant(task.model, space.base, overrides, cpu_only=space.cpu_only)
+        variants[variant.name] = variant
+        rows = yield from loads(scope, task, variant)
+        found += rows
+        most = max(map(throughput, rows), default=0.0)
+        if may_stop and space.has_batch_sweep:
+            if not rows:
+                is_closed = True
+            elif best and most <= max(best):
+                is_closed = True
+                yield Say("No longer increasing max_batch_size because throughput has plateaued")
+        best.append(most)
+    return found

@@ -1,0 +1,195 @@
+"""All a smart search could measure: configurations times loads, as coordinates and as inputs of the forecast."""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.tune import model_config
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.search.fluid import Array, Spots
+from inferometer.tune.search.scope import Scope, Task
+from inferometer.tune.search.search import load_of
+from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, Point
+from inferometer.tune.variant import Names, Variant
+
+PER_DOUBLING = 8  # loads between n and 2n
+MOST_CONFIGURATIONS = 2000
+WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
+PER_INSTANCE_DOUBLING = (
+    2.0  # another instance changes more than another doubling of the batch: there may be a core less
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One choice for every parameter of every model; `variants` has one per model loaded together."""
+
+    variants: tuple[Variant, ...]
+    place: tuple[float, ...]  # coordinates
+    is_default: bool = False
+
+    @property
+    def name(self) -> str:
+        return ",".join(variant.name for variant in self.variants)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows are (configuration, client batch, load)."""
+
+    configurations: tuple[Configuration, ...]
+    rows: tuple[tuple[int, ClientLoad], ...]
+    places: Array
+    spots: Spots
+
+    kinds: NDArray[np.int64]  # the same number for rows that cannot differ
+    firsts: NDArray[np.int64]  # one row of each kind
+
+
+def make(scope: Scope, names: Names, *, per_doubling: int = PER_DOUBLING) -> Candidates:
+    """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
+    configurations = list(_configurations(scope, names))
+    if len(configurations) > MOST_CONFIGURATIONS:
+        drawn = random.Random(scope.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
+        configurations = [configurations[0], *drawn]
+    loads = [
+        load_of(value, batch, by_rate=scope.by_rate)
+        for batch in sorted(scope.tasks[0].batches)
+        for value in _load_values(scope, per_doubling)
+    ]
+    rows = tuple(
+        (number, load)
+        for number, configuration in enumerate(configurations)
+        for load in loads
+        if load.batch <= _largest(configuration)
+    )
+    places = np.array([_place(configurations[number], load) for number, load in rows])
+    _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
+    spots = _spots(configurations, rows, scope.by_rate)
+    return Candidates(tuple(configurations), rows, places, spots, kinds.reshape(-1), firsts)
+
+
+def _largest(configuration: Configuration) -> int:
+    return max(1, model_config.max_batch_size(configuration.variants[0].config))
+
+
+def _load_values(scope: Scope, per_doubling: int) -> list[float]:
+    if scope.tasks[0].loads is not None or not scope.is_search_on:
+        return list(scope.load_values(scope.tasks[0]))
+    low, high = scope.bounds.request_rate if scope.by_rate else scope.bounds.concurrency
+    steps = itertools.count()
+    values: dict[float, None] = {}
+    for step in steps:
+        value = float(round(max(low, 1) * 2 ** (step / per_doubling)))
+        if value > high:
+            break
+        values[value] = None
+    return [*values, *([float(high)] if float(high) not in values else [])]
+
+
+def _configurations(scope: Scope, names: Names) -> Iterator[Configuration]:
+    default = tuple(_default(task, names) for task in scope.tasks)
+    yield Configuration(default, _coordinates(default), is_default=True)
+    tasks = [part for task in scope.tasks for part in (*task.members, task)]
+    seen = {tuple(variant.key for variant in default)}
+    for choice in itertools.product(*(list(task.space.points()) for task in tasks)):
+        variants = _chosen(scope, names, dict(zip((task.model for task in tasks), choice, strict=True)))
+        key = tuple(variant.key for variant in variants)
+        if key not in seen:
+            seen.add(key)
+            yield Configuration(variants, _coordinates(variants))
+
+
+def _default(task: Task, names: Names) -> Variant:
+    members = tuple(
+        names.variant(member.model, member.space.base, {}, cpu_only=member.space.cpu_only)
+        for member in task.members
+    )
+    return names.variant(task.model, task.space.base, {}, cpu_only=task.space.cpu_only, composing=members)
+
+
+def _chosen(scope: Scope, names: Names, points: Mapping[str, Point]) -> tuple[Variant, ...]:
+    found = []
+    for task in scope.tasks:
+        members = tuple(
+            names.variant(
+                member.model,
+                member.space.base,
+                member.space.overrides(points[member.model]),
+                cpu_only=member.space.cpu_only,
+            )
+            for member in task.members
+        )
+        overrides = dict(task.space.overrides(points[task.model]))
+        if "ensemble_scheduling" in task.space.base:
+            sizes = [model_config.max_batch_size(member.config) for member in members]
+            overrides[BATCH] = min(sizes, default=0)
+        found.append(
+            names.variant(
+                task.model, task.space.base, overrides, cpu_only=task.space.cpu_only, composing=members
+            )
+        )
+    return tuple(found)
+
+
+# --- coordinates: doublings for numbers, 0 or 1 for the rest
+
+
+def _coordinates(variants: tuple[Variant, ...]) -> tuple[float, ...]:
+    found: list[float] = []
+    for variant in variants:
+        for part in (*variant.composing, variant):
+            config = part.config
+            found += [
+                PER_INSTANCE_DOUBLING * float(np.log2(model_config.total_instances(config))),
+                float(np.log2(max(1, _batch(config)))),
+                float(np.log2(1 + model_config.queue_delay_us(config) / 100)),
+                _mark(config),
+            ]
+    return tuple(found)
+
+
+def _batch(config: Mapping[str, Any]) -> int:
+    """What one execution can take: without dynamic batching only what a client sends together."""
+    return model_config.max_batch_size(config) if model_config.has_dynamic_batching(config) else 1
+
+
+def _mark(config: Mapping[str, Any]) -> float:
+    """A number of its own for everything else in the configuration."""
+    rest = {name: value for name, value in config.items() if name not in (BATCH, INSTANCES, "name")}
+    if BATCHING in rest:
+        rest[BATCHING] = {name: value for name, value in rest[BATCHING].items() if name != DELAY}
+    text = model_config.key(rest)
+    return random.Random(text).uniform(-1.5, 1.5)
+
+
+def _place(configuration: Configuration, load: ClientLoad) -> list[float]:
+    place = list(configuration.place)
+    if load.concurrency is not None:
+        # No batch can be larger than what an instance finds in flight: beyond that all sizes are one.
+        in_flight = np.log2(load.concurrency * load.batch)
+        for start in range(0, len(place), WIDTH):
+            instances = place[start] / PER_INSTANCE_DOUBLING
+            place[start + 1] = min(place[start + 1], max(0.0, float(in_flight - instances)))
+    return [*place, float(np.log2(max(load.value, 1.0))), float(np.log2(load.batch))]
+
+
+def _spots(configurations: list[Configuration], rows: Any, by_rate: bool) -> Spots:
+    configs = [configuration.variants[0].config for configuration in configurations]
+    counts = np.array([model_config.total_instances(config) for config in configs], float)
+    batches = np.array([max(1, _batch(config)) for config in configs], float)
+    delays = np.array([model_config.queue_delay_us(config) / 1e6 for config in configs])
+    which = np.array([number for number, _ in rows])
+    client = np.array([load.batch for _, load in rows], float)
+    return Spots(
+        instances=counts[which],
+        batch=np.maximum(1.0, batches[which] / client),
+        delay_s=delays[which],
+        load=np.array([load.value for _, load in rows]),
+        by_rate=by_rate,
+    )

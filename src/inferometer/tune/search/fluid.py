@@ -1,0 +1,84 @@
+"""A quick forecast of throughput: the queueing model of a model server, averaged over time.
+
+    n requests in flight --> outside (client, network) --> queue --> k instances, batches of up to b --> back
+
+With N requests at the server and k instances, each finds about N / (k + 1) of them waiting when it becomes free: what
+the others execute cannot be taken. So batches are of that size, between 1 and b. An execution of m takes
+`fixed + m * item`, longer when more instances are busy than there are cores. The rate follows from N, and N from the
+rate (those outside are not at the server); a few rounds settle it. All of it on arrays: a thousand forecasts at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+ROUNDS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Spots:
+    """Where to forecast: instances, largest batch (in requests), delay and load of each."""
+
+    instances: Array
+    batch: Array
+    delay_s: Array
+    load: Array
+    by_rate: bool = False
+
+
+PARAMETERS = 5  # log of fixed_s, item_s, outside_s, cores; and the scaling of busy instances
+
+# Where a model server's figures can lie: 10 us to 3 s fixed, 1 us to 1 s per item, 30 us to 0.3 s outside.
+LOW = np.log(np.array([1e-5, 1e-6, 3e-5, 0.7, 1.0]))
+HIGH = np.log(np.array([3.0, 1.0, 0.3, 64.0, np.e]))
+
+
+def throughput(parameters: Array, spots: Spots) -> Array:
+    """Requests/s for each row of parameters (logs) and each spot: shape (rows, spots)."""
+    fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
+    loss = parameters[
+        :, [4]
+    ]  # 0: instances do not disturb each other; 1: they share one core's worth beyond `cores`
+    k, b = spots.instances[None, :], spots.batch[None, :]
+    delay, n = spots.delay_s[None, :], spots.load[None, :]
+    if spots.by_rate:
+        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, loss, k, b)))
+    rate = n / (outside + fixed + item)
+    for _ in range(ROUNDS):
+        inside = np.maximum(n - rate * outside, 1e-3)
+        busy = np.minimum(k, inside)
+        batch = np.clip(inside / (k + 1), 1.0, b)
+        waits = (delay > 0) & (inside / k < b) & (inside >= 1)
+        batch = np.where(waits, np.clip(inside / k, 1.0, b), batch)
+        service = (fixed + batch * item) * _slowdown(busy, cores, loss) + np.where(waits, delay, 0.0)
+        fresh = np.minimum(busy * batch / service, n / (outside + service))
+        rate = 0.5 * rate + 0.5 * fresh
+    return np.asarray(rate)
+
+
+def _slowdown(busy: Array, cores: Array, loss: Array) -> Array:
+    return np.asarray(np.maximum(1.0, busy / cores) ** np.clip(loss, 0.0, 1.0))
+
+
+def _capacity(fixed: Array, item: Array, cores: Array, loss: Array, k: Array, b: Array) -> Array:
+    return k * b / ((fixed + b * item) * _slowdown(k, cores, loss))
+
+
+def fit(spots: Spots, measured: Array, seed: int, *, start: Array | None = None) -> Array:
+    """The parameters that come closest to measured rates, by random search that closes in. One row."""
+    random = np.random.default_rng(seed)
+    logs = np.log(np.maximum(measured, 1e-9))
+    rows = LOW + (HIGH - LOW) * random.random((400, PARAMETERS))
+    if start is not None:
+        rows[0] = start
+    best, width = rows[0], (HIGH - LOW) / 4
+    for _ in range(6):
+        errors = np.abs(np.log(np.maximum(throughput(rows, spots), 1e-9)) - logs)
+        cost = np.minimum(errors, 0.7).mean(axis=1) + 0.5 * (errors**2).mean(axis=1)
+        best = rows[int(cost.argmin())]
+        rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
+        rows[0] = best
+        width = width / 2.2
+    return np.asarray(best)

@@ -1,0 +1,154 @@
+"""What a smart search believes about every candidate: the queueing forecast, corrected by what was measured."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.tune.goal import Goal
+from inferometer.tune.metrics import BY_TAG, THROUGHPUT
+from inferometer.tune.search import fluid, process
+from inferometer.tune.search.candidates import Candidates
+from inferometer.tune.search.fluid import Array, Spots
+from inferometer.tune.trial import Trial
+
+LATENCY = "perf_latency"
+LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, far from what was measured
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """Mean and deviation of the logarithm of a figure, for every candidate."""
+
+    mean: Array
+    deviation: Array
+
+
+@dataclass(slots=True)
+class Forecaster:
+    """Learns from trials; `seed` makes its random search repeatable."""
+
+    candidates: Candidates
+    goal: Goal
+    seed: int
+    parameters: Array | None = None
+    _fitted_at: int = 0
+    _forecast: Array | None = None  # with these parameters, for every candidate
+
+    def beliefs(self, rows: list[int], trials: list[Trial]) -> dict[str, Belief]:
+        """By tag, for every figure the goal needs; `rows` are the candidates the trials are of."""
+        base = self._base(rows, trials)
+        places = self.candidates.places
+        found: dict[str, Belief] = {}
+        measured = self._values(trials, THROUGHPUT)
+        speed = _corrected(self.candidates, rows, measured, base)
+        found[THROUGHPUT] = speed
+        for tag in self._tags():
+            values = self._values(trials, tag)
+            known = [number for number, value in enumerate(values) if not math.isnan(value)]
+            if tag in found or not known:
+                continue
+            at = [rows[number] for number in known]
+            if tag.startswith(LATENCY) and not self.candidates.spots.by_rate:
+                # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
+                little = np.log(self._requests()) - speed.mean
+                tail = process.fit(places[at], values[known] - little[at], least_scale=0.08)
+                mean, deviation = _everywhere(tail, self.candidates)
+                deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
+                found[tag] = Belief(little + mean, deviation)
+            else:
+                found[tag] = _corrected(self.candidates, at, values[known], np.zeros(len(places)))
+        return found
+
+    def _requests(self) -> Array:
+        return self.candidates.spots.load
+
+    def _tags(self) -> list[str]:
+        objectives = [tag for tag, _ in self.goal.objectives]
+        return list(dict.fromkeys([*objectives, *(row.tag for row in self.goal.constraints)]))
+
+    def _values(self, trials: list[Trial], tag: str) -> Array:
+        """Logarithms; of inferences per request where it is a rate."""
+        found = []
+        for trial in trials:
+            value = trial.combined(tag)
+            if value is not None and tag == THROUGHPUT:
+                value /= trial.load.batch
+            found.append(math.nan if value is None else math.log(max(value, 1e-6)))
+        return np.array(found)
+
+    def _base(self, rows: list[int], trials: list[Trial]) -> Array:
+        """The queueing forecast of the request rate, as logarithm."""
+        if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
+            self._fitted_at = len(rows)
+            measured = np.exp(self._values(trials, THROUGHPUT))
+            at = _at(self.candidates.spots, rows)
+            self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters)
+            spots = _at(self.candidates.spots, self.candidates.firsts)
+            each = np.log(fluid.throughput(self.parameters[None, :], spots)[0])
+            self._forecast = each[self.candidates.kinds]
+        return self._forecast
+
+
+def _corrected(candidates: Candidates, rows: list[int], values: Array, base: Array) -> Belief:
+    fitted = process.fit(candidates.places[rows], values - base[rows], least_scale=0.08)
+    mean, deviation = _everywhere(fitted, candidates)
+    return Belief(base + mean, deviation)
+
+
+def _everywhere(fitted: process.Process, candidates: Candidates) -> tuple[Array, Array]:
+    """At every candidate, computed once for those that cannot differ."""
+    mean, deviation = fitted.predict(candidates.places[candidates.firsts])
+    return mean[candidates.kinds], deviation[candidates.kinds]
+
+
+def _at(spots: Spots, rows: list[int] | NDArray[np.int64]) -> Spots:
+    return Spots(
+        spots.instances[rows], spots.batch[rows], spots.delay_s[rows], spots.load[rows], spots.by_rate
+    )
+
+
+def utility(goal: Goal, beliefs: dict[str, Belief], batches: Array) -> Belief:
+    """Weighted logarithms of the objectives: differences of it are relative gains."""
+    mean = np.zeros(len(batches))
+    variance = np.zeros(len(batches))
+    for tag, share in goal.shares:
+        belief = beliefs.get(tag)
+        if belief is None:
+            continue
+        sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
+        rows = np.log(batches) if tag == THROUGHPUT else 0.0
+        mean += share * sign * (belief.mean + rows)
+        variance += (share * belief.deviation) ** 2
+    return Belief(mean, np.sqrt(np.maximum(variance, 1e-10)))
+
+
+def chance(goal: Goal, beliefs: dict[str, Belief], batches: Array) -> Array:
+    """That all constraints are kept."""
+    found = np.ones(len(batches))
+    for constraint in goal.constraints:
+        belief = beliefs.get(constraint.tag)
+        if belief is None:
+            continue
+        mean = belief.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
+        if constraint.high is not None:
+            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / belief.deviation)
+        if constraint.low is not None:
+            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / belief.deviation)
+    return found
+
+
+def expected_gain(belief: Belief, best: float) -> Array:
+    """Of utility over the best so far."""
+    z = (belief.mean - best) / belief.deviation
+    density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+    return np.asarray((belief.mean - best) * normal_share(z) + belief.deviation * density)
+
+
+def normal_share(z: Array) -> Array:
+    """Of a normal distribution below z; within 2e-4 (Abramowitz and Stegun 26.2.17 needs no library either)."""
+    t = 1 / (1 + 0.2316419 * np.abs(z))
+    poly = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    upper = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * poly
+    return np.asarray(np.where(z >= 0, 1 - upper, upper))

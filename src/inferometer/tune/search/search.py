@@ -1,0 +1,138 @@
+"""A search as an object to ask and tell.
+
+A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; what it says or leaves out on
+the way it yields as `Say` and `Skip`. It has no clock and no server, so told the same it proposes the same: a search
+is resumed by telling it again what the journal holds.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+from inferometer.base.errors import LocalError
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.trial import Part, Status, Trial
+from inferometer.tune.variant import Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure: until the figures are as precise as this, at the latest for so long."""
+
+    duration_s: float
+    precision: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What to measure next: a variant and a load for every model."""
+
+    parts: tuple[tuple[Variant, ClientLoad], ...]
+    repeat: int = 0
+    effort: Effort | None = None  # None: as the measurement options say
+    predicted: tuple[tuple[str, float], ...] = ()
+    why: str = ""
+
+    @property
+    def key(self) -> str:
+        """Equal for proposals whose trials can stand for each other."""
+        # A numbered variant that equals the default is measured on its own all the same.
+        rows = [
+            f"{variant.key}{' default' if variant.is_default else ''} {load}" for variant, load in self.parts
+        ]
+        return " + ".join([*rows, f"repeat {self.repeat}"] if self.repeat else rows)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return tuple(variant for variant, _ in self.parts)
+
+    def trial(self, number: int, status: Status, reason: str = "") -> Trial:
+        """The bare trial of this proposal, without figures."""
+        parts = tuple(Part(variant.model, variant.name, load) for variant, load in self.parts)
+        return Trial(
+            number,
+            parts,
+            status,
+            reason,
+            repeat=self.repeat,
+            predicted=self.predicted,
+            key=self.key,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Something the user is told."""
+
+    text: str
+    is_warning: bool = False
+    is_detail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Something that is not measured, and why."""
+
+    proposal: Proposal
+    reason: str
+
+
+Step = Proposal | Say | Skip
+Steps = Generator[Step, Trial | None, str]
+"""Ends with the reason."""
+
+
+class Search:
+    """`ask` for the next proposal, `tell` what came of it; `said` and `skipped` grow on the way."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._is_begun = False
+        self._asked: Proposal | None = None
+        self._told: Trial | None = None
+        self.ended = ""
+        self.said: list[Say] = []
+        self.skipped: list[Skip] = []
+
+    def ask(self) -> Proposal | None:
+        """None when there is nothing left to measure; then `ended` has the reason."""
+        if self._asked is not None:
+            raise LocalError("the search is asked twice in a row", remedy="tell it the trial first")
+        while True:
+            try:
+                step = self._steps.send(self._told) if self._is_begun else next(self._steps)
+            except StopIteration as stop:
+                self.ended = stop.value
+                return None
+            self._is_begun = True
+            self._told = None
+            if isinstance(step, Say):
+                self.said.append(step)
+            elif isinstance(step, Skip):
+                self.skipped.append(step)
+            else:
+                self._asked = step
+                return step
+
+    def tell(self, trial: Trial) -> None:
+        if self._asked is None:
+            raise LocalError("the search is told a trial it did not ask for")
+        self._asked = None
+        self._told = trial
+
+    def take_said(self) -> list[Say]:
+        said, self.said = self.said, []
+        return said
+
+    def take_skipped(self) -> list[Skip]:
+        skipped, self.skipped = self.skipped, []
+        return skipped
+
+
+def load_of(value: float, batch: int, *, by_rate: bool) -> ClientLoad:
+    if by_rate:
+        return ClientLoad(request_rate=value, batch=batch)
+    return ClientLoad(concurrency=round(value), batch=batch)
+
+
+def failed(trial: Trial, reason: str) -> Trial:
+    return replace(trial, status=Status.FAILED, reason=reason)

@@ -1,0 +1,256 @@
+"""From settings to studies: opens the server, the journal and the meter, and runs a search per model."""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import inferometer
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import UsageError
+from inferometer.observe.gpu import open_nvml
+from inferometer.observe.host import describe_host
+from inferometer.profile.options import Options
+from inferometer.tune import journal as journals
+from inferometer.tune import model_config
+from inferometer.tune.goal import Goal
+from inferometer.tune.launch.open import open_site
+from inferometer.tune.launch.site import Site
+from inferometer.tune.meter import EngineMeter, Meter
+from inferometer.tune.model_config import Fields
+from inferometer.tune.run import Lab, Watcher, run
+from inferometer.tune.search.choose import choose
+from inferometer.tune.search.scope import Scope, Task
+from inferometer.tune.search.search import Proposal, Search
+from inferometer.tune.settings import ModelSettings, Settings
+from inferometer.tune.space import automatic, manual
+from inferometer.tune.study import SCHEMA, Study
+from inferometer.tune.variant import Names
+
+MakeMeter = Callable[[Settings, Watcher], Meter]
+Prepare = Callable[[Proposal], None]
+
+
+def profile(
+    settings: Settings,
+    watcher: Watcher,
+    *,
+    make_meter: MakeMeter | None = None,
+    prepare: Prepare | None = None,
+) -> Iterator[Study]:
+    """A study per model, or one of all models together, each as soon as its search ended."""
+    check_models(settings)
+    has_gpus = open_nvml() is not None
+    with contextlib.ExitStack() as stack:
+        journal = stack.enter_context(journals.opened(settings.journal))
+        meter = (make_meter or _engine)(settings, watcher)
+        stack.callback(meter.close)
+        names = Names.of(journal.variants())
+        site: Site | None = None
+        for group in _groups(settings):
+            site = _site_for(settings, group, site, stack)
+            lab = Lab(site, meter, journal, names, monotonic_ns, watcher, prepare)
+            scope = make_scope(settings, group, partial(base_config, settings, site), has_gpus)
+            scope = replace(scope, seed=_seed(settings, journal))
+            name, steps = choose(settings.search, scope, names)
+            study = Study(
+                schema=SCHEMA,
+                tool=f"inferometer {inferometer.__version__}",
+                mode=settings.mode,
+                search=name,
+                goals=scope.goals,
+                host=describe_host(),
+                server={"launch": settings.launch.mode},
+                seed=scope.seed,
+            )
+            yield run(lab, Search(steps), study)
+            if watcher.is_interrupted():
+                return
+
+
+def _groups(settings: Settings) -> Sequence[tuple[ModelSettings, ...]]:
+    return [settings.models] if settings.together else [(model,) for model in settings.models]
+
+
+def _site_for(
+    settings: Settings, group: Sequence[ModelSettings], site: Site | None, stack: contextlib.ExitStack
+) -> Site:
+    """Models with server flags of their own get a server of their own."""
+    own = group[0]
+    launch = settings.launch
+    if launch.mode == "local" and launch.executable is None and are_whole(settings):
+        # Completing a configuration starts the model once more, at every load.
+        launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
+    if site is not None and not own.server_flags and not own.environment and not site.is_special:
+        return site
+    if site is not None:
+        site.close()
+    if own.server_flags or own.environment:
+        launch = replace(
+            launch,
+            flags=own.server_flags or launch.flags,
+            environment=own.environment or launch.environment,
+        )
+    fresh = open_site(launch)
+    fresh.is_special = bool(own.server_flags or own.environment)
+    return stack.enter_context(fresh)
+
+
+def _seed(settings: Settings, journal: journals.Journal) -> int:
+    """The user's, else the one of the search that is resumed, else a new one."""
+    if settings.seed is not None:
+        return settings.seed
+    known = journal.recall("seed")
+    if known is None:
+        known = random.randrange(10_000)
+        journal.remember("seed", known)
+    return int(known)
+
+
+def check_models(settings: Settings) -> None:
+    """Names that are not in the repository are said at once, before anything is started."""
+    folders = settings.launch.repositories
+    if settings.launch.mode == "remote" or not folders:
+        return
+    for model in settings.models:
+        if find_model(folders, model.name) is None:
+            known = sorted(path.name for folder in folders for path in folder.iterdir() if path.is_dir())
+            raise UsageError(
+                f"the model '{model.name}' is not in the model repository '{folders[0]}'",
+                remedy=f"it has {', '.join(known) or 'no models'}",
+            )
+
+
+def find_model(folders: Sequence[Path], model: str) -> Path | None:
+    """The folder of a model."""
+    return next((folder / model for folder in folders if (folder / model).is_dir()), None)
+
+
+def are_whole(settings: Settings) -> bool:
+    """Every model that will be loaded has a configuration of its own that leaves nothing to the server."""
+    names = [
+        member for model in settings.models for member in (model.name, *(row.name for row in model.members))
+    ]
+    while names:
+        folder = find_model(settings.launch.repositories, name := names.pop())
+        if folder is None or not (folder / "config.pbtxt").exists():
+            return False
+        found = model_config.read_file(folder / "config.pbtxt")
+        is_ensemble = "ensemble_scheduling" in found
+        if not all(found.get(field) for field in ("input", "output")):
+            return False
+        if not is_ensemble and not (found.get("backend") or found.get("platform")):
+            return False
+        names += [member for member in model_config.members(found) if member != name]
+    return True
+
+
+def base_config(settings: Settings, site: Site, model: str) -> Fields:
+    """The model's own file where there is one we can see, else what the server makes of it."""
+    folder = find_model(settings.launch.repositories, model)
+    if folder is not None and (folder / "config.pbtxt").exists():
+        found = model_config.read_file(folder / "config.pbtxt")
+        if found.get("input") or found.get("ensemble_scheduling"):
+            return {**found, "name": model}
+    return site.base_config(model)
+
+
+def make_scope(
+    settings: Settings, group: Sequence[ModelSettings], read: Callable[[str], Fields], has_gpus: bool
+) -> Scope:
+    """What the search may try."""
+    return Scope(
+        tasks=tuple(_task(settings, model, read, has_gpus) for model in group),
+        bounds=settings.bounds,
+        given=settings.given,
+        by_rate=settings.by_rate,
+        intervals=settings.intervals,
+        is_search_on=settings.is_search_on,
+        early_exit=settings.early_exit,
+        top=settings.top,
+        binary_steps=settings.binary_steps,
+        sweep_after=settings.sweep_after and not settings.by_rate,
+        budget_s=settings.budget_s,
+        optuna=settings.optuna,
+    )
+
+
+def _task(settings: Settings, model: ModelSettings, read: Callable[[str], Fields], has_gpus: bool) -> Task:
+    base = read(model.name)
+    is_local = settings.launch.mode != "remote"
+    cpu_only = _is_cpu_only(model, base, has_gpus if is_local else True)
+    members = tuple(
+        _member_task(settings, member, read, has_gpus if is_local else True)
+        for member in _members(model, base, read)
+    )
+    if model.swept is not None:
+        space = manual(model.name, base, model.swept, where=model.where, cpu_only=cpu_only)
+    else:
+        space = automatic(model.name, base, settings.bounds, cpu_only=cpu_only)
+        if members and not model.is_bls:
+            space = replace(space, parameters=())  # an ensemble has no instances of its own
+    return Task(space, model.goal, model.batches, model.loads, members)
+
+
+def _member_task(
+    settings: Settings, member: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
+) -> Task:
+    base = read(member.name)
+    cpu_only = member.name in settings.cpu_only_members or _is_cpu_only(member, base, has_gpus)
+    if member.swept is not None:
+        space = manual(member.name, base, member.swept, where=member.where, cpu_only=cpu_only)
+    else:
+        space = automatic(member.name, base, settings.bounds, cpu_only=cpu_only)
+    return Task(space, Goal(member.name))
+
+
+def _members(model: ModelSettings, base: Fields, read: Callable[[str], Fields]) -> tuple[ModelSettings, ...]:
+    if model.is_bls:
+        return model.members
+    given = {member.name: member for member in model.members}
+    found = []
+    for name in model_config.members(base):
+        if model_config.members(read(name)):
+            raise UsageError(
+                f"the ensemble '{model.name}' calls '{name}', which is an ensemble itself",
+                remedy="tune the inner one on its own",
+            )
+        found.append(given.get(name, ModelSettings(name)))
+    return tuple(found)
+
+
+def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
+    """As the user says; else CPU where no GPU is, or where the model's own configuration says so."""
+    if model.cpu_only is not None:
+        return model.cpu_only
+    kinds = {str(group.get("kind", "KIND_AUTO")) for group in base.get("instance_group", ())}
+    return not has_gpus or kinds == {"KIND_CPU"}
+
+
+def _engine(settings: Settings, watcher: Watcher) -> Meter:
+    return EngineMeter(
+        {model.name: model.options or Options(model=model.name) for model in settings.models},
+        _Levels(watcher),
+        settings.effort,
+    )
+
+
+class _Levels:
+    """The engine tells more than a search's watcher wants to know."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    def level_started(self, mode: str, value: float) -> None:
+        pass
+
+    def window_finished(self, number: int, window: object) -> None:
+        pass
+
+    def level_finished(self, level: object) -> None:
+        pass
+
+    def is_interrupted(self) -> bool:
+        return False  # a trial that runs is finished, so that it counts

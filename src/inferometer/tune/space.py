@@ -1,0 +1,230 @@
+"""What may be changed about a model: parameters and their choices.
+
+A parameter is one field of the model's configuration with every value it may take, fully written out. A sweep of any
+depth below the field is spelled out into such values first, so a space is a plain product.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.tune import model_config
+from inferometer.tune.model_config import Fields
+
+BATCH = "max_batch_size"
+INSTANCES = "instance_group"
+BATCHING = "dynamic_batching"
+DELAY = "max_queue_delay_microseconds"
+
+Point = tuple[int, ...]
+"""The number of the choice of each parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A field of the configuration and its choices; None leaves the field as it is."""
+
+    field: str
+    choices: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All variants of one model. The last parameter varies fastest; `max_batch_size`, if it is one, is the last."""
+
+    model: str
+    base: Fields
+    parameters: tuple[Parameter, ...] = ()
+    is_manual: bool = False
+    cpu_only: bool = False
+
+    def __len__(self) -> int:
+        size = 1
+        for parameter in self.parameters:
+            size *= len(parameter.choices)
+        return size
+
+    def points(self) -> Iterator[Point]:
+        return itertools.product(*(range(len(parameter.choices)) for parameter in self.parameters))
+
+    def overrides(self, point: Point) -> Fields:
+        """What the point changes; nothing for choices of None."""
+        pairs = zip(self.parameters, point, strict=True)
+        return {
+            parameter.field: parameter.choices[number]
+            for parameter, number in pairs
+            if parameter.choices[number] is not None
+        }
+
+    def config(self, point: Point) -> Fields:
+        return model_config.merge(self.base, self.overrides(point))
+
+    @property
+    def has_batch_sweep(self) -> bool:
+        return bool(self.parameters) and self.parameters[-1].field == BATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where the automatic search looks."""
+
+    instances: tuple[int, int] = (1, 5)
+    batch: tuple[int, int] = (1, 128)
+    concurrency: tuple[int, int] = (1, 1024)
+    request_rate: tuple[int, int] = (16, 8192)
+    delays_us: tuple[int, ...] = ()  # besides what the model has
+
+
+def automatic(model: str, base: Fields, bounds: Bounds, *, cpu_only: bool) -> Space:
+    """Instance counts, batch sizes by doubling and, where asked, delays of the dynamic batcher."""
+    kind = "KIND_CPU" if cpu_only else "KIND_GPU"
+    counts = range(bounds.instances[0], bounds.instances[1] + 1)
+    parameters = [Parameter(INSTANCES, tuple([{"count": count, "kind": kind}] for count in counts))]
+    if model_config.max_batch_size(base):
+        if not model_config.is_sequence(base):
+            delays = tuple({DELAY: delay} for delay in bounds.delays_us)
+            parameters.append(Parameter(BATCHING, ({}, *delays)))
+        parameters.append(Parameter(BATCH, tuple(doubling(*bounds.batch))))
+    return Space(model, base, tuple(parameters), cpu_only=cpu_only)
+
+
+def doubling(low: int, high: int) -> Iterator[int]:
+    """low, 2 low, 4 low ... up to high; 0 counts as 1."""
+    value = max(low, 1)
+    while value <= high:
+        yield value
+        value *= 2
+
+
+def manual(model: str, base: Fields, swept: Mapping[str, Any], *, where: str, cpu_only: bool) -> Space:
+    """The product of all choices a user listed; `where` begins the dotted path in messages."""
+    found = message_choices(model_config.message().DESCRIPTOR, swept, where)
+    inner = [row for row in found if row.field == BATCH]
+    outer = [row for row in found if row.field != BATCH]
+    return Space(model, base, (*outer, *inner), is_manual=True, cpu_only=cpu_only)
+
+
+# --- spelling out what a user swept, field by field of the message
+
+
+def message_choices(descriptor: Any, swept: object, where: str) -> tuple[Parameter, ...]:
+    """One parameter per field, in the user's order."""
+    if not isinstance(swept, Mapping):
+        raise _wrong(where, swept, f"the fields of {descriptor.name} as a mapping")
+    return tuple(
+        Parameter(str(name), _choices(_field(descriptor, name, where), value, f"{where}.{name}"))
+        for name, value in swept.items()
+    )
+
+
+def _field(descriptor: Any, name: object, where: str) -> Any:
+    field = descriptor.fields_by_name.get(name) if isinstance(name, str) else None
+    if field is None:
+        allowed = ", ".join(sorted(descriptor.fields_by_name))
+        raise UsageError(f"{where}.{name} is not a field of {descriptor.name}", remedy=f"it has {allowed}")
+    return field
+
+
+def _choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
+    if value is None:
+        return (None,)
+    if _is_map(field):
+        return _several(value, where, lambda item: _map_choices(field, item, where))
+    if _is_repeated(field):
+        return _repeated_choices(field, value, where)
+    return _several(value, where, lambda item: _one_choices(field, item, where))
+
+
+def _several(value: object, where: str, expand: Any) -> tuple[Any, ...]:
+    """A list is several choices; each may hold further sweeps."""
+    if not isinstance(value, list):
+        return tuple(expand(value))
+    if not value:
+        raise UsageError(f"{where} is an empty list", remedy="give at least one choice, or leave it out")
+    return tuple(choice for item in value for choice in ((None,) if item is None else expand(item)))
+
+
+def _repeated_choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
+    """Of a field that is a list itself: a list is one choice, a list of lists several."""
+    if not isinstance(value, list):
+        raise _wrong(where, value, "a list, since the field holds several values")
+    if not any(isinstance(item, list) for item in value):
+        return tuple(_list_choices(field, value, where))
+    found: list[Any] = []
+    for item in value:
+        if item is None:
+            found.append(None)
+        elif isinstance(item, list):
+            found += _list_choices(field, item, where)
+        else:
+            raise _wrong(where, item, "a list in each choice, since the first one is a list")
+    return tuple(found)
+
+
+def _list_choices(field: Any, items: Sequence[object], where: str) -> list[Any]:
+    parts = [_one_choices(field, item, f"{where}[{number}]") for number, item in enumerate(items)]
+    return [list(choice) for choice in itertools.product(*parts)]
+
+
+def _map_choices(field: Any, value: object, where: str) -> list[Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(where, value, "a mapping")
+    inner = field.message_type.fields_by_name["value"]
+    names = [str(name) for name in value]
+    parts = [_choices(inner, item, f"{where}.{name}") for name, item in value.items()]
+    return [_without_none(names, choice) for choice in itertools.product(*parts)]
+
+
+def _one_choices(field: Any, value: object, where: str) -> list[Any]:
+    """Of a single value: a message, an enumeration or a scalar."""
+    if field.message_type is not None:
+        rows = message_choices(field.message_type, value, where)
+        names = [row.field for row in rows]
+        return [_without_none(names, choice) for choice in itertools.product(*(row.choices for row in rows))]
+    _check_scalar(field, value, where)
+    return [value]
+
+
+def _without_none(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def _check_scalar(field: Any, value: object, where: str) -> None:
+    if field.enum_type is not None:
+        names = [row.name for row in field.enum_type.values]
+        if value not in names:
+            raise _wrong(where, value, f"one of {', '.join(names)}")
+        return
+    kind, words = _SCALARS[field.cpp_type]
+    is_number_for_truth = isinstance(value, bool) and kind is not bool
+    if is_number_for_truth or not isinstance(value, kind):
+        raise _wrong(where, value, words)
+    if field.cpp_type in _WHOLE and isinstance(value, int):
+        low, high = _WHOLE[field.cpp_type]
+        if not low <= value < high:
+            raise _wrong(where, value, f"a whole number from {low} to {high - 1}")
+
+
+# By FieldDescriptor.CPPTYPE_...: 1 int32, 2 int64, 3 uint32, 4 uint64, 5 double, 6 float, 7 bool, 9 text.
+_SCALARS: dict[int, tuple[Any, str]] = {
+    **dict.fromkeys((1, 2, 3, 4), (int, "a whole number")),
+    **dict.fromkeys((5, 6), ((int, float), "a number")),
+    7: (bool, "true or false"),
+    9: (str, "a text"),
+}
+_WHOLE = {1: (-(2**31), 2**31), 2: (-(2**63), 2**63), 3: (0, 2**32), 4: (0, 2**64)}
+
+
+def _is_repeated(field: Any) -> bool:
+    repeated = getattr(field, "is_repeated", None)  # older protobuf only knows the label
+    return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _wrong(where: str, value: object, allowed: str) -> UsageError:
+    return UsageError(f"{where} is {value!r}", remedy=f"it must be {allowed}")

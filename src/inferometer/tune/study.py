@@ -1,0 +1,160 @@
+"""A whole search as one value and one file: everything a report about it needs."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.tune.goal import Goal
+from inferometer.tune.scoring import Ranked, gain, rank
+from inferometer.tune.trial import Status, Trial
+from inferometer.tune.variant import Variant, default_name
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Of one model, or of several that were loaded together (then `goals` has one entry each)."""
+
+    schema: int
+    tool: str
+    mode: str  # online or offline
+    search: str  # smart, brute, quick or optuna
+    goals: tuple[Goal, ...]
+    variants: tuple[Variant, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    server: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    host: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    gpus: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # name and memory by UUID
+    idle: tuple[Trial, ...] = ()  # the server with no model loaded
+    ended: str = ""  # why the search stopped
+    seed: int = 0
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(goal.model for goal in self.goals)
+
+    @property
+    def name(self) -> str:
+        return ",".join(self.models)
+
+    @property
+    def default_name(self) -> str:
+        return ",".join(default_name(model) for model in self.models)
+
+    @property
+    def ranked(self) -> tuple[Ranked, ...]:
+        return rank(self.goals, self.trials)
+
+    @property
+    def measured(self) -> tuple[Trial, ...]:
+        return tuple(trial for trial in self.trials if trial.is_measured)
+
+    @property
+    def not_done(self) -> tuple[Trial, ...]:
+        """Failed and skipped ones, each with its reason."""
+        return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
+
+    def variant(self, name: str) -> Variant:
+        return next(variant for variant in self.variants if variant.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The best variant, and by how much it beats the default (None: no default measured that keeps the constraints)."""
+
+    best: Ranked
+    gain_percent: float | None
+    is_sure: bool  # the intervals of the two do not overlap
+    does_pass: bool
+
+
+def recommend(study: Study) -> Recommendation | None:
+    """None when nothing was measured."""
+    ranked = study.ranked
+    if not ranked:
+        return None
+    best = ranked[0]
+    base = next((row for row in ranked if row.name == study.default_name), None)
+    if base is None or not base.does_pass:
+        return Recommendation(best, None, is_sure=False, does_pass=best.does_pass)
+    return Recommendation(
+        best,
+        gain(study.goals, best.best, base.best),
+        is_sure=best.name != base.name and _apart(study.goals, best, base),
+        does_pass=best.does_pass,
+    )
+
+
+def _apart(goals: tuple[Goal, ...], best: Ranked, base: Ranked) -> bool:
+    """Some objective of the two differs by more than its intervals allow."""
+    for number, goal in enumerate(goals):
+        for tag, _ in goal.objectives:
+            mine = best.best.parts[number].figures.estimate(tag)
+            other = base.best.parts[number].figures.estimate(tag)
+            if mine is None or other is None:
+                continue
+            low, high = sorted((mine, other), key=lambda row: row.value)
+            if (high.value if high.low is None else high.low) > (low.value if low.high is None else low.high):
+                return True
+    return False
+
+
+# --- the file
+
+
+def to_json(study: Study) -> str:
+    return json.dumps(plain(study), indent=1, sort_keys=True) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Any of the tuner's values as JSON has it."""
+    return json.loads(json.dumps(dataclasses.asdict(value), default=_plain))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} does not belong in a study")
+
+
+def from_plain(kind: type[Any], document: Any, origin: str) -> Any:
+    """A value of `kind` out of what `plain` made of one."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"'{origin}' cannot be used: {where}: {first['msg']}", remedy="search again"
+        ) from error
+
+
+def from_json(text: str, origin: str) -> Study:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"'{origin}' is not JSON: {error}", remedy="search again") from error
+    found = document.get("schema") if isinstance(document, dict) else None
+    if found != SCHEMA:
+        raise UsageError(
+            f"'{origin}' has study schema {found}, and this version reads {SCHEMA}", remedy="search again"
+        )
+    study: Study = from_plain(Study, document, origin)
+    return study
+
+
+def write(study: Study, path: Path) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(to_json(study))
+    partial.replace(path)

@@ -1,0 +1,24 @@
+"""Several models under load at the same time: one line of workers each, all for the same time."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from inferometer.tune.launch.site import Site
+from inferometer.tune.search.search import Effort, Proposal
+
+if TYPE_CHECKING:
+    from inferometer.measure.measurement import Level
+    from inferometer.tune.meter import EngineMeter
+
+
+def measure_together(meter: "EngineMeter", proposal: Proposal, site: Site, effort: Effort) -> "list[Level]":
+    """Levels in the order of the parts; none stops early, or the others would have the server to themselves."""
+    whole = Effort(effort.duration_s, precision=0.0)
+    for variant, load in proposal.parts:
+        meter.make_ready(variant.model, load.batch, site)
+    with ThreadPoolExecutor(len(proposal.parts)) as pool:
+        running = [
+            pool.submit(meter.level, variant.model, load, site, whole, is_fresh=False)
+            for variant, load in proposal.parts
+        ]
+        return [future.result() for future in running]

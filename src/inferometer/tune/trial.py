@@ -1,0 +1,149 @@
+"""One run: which variants under which load, what came of it, or why nothing did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from inferometer.measure.measurement import Estimate
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
+
+
+class Status(Enum):
+    """How a trial ended."""
+
+    MEASURED = "measured"
+    FAILED = "failed"  # tried, and no figures came of it
+    SKIPPED = "skipped"  # not tried, for the reason given
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Values by the tags of the metric catalogue, in its units (ms, MB, percent), each with its interval if known."""
+
+    values: tuple[tuple[str, Estimate], ...] = ()
+
+    def get(self, tag: str) -> float | None:
+        found = self.estimate(tag)
+        return None if found is None else found.value
+
+    def estimate(self, tag: str) -> Estimate | None:
+        wanted = LATENCY_P99 if tag == OLD_LATENCY else tag
+        return next((value for name, value in self.values if name == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One model of a trial."""
+
+    model: str
+    variant: str  # its name; the study has the rest
+    load: ClientLoad
+    figures: Figures = Figures()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`parts` has one entry, or one per model when several are loaded together."""
+
+    number: int
+    parts: tuple[Part, ...]
+    status: Status = Status.MEASURED
+    reason: str = ""
+    repeat: int = 0  # how often the same was measured before
+    cost_s: float = 0.0  # loading the model and measuring
+    gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
+    predicted: tuple[tuple[str, float], ...] = ()  # by tag, what the search expected
+    key: str = ""  # of the contents measured, the load and the repeat
+
+    @property
+    def is_measured(self) -> bool:
+        return self.status is Status.MEASURED
+
+    @property
+    def name(self) -> str:
+        return ",".join(part.variant for part in self.parts)
+
+    @property
+    def models(self) -> str:
+        return ",".join(part.model for part in self.parts)
+
+    @property
+    def load(self) -> ClientLoad:
+        return self.parts[0].load
+
+    @property
+    def loads(self) -> tuple[ClientLoad, ...]:
+        return tuple(part.load for part in self.parts)
+
+    def value(self, tag: str, part: int = 0) -> float | None:
+        """Of one model; GPU figures are of the whole server, combined over its GPUs."""
+        metric = BY_TAG.get(tag)
+        if metric is not None and metric.of_gpu:
+            found = [value for _, figures in self.gpus if (value := figures.get(tag)) is not None]
+            return metric.combine(found) if found else None
+        return self.parts[part].figures.get(tag)
+
+    def combined(self, tag: str) -> float | None:
+        """Of all models together."""
+        found = [value for part in range(len(self.parts)) if (value := self.value(tag, part)) is not None]
+        if not found:
+            return None
+        metric = BY_TAG[LATENCY_P99 if tag == OLD_LATENCY else tag]
+        return found[0] if metric.of_gpu else metric.combine(found)
+
+
+def pooled(trials: Sequence[Trial]) -> Trial:
+    """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs.
+
+    A trial is repeated because its first run looked good, so that run was likely a lucky one: with two or more others
+    it no longer counts.
+    """
+    first = trials[0]
+    repeats = [trial for trial in trials if trial.repeat]
+    if len(repeats) > 1:
+        trials = repeats
+    if len(trials) == 1:
+        return first
+    parts = tuple(
+        Part(
+            part.model,
+            part.variant,
+            part.load,
+            _pooled_figures([trial.parts[number].figures for trial in trials]),
+        )
+        for number, part in enumerate(first.parts)
+    )
+    uuids = dict.fromkeys(uuid for trial in trials for uuid, _ in trial.gpus)
+    gpus = tuple(
+        (uuid, _pooled_figures([dict(trial.gpus)[uuid] for trial in trials if uuid in dict(trial.gpus)]))
+        for uuid in uuids
+    )
+    return Trial(
+        number=first.number,
+        parts=parts,
+        cost_s=sum(trial.cost_s for trial in trials),
+        gpus=gpus,
+        predicted=first.predicted,
+        key=first.key,
+    )
+
+
+def _pooled_figures(rows: Sequence[Figures]) -> Figures:
+    tags = dict.fromkeys(tag for row in rows for tag, _ in row.values)
+    return Figures(
+        tuple(
+            (tag, _pooled_estimate([found for row in rows if (found := row.estimate(tag)) is not None]))
+            for tag in tags
+        )
+    )
+
+
+def _pooled_estimate(rows: Sequence[Estimate]) -> Estimate:
+    value = sum(row.value for row in rows) / len(rows)
+    if len(rows) == 1:
+        return rows[0]
+    # Runs of one configuration differ more than windows of one run do: their spread counts, not only their widths.
+    low = min(row.value if row.low is None else row.low for row in rows)
+    high = max(row.value if row.high is None else row.high for row in rows)
+    return Estimate(value, low, high)

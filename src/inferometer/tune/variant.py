@@ -1,0 +1,113 @@
+"""A model with some fields of its configuration changed, under a name that stays."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from inferometer.tune import model_config
+from inferometer.tune.model_config import Fields
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """`overrides` is what was changed, `config` the whole; members of an ensemble or a BLS model are variants too."""
+
+    model: str
+    name: str
+    overrides: Fields
+    config: Fields
+    cpu_only: bool = False
+    composing: tuple["Variant", ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Equal for equal contents, members included, whatever the names are."""
+        text = "\n".join((self.model, model_config.key(self.config), *(part.key for part in self.composing)))
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def is_default(self) -> bool:
+        return self.name == default_name(self.model)
+
+    @property
+    def title(self) -> str:
+        """With the members, as tables show it."""
+        parts = ", ".join(part.name for part in self.composing)
+        return f"{self.name}: {parts}" if parts else self.name
+
+
+def default_name(model: str) -> str:
+    return f"{model}_config_{DEFAULT}"
+
+
+def numbered_name(model: str, number: int) -> str:
+    return f"{model}_config_{number}"
+
+
+@dataclass(slots=True)
+class Names:
+    """Gives every configuration its name: `<model>_config_<n>` in order of creation, equal contents once."""
+
+    known: dict[str, Variant] = field(default_factory=dict)  # by name
+    _last: dict[str, int] = field(default_factory=dict)
+    _by_content: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, variants: Iterable[Variant]) -> "Names":
+        """Names that were given before stay."""
+        names = cls()
+        for variant in variants:
+            names.add(variant)
+        return names
+
+    def add(self, variant: Variant) -> None:
+        self.known[variant.name] = variant
+        suffix = variant.name.rpartition("_config_")[2]
+        if suffix.isdigit():
+            self._last[variant.model] = max(self._last.get(variant.model, -1), int(suffix))
+            self._by_content.setdefault(_content(variant), variant.name)
+
+    def variant(
+        self,
+        model: str,
+        base: Fields,
+        overrides: Fields,
+        *,
+        cpu_only: bool = False,
+        composing: tuple[Variant, ...] = (),
+    ) -> Variant:
+        """The variant with these changes. One that changes nothing is the default, even if a numbered one equals it;
+        so is an ensemble any of whose members is the default."""
+        config = model_config.normal(model_config.merge(base, overrides))
+        is_default = not overrides and not composing
+        if composing and "ensemble_scheduling" in base:
+            is_default = any(part.is_default for part in composing)
+        made = Variant(model, default_name(model), overrides, config, cpu_only, composing)
+        if is_default or (not overrides and all(part.is_default for part in composing)):
+            known = self.known.get(made.name)
+            if known is None or known.key != made.key:  # the model's own configuration was edited since
+                self.known[made.name] = made
+            return self.known[made.name]
+        name = self._by_content.get(_content(made))
+        if name is not None:
+            return self.known[name]
+        number = self._last.get(model, -1) + 1
+        made = Variant(model, numbered_name(model, number), overrides, config, cpu_only, composing)
+        self.add(made)
+        return made
+
+
+def _content(variant: Variant) -> str:
+    members = [(part.name, part.key) for part in variant.composing]
+    return json.dumps([variant.model, model_config.key(variant.config), members])
+
+
+def changes(overrides: Mapping[str, object]) -> tuple[str, ...]:
+    """One line per changed field."""
+    return tuple(
+        f"Enabling {name}" if value == {} else f"Setting {name} to {value}"
+        for name, value in overrides.items()
+    )

@@ -1,0 +1,186 @@
+"""The tuner at the real server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.target.endpoint import Connection, Tls, parse_endpoint
+from inferometer.target.repository import GrpcRepository, HttpRepository
+from inferometer.tune import model_config
+from inferometer.tune.launch.site import Addresses, Control
+from inferometer.tune.search.search import Effort
+from inferometer.tune.session import profile
+from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
+from inferometer.tune.space import Bounds
+
+pytestmark = pytest.mark.live
+
+CONFIG = """backend: "python"
+max_batch_size: 8
+dynamic_batching { }
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ 64 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 64 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
+MODEL = """
+import time
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if '"poison"' in args["model_config"]:
+            raise RuntimeError("poisoned")
+
+    def execute(self, requests):
+        rows = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        time.sleep(0.003 + 0.00025 * sum(row.shape[0] for row in rows))
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", row)]) for row in rows]
+"""
+
+
+@pytest.fixture
+def models(tmp_path) -> Path:
+    """The contract's model W: 3 ms and 0.25 ms per row."""
+    folder = tmp_path / "models"
+    (folder / "W" / "1").mkdir(parents=True)
+    (folder / "W" / "config.pbtxt").write_text(CONFIG)
+    (folder / "W" / "1" / "model.py").write_text(MODEL)
+    return folder
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.trials = []
+
+    def said(self, say) -> None:
+        pass
+
+    def proposed(self, proposal, *, is_known) -> None:
+        pass
+
+    def tried(self, trial) -> None:
+        self.trials.append(trial)
+
+    def skipped(self, skip) -> None:
+        pass
+
+    def is_interrupted(self) -> bool:
+        return False
+
+
+def tune(tmp_path, models, *words) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "inferometer.cli.main",
+                "tune",
+                "-m",
+                "W",
+                "--model-repository",
+                str(models),
+            ),
+            *(
+                "--instances",
+                "1:2",
+                "--batch",
+                "1:4",
+                "--load",
+                "1:8",
+                "--journal",
+                str(tmp_path / "journal"),
+            ),
+            *words,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        check=False,
+    )
+
+
+def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
+    words = ("--slo", "p99<500ms", "--budget", "9s", "--study", "study.json", "--output", "best.pbtxt")
+    done = tune(tmp_path, models, *words)
+    assert done.returncode == 0, done.stderr
+    assert "is the best of" in done.stdout
+    assert "max_batch_size" in (tmp_path / "best.pbtxt").read_text()
+    first = json.loads((tmp_path / "study.json").read_text())
+    measured = [trial["number"] for trial in first["trials"] if trial["status"] == "measured"]
+    assert measured[0] == 0
+    assert first["trials"][0]["parts"][0]["variant"] == "W_config_default"
+    again = tune(tmp_path, models, *words)
+    second = json.loads((tmp_path / "study.json").read_text())
+    assert again.returncode == 0
+    assert [trial["number"] for trial in second["trials"][: len(measured)]] == measured
+
+
+def settings(models, tmp_path, launch, **changed) -> Settings:
+    return Settings(
+        models=(ModelSettings("W", **changed),),
+        launch=launch,
+        search="brute",
+        bounds=Bounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
+        effort=Effort(0.3, 0.2),
+        journal=tmp_path / "journal",
+    )
+
+
+def test_a_variant_that_fails_to_load_is_recorded_and_the_rest_is_measured(tmp_path, models):
+    swept = {"parameters": {"poison": [None, {"string_value": "yes"}]}, "max_batch_size": [2, 4]}
+    (study,) = profile(
+        settings(models, tmp_path, LaunchSettings(repositories=(models,)), swept=swept, loads=(2,)), Watcher()
+    )
+    assert len(study.measured) == 3
+    assert all("poisoned" in trial.reason for trial in study.not_done)
+    assert len(study.not_done) == 2
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, models, protocol):
+    with EmbeddedTriton(models, extra_args=("--disable-auto-complete-config",)) as server:
+        endpoint = parse_endpoint(server.http_address, default_port=8000, tls=Tls())
+        control = HttpRepository(Connection(endpoint))
+        control.load("W", {**model_config.read_file(models / "W" / "config.pbtxt"), "max_batch_size": 6})
+        addresses = (
+            Addresses(http=server.http_address, grpc="")
+            if protocol == "http"
+            else Addresses(http="", grpc=server.grpc_address)
+        )
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
+        from inferometer.profile.options import Options
+
+        asked = settings(models, tmp_path, launch, options=Options(model="W", protocol=protocol))
+        (study,) = profile(asked, Watcher())
+        assert [trial.name for trial in study.measured] == ["W_config_default", "W_config_0", "W_config_1"]
+        assert study.variant("W_config_default").config["max_batch_size"] == 6
+        assert control.config("W")["max_batch_size"] == 6
+        grpc = GrpcRepository(Connection(parse_endpoint(server.grpc_address, default_port=8001, tls=Tls())))
+        assert grpc.is_ready()
+        assert {row.name for row in grpc.index()} == {"W"}
+
+
+def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):
+    command = [
+        *(sys.executable, "-m", "inferometer.cli.main", "tune", "-m", "W", "--model-repository", str(models)),
+        *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
+        *("--journal", str(tmp_path / "journal")),
+    ]
+    tool = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert tool.stderr is not None
+    seen = [tool.stderr.readline() for _ in range(2)]
+    os.kill(tool.pid, signal.SIGKILL)
+    tool.wait()
+    tool.stderr.close()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[:2] == [line.rstrip("\n") for line in seen]

@@ -1,0 +1,147 @@
+"""The smart search on simulated servers: as good as an exhaustive one, in few trials; resumed as if never stopped."""
+
+import random
+
+import pytest
+
+from inferometer.testing.landscape import Landscape, SimulatedTrials
+from inferometer.tune import model_config
+from inferometer.tune.goal import Constraint, Goal
+from inferometer.tune.scoring import rank
+from inferometer.tune.search import candidates
+from inferometer.tune.search.scope import Scope, Task
+from inferometer.tune.search.search import Search
+from inferometer.tune.search.smart import SPENT, smart
+from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.trial import Status
+from inferometer.tune.variant import Names
+
+BASE = model_config.parse_text(
+    """name: "m" max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }
+    input { name: "I" data_type: TYPE_FP32 dims: [1] }""",
+    "config.pbtxt",
+)
+
+
+def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
+    draw = random.Random(seed)
+    bounds = Bounds(
+        instances=(1, draw.choice((3, 4, 5))),
+        batch=(1, draw.choice((8, 16))),
+        concurrency=(1, draw.choice((64, 128))),
+        delays_us=draw.choice(((), (), (500,))),
+    )
+    constraints = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
+    task = Task(automatic("m", BASE, bounds, cpu_only=True), Goal("m", constraints=constraints))
+    return Scope((task,), bounds, seed=seed, **settings)
+
+
+def exhaustive(landscape: Landscape, seed: int) -> tuple[float | None, float]:
+    """A limit drawn from all the latencies there are (or none), and the best throughput that keeps it."""
+    space = candidates.make(scope_of(seed), Names(), per_doubling=4)
+    truth = [landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows]
+    draw = random.Random(-seed - 1)
+    limit_ms = None
+    if draw.random() < 0.75:
+        # A user's limit is not to the digit what one of the candidates has.
+        limit_ms = sorted(p99 for _, p99 in truth)[int(len(truth) * draw.uniform(0.1, 0.7))] * draw.uniform(
+            1, 1.1
+        )
+    return limit_ms, max(rate for rate, p99 in truth if limit_ms is None or p99 <= limit_ms)
+
+
+def search(scope: Scope, simulated: SimulatedTrials, *, known=(), stop_after=None):
+    """Trials until the search ends, or until so many were made; `known` ones are told again, as a journal does."""
+    asked, trials, names = None, [], Names()
+    running = Search(smart(scope, names))
+    by_key = {trial.key: trial for trial in known}
+    made = 0
+    while (asked := running.ask()) is not None:
+        trial = by_key.get(asked.key)
+        if trial is None:
+            if stop_after is not None and made >= stop_after:
+                return trials, names, "stopped"
+            trial = simulated.answer(asked)
+            made += 1
+        trials.append(trial)
+        running.tell(trial)
+    return trials, names, running.ended
+
+
+def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes():
+    missed = []
+    for seed in range(100):
+        landscape = Landscape.drawn(seed)
+        limit_ms, best = exhaustive(landscape, seed)
+        scope = scope_of(seed, limit_ms)
+        trials, names, _ = search(scope, SimulatedTrials(landscape, seed))
+        found = rank(scope.goals, trials)[0]
+        rate, p99 = landscape.truth(names.known[found.name], found.best.load)
+        if rate < 0.95 * best or (limit_ms is not None and p99 > 1.05 * limit_ms):
+            missed.append(seed)
+    assert len(missed) <= 5, missed
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 12])
+def test_a_resumed_search_ends_as_if_it_had_never_stopped(after):
+    seed = 11
+    landscape = Landscape.drawn(seed)
+    scope = scope_of(seed, exhaustive(landscape, seed)[0])
+    whole, _, ended = search(scope, SimulatedTrials(landscape, seed))
+    before, _, stopped = search(scope, SimulatedTrials(landscape, seed), stop_after=after)
+    again, _, ended_again = search(scope, SimulatedTrials(landscape, seed, loaded="nothing"), known=before)
+    assert stopped == "stopped"
+    assert ended_again == ended
+    assert [(trial.name, trial.load) for trial in again] == [(trial.name, trial.load) for trial in whole]
+    assert rank(scope.goals, again)[0].name == rank(scope.goals, whole)[0].name
+
+
+@pytest.mark.parametrize("budget_s", [5.0, 15.0, 40.0])
+def test_a_budget_is_kept_and_the_best_so_far_named(budget_s):
+    seed = 4
+    scope = scope_of(seed, budget_s=budget_s)
+    trials, _, ended = search(scope, SimulatedTrials(Landscape.drawn(seed), seed))
+    assert sum(trial.cost_s for trial in trials) <= budget_s
+    assert rank(scope.goals, trials)
+    assert ended == SPENT
+
+
+def test_configurations_that_cannot_be_loaded_are_left_out():
+    seed = 7
+    scope = scope_of(seed)
+    plain, _, _ = search(scope, SimulatedTrials(Landscape.drawn(seed), seed))
+    best = rank(scope.goals, plain)[0].name
+    trials, _, _ = search(scope, SimulatedTrials(Landscape.drawn(seed), seed, fails=(best,)))
+    failed = [trial for trial in trials if trial.status is Status.FAILED]
+    assert {trial.name for trial in failed} <= {best}
+    assert len(failed) <= 1
+    assert rank(scope.goals, trials)[0].name != best
+
+
+def test_what_was_not_measured_has_a_reason_each():
+    seed = 2
+    scope = scope_of(seed)
+    names = Names()
+    running, simulated = Search(smart(scope, names)), SimulatedTrials(Landscape.drawn(seed), seed)
+    measured = set()
+    while (asked := running.ask()) is not None:
+        trial = simulated.answer(asked)
+        measured.add(trial.name)
+        running.tell(trial)
+    left = {skip.proposal.variants[0].name: skip.reason for skip in running.take_skipped()}
+    everything = {row.name for row in candidates.make(scope, names).configurations}
+    assert set(left) == everything - measured
+    assert all("expected" in reason for reason in left.values())
+
+
+def test_several_objectives_are_weighed():
+    seed = 3
+    landscape = Landscape.drawn(seed)
+    scope = scope_of(seed)
+    calm = Goal("m", objectives=(("perf_latency_p99", 10), ("perf_throughput", 1)))
+    quiet = Scope((Task(scope.tasks[0].space, calm),), scope.bounds, seed=seed)
+    fast, _, _ = search(scope, SimulatedTrials(landscape, seed))
+    slow, _, _ = search(quiet, SimulatedTrials(landscape, seed))
+    fastest = rank(scope.goals, fast)[0].best.value("perf_latency_p99")
+    calmest = rank(quiet.goals, slow)[0].best.value("perf_latency_p99")
+    assert calmest < fastest

@@ -1,0 +1,79 @@
+"""A search driven by a formula: what it asked for, in order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from inferometer.measure.measurement import Estimate
+from inferometer.tune import model_config
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.search.search import Proposal, Search, Steps
+from inferometer.tune.trial import Figures, Status, Trial
+from inferometer.tune.variant import Variant
+
+W = model_config.parse_text(
+    """name: "W" backend: "python" max_batch_size: 8 dynamic_batching { }
+    input { name: "IN" data_type: TYPE_FP32 dims: [64] }
+    instance_group { count: 1 kind: KIND_CPU }""",
+    "config.pbtxt",
+)
+N = {name: value for name, value in W.items() if name not in ("max_batch_size", "dynamic_batching")}
+
+Formula = Callable[[Variant, ClientLoad], tuple[float, float] | None]
+"""(throughput, p99 in ms) of a variant under a load; None fails."""
+
+
+@dataclass(slots=True)
+class Driven:
+    """What became of a search."""
+
+    trials: list[Trial] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    ended: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Of the variants, in the order they were first measured."""
+        return list(dict.fromkeys(trial.name for trial in self.trials))
+
+    def loads(self, name: str) -> list[float]:
+        return [trial.load.value for trial in self.trials if trial.name == name]
+
+
+def drive(steps: Steps, formula: Formula) -> Driven:
+    """Measured once each, as the journal would have it."""
+    search, found = Search(steps), Driven()
+    known: dict[str, Trial] = {}
+    while (proposal := search.ask()) is not None:
+        if proposal.key not in known:
+            known[proposal.key] = answer(proposal, formula, len(known))
+            found.trials.append(known[proposal.key])
+            found.proposals.append(proposal)
+        search.tell(known[proposal.key])
+    found.said = [say.text for say in search.take_said()]
+    found.skipped = [skip.reason for skip in search.take_skipped()]
+    found.ended = search.ended
+    return found
+
+
+def answer(proposal: Proposal, formula: Formula, number: int) -> Trial:
+    bare = proposal.trial(number, Status.MEASURED)
+    parts = []
+    for part, (variant, load) in zip(bare.parts, proposal.parts, strict=True):
+        figures = formula(variant, load)
+        if figures is None:
+            return replace(bare, status=Status.FAILED, reason="scripted")
+        rate, p99 = figures
+        rows = (("perf_throughput", Estimate(rate)), ("perf_latency_p99", Estimate(p99)))
+        parts.append(replace(part, figures=Figures(rows)))
+    return replace(bare, parts=tuple(parts), cost_s=1.0)
+
+
+def server(variant: Variant, load: ClientLoad) -> tuple[float, float]:
+    """A server with 3 ms + 0.25 ms per row, as the contract's model W."""
+    k, b = model_config.total_instances(variant.config), max(1, model_config.max_batch_size(variant.config))
+    batch = min(max(load.value / (k + 1), 1.0), b)
+    service_s = 0.003 + 0.00025 * batch
+    rate = min(min(k, load.value) * batch / service_s, load.value / service_s)
+    return rate, 1000 * load.value / rate * 1.2

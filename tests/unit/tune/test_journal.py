@@ -1,0 +1,101 @@
+"""The journal: what is written is there again, whoever reads it, and only one may write."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from scripted import W, answer, server
+
+from inferometer.base.errors import UsageError
+from inferometer.tune import journal as journals
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import Status
+from inferometer.tune.variant import Names
+
+
+def proposal(concurrency: int = 4) -> Proposal:
+    names = Names()
+    variant = names.variant("W", W, {"max_batch_size": 4})
+    return Proposal(((variant, ClientLoad(concurrency=concurrency)),))
+
+
+def test_trials_and_variants_are_there_again(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    asked = proposal()
+    trial = answer(asked, server, 0)
+    with journals.opened(path) as journal:
+        journal.add(trial, asked.variants, study="W")
+        journal.remember("seed", 7)
+    with journals.opened(path) as journal:
+        assert journal.trials("W") == (trial,)
+        assert journal.variants() == asked.variants
+        assert journal.find(asked.key, with_failed=False) == trial
+        assert journal.find(proposal(8).key, with_failed=False) is None
+        assert journal.recall("seed") == 7
+        assert journal.next_number() == 1
+
+
+def test_a_failed_trial_is_only_found_where_it_is_wanted(tmp_path):
+    asked = proposal()
+    failed = asked.trial(0, Status.FAILED, "no memory")
+    with journals.opened(tmp_path / "journal.sqlite") as journal:
+        journal.add(failed, asked.variants, study="W")
+        assert journal.find(asked.key, with_failed=True) == failed
+        assert journal.find(asked.key, with_failed=False) is None
+
+
+def test_a_second_tuner_is_refused_and_told_by_whom(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    with (
+        journals.opened(path),
+        pytest.raises(UsageError, match=f"in use by another tuner .process {os.getpid()}"),
+        journals.opened(path),
+    ):
+        pass
+    with journals.opened(path):
+        pass  # free again
+
+
+def test_a_reader_is_let_in_while_a_search_writes(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    asked = proposal()
+    with journals.opened(path) as journal:
+        journal.add(answer(asked, server, 0), asked.variants, study="W")
+        with journals.read(path) as reader:
+            assert len(reader.trials()) == 1
+
+
+def test_a_journal_survives_kill_9(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from pathlib import Path
+from scripted import answer, server
+from test_journal import proposal
+from inferometer.tune import journal as journals
+with journals.opened(Path({str(path)!r})) as journal:
+    asked = proposal()
+    journal.add(answer(asked, server, 0), asked.variants, study="W")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    with journals.opened(path) as journal:
+        assert len(journal.trials()) == 1
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be read as one" * 20])
+def test_a_file_that_is_no_journal_is_named(tmp_path, content):
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"journal\.sqlite"), journals.opened(path):
+        pass
+
+
+def test_no_journal_to_read_is_said(tmp_path):
+    with pytest.raises(UsageError, match="no journal"), journals.read(tmp_path / "none.sqlite"):
+        pass

@@ -1,0 +1,25 @@
+"""What the engine's meter makes of a level, and what makes trials exchangeable."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.profile.options import Options
+from inferometer.tune.meter import fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [
+        ({}, True),
+        ({"url": "elsewhere:8000"}, True),
+        ({"measurement_request_count": 100}, True),
+        ({"metrics_url": "http://elsewhere:8002/metrics", "metrics_interval_ms": 10}, True),
+        ({"protocol": "grpc"}, False),
+        ({"streaming": True}, False),
+        ({"input_format": "json"}, False),
+    ],
+)
+def test_only_what_is_sent_makes_another_trial(changed, is_same):
+    plain = Options(model="m")
+    assert (fingerprint({"m": replace(plain, **changed)}) == fingerprint({"m": plain})) == is_same

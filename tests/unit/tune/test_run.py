@@ -1,0 +1,209 @@
+"""The shell around a search, with a server and a meter of the test's own."""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from scripted import W, answer, server
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import PeerError
+from inferometer.tune import journal as journals
+from inferometer.tune.goal import Goal
+from inferometer.tune.launch.site import Addresses, Control, Site
+from inferometer.tune.meter import MeterError, Reading
+from inferometer.tune.run import Lab, run
+from inferometer.tune.search.brute import brute
+from inferometer.tune.search.scope import Scope, Task
+from inferometer.tune.search.search import Search
+from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.study import SCHEMA, Study, recommend
+from inferometer.tune.variant import Names
+
+BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
+
+
+@dataclass
+class FakeServer:
+    """Dies when it is told to."""
+
+    starts: int = 0
+    is_up: bool = False
+    addresses: Addresses = field(default_factory=Addresses)
+    pid: int | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        self.is_up = True
+
+    def stop(self) -> None:
+        self.is_up = False
+
+    def is_running(self) -> bool:
+        return self.is_up
+
+
+class FakeSite(Site):
+    """Loads into nothing."""
+
+    def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:
+        super().__init__(server, Control(), is_ours=True)
+        self.refused = refused
+        self.loaded: list[str] = []
+
+    def apply(self, variants) -> bool:
+        name = variants[0].name
+        if name in self.refused:
+            raise PeerError(f"failed to load '{name}'")
+        is_fresh = not self.loaded or self.loaded[-1] != name
+        if is_fresh:
+            self.loaded.append(name)
+        return is_fresh
+
+
+@dataclass
+class FakeMeter:
+    """Answers by formula, and counts."""
+
+    formula: object = server
+    fingerprint: str = ""
+    runs: list[str] = field(default_factory=list)
+    stop_after: int | None = None
+    on_measure: object = None
+
+    def measure(self, proposal, site, *, is_fresh) -> Reading:
+        if self.stop_after is not None and len(self.runs) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.runs.append(proposal.key)
+        if self.on_measure is not None:
+            self.on_measure(len(self.runs))
+        trial = answer(proposal, self.formula, 0)
+        if not trial.is_measured:
+            raise MeterError("timed out")
+        return Reading(tuple(part.figures for part in trial.parts))
+
+    def forget(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Watcher:
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.trials = []
+        self.stop_after = stop_after
+
+    def said(self, say) -> None:
+        pass
+
+    def proposed(self, proposal, *, is_known) -> None:
+        pass
+
+    def tried(self, trial) -> None:
+        self.trials.append(trial)
+
+    def skipped(self, skip) -> None:
+        pass
+
+    def is_interrupted(self) -> bool:
+        return self.stop_after is not None and len(self.trials) >= self.stop_after
+
+
+def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None) -> Study:
+    space = automatic("W", W, BOUNDS, cpu_only=True)
+    scope = Scope((Task(space, Goal("W")),), BOUNDS)
+    with journals.opened(path) as journal:
+        names = Names.of(journal.variants())
+        lab = Lab(site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher())
+        blank = Study(SCHEMA, "test", "online", "brute", scope.goals)
+        return run(lab, Search(brute(scope, names)), blank)
+
+
+def best_of(study: Study) -> tuple[object, ...]:
+    found = recommend(study)
+    assert found is not None
+    return found.best.name, found.best.best.load, found.gain_percent, found.is_sure
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "journal.sqlite"
+
+
+def test_a_finished_search_is_repeated_without_measuring(path):
+    first = study_of(path, FakeMeter())
+    again = FakeMeter()
+    second = study_of(path, again)
+    assert again.runs == []
+    assert len(second.trials) == len(first.trials) == 28
+    assert recommend(second) == recommend(first)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 27])
+def test_a_killed_search_goes_on_where_it_was(path, after):
+    with contextlib.suppress(KeyboardInterrupt):
+        study_of(path, FakeMeter(stop_after=after))
+    rest = FakeMeter()
+    resumed = study_of(path, rest)
+    whole = study_of(path.with_name("other.sqlite"), FakeMeter())
+    assert len(rest.runs) == 28 - after
+    assert best_of(resumed) == best_of(whole)
+    assert [trial.name for trial in resumed.trials] == [trial.name for trial in whole.trials]
+
+
+def test_an_interrupted_search_ends_after_the_trial_that_runs(path):
+    found = study_of(path, FakeMeter(), watcher=Watcher(stop_after=5))
+    assert (len(found.trials), found.ended) == (5, "interrupted")
+
+
+def test_another_payload_is_measured_anew(path):
+    study_of(path, FakeMeter())
+    other = FakeMeter(fingerprint="other data")
+    study_of(path, other)
+    assert len(other.runs) == 28
+
+
+def test_a_variant_that_cannot_be_loaded_costs_only_itself(path):
+    found = study_of(path, FakeMeter(), site=FakeSite(FakeServer(), refused=("W_config_2",)))
+    assert [trial.reason for trial in found.not_done] == ["failed to load 'W_config_2'"]
+    assert len(found.measured) == 24
+
+
+def test_a_server_that_dies_is_started_again_and_the_reason_kept(path):
+    host = FakeServer(is_up=True)
+
+    def die(number: int) -> None:
+        if number == 10:
+            host.is_up = False
+            raise MeterError("no answer")
+
+    found = study_of(path, FakeMeter(on_measure=die), site=FakeSite(host))
+    (failed,) = found.not_done
+    assert failed.reason == "the server ended: no answer"
+    assert host.starts == 1
+    assert len(found.measured) == 28
+
+
+def test_a_trial_that_times_out_is_recorded_with_its_reason(path):
+    def slow(variant, load):
+        return None if variant.name == "W_config_2" else server(variant, load)
+
+    found = study_of(path, FakeMeter(slow))
+    assert [trial.reason for trial in found.not_done] == ["timed out"]
+
+
+def test_two_failures_at_the_start_end_it(path):
+    with pytest.raises(PeerError, match=r"first 2 attempts .* failed; the last: timed out"):
+        study_of(path, FakeMeter(lambda variant, load: None))
+
+
+def test_failed_trials_are_tried_again_only_after_the_search_had_ended(path):
+    def slow(variant, load):
+        return None if variant.name == "W_config_2" else server(variant, load)
+
+    study_of(path, FakeMeter(slow))
+    mended = FakeMeter()
+    study_of(path, mended)
+    assert len(mended.runs) == 4  # the loads of the variant that failed

@@ -1,0 +1,289 @@
+"""The tuner's values: spaces, variants, trials and studies, and what is read back."""
+
+from itertools import pairwise
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.measure.measurement import Estimate
+from inferometer.tune import model_config
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.goal import Constraint, Goal, constraints, objectives
+from inferometer.tune.scoring import gain, passes, rank, score, violation
+from inferometer.tune.space import Bounds, automatic, doubling, manual
+from inferometer.tune.study import SCHEMA, Study, from_json, recommend, to_json
+from inferometer.tune.trial import Figures, Part, Status, Trial
+from inferometer.tune.variant import Names
+
+TEXT = """name: "m" max_batch_size: 8 dynamic_batching { preferred_batch_size: [4] }
+instance_group { count: 1 kind: KIND_CPU }"""
+BASE = model_config.parse_text(TEXT, "config.pbtxt")
+
+
+def trial(name: str, concurrency: int, *, number: int = 0, **values: float) -> Trial:
+    figures = Figures(tuple((tag, Estimate(value)) for tag, value in values.items()))
+    return Trial(number, (Part("m", name, ClientLoad(concurrency=concurrency), figures),))
+
+
+# --- configurations
+
+
+def test_a_configuration_survives_text_and_back():
+    assert model_config.parse_text(model_config.to_text(BASE), "again") == BASE
+
+
+def test_mappings_are_merged_and_everything_else_replaced():
+    merged = model_config.merge(
+        BASE, {"dynamic_batching": {"max_queue_delay_microseconds": 100}, "instance_group": [{"count": 2}]}
+    )
+    assert merged["dynamic_batching"] == {"preferred_batch_size": [4], "max_queue_delay_microseconds": 100}
+    assert merged["instance_group"] == [{"count": 2}]
+    assert "max_queue_delay_microseconds" not in BASE["dynamic_batching"]
+
+
+def test_a_broken_configuration_names_its_file():
+    with pytest.raises(UsageError, match=r"there/config\.pbtxt"):
+        model_config.parse_text("max_batch_size: eight", "there/config.pbtxt")
+
+
+# --- spaces
+
+
+def test_the_automatic_space_walks_instances_then_batch_sizes():
+    space = automatic("m", BASE, Bounds(instances=(1, 2), batch=(1, 4)), cpu_only=True)
+    found = [
+        (config["instance_group"][0]["count"], config["max_batch_size"])
+        for config in map(space.overrides, space.points())
+    ]
+    assert found == [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4)]
+    assert len(space) == 6
+
+
+def test_a_model_that_does_not_batch_only_varies_instances():
+    space = automatic("n", {"name": "n"}, Bounds(instances=(1, 2)), cpu_only=True)
+    assert [space.overrides(point) for point in space.points()] == [
+        {"instance_group": [{"count": 1, "kind": "KIND_CPU"}]},
+        {"instance_group": [{"count": 2, "kind": "KIND_CPU"}]},
+    ]
+
+
+def test_the_contracts_manual_example_gives_eight_with_batch_fastest():
+    swept = {
+        "max_batch_size": [6, 8],
+        "dynamic_batching": {"max_queue_delay_microseconds": [200, 300]},
+        "instance_group": [{"kind": "KIND_GPU", "count": [1, 2]}],
+    }
+    space = manual("m", BASE, swept, where="w", cpu_only=False)
+    found = [space.overrides(point) for point in space.points()]
+    assert len(found) == 8
+    assert [row["max_batch_size"] for row in found] == [6, 8] * 4
+    assert [row["instance_group"][0]["count"] for row in found] == [1, 1, 2, 2] * 2
+    assert [row["dynamic_batching"]["max_queue_delay_microseconds"] for row in found] == [200] * 4 + [300] * 4
+
+
+@pytest.mark.parametrize(
+    ("swept", "choices"),
+    [
+        ({"instance_group": [[{"count": 1}], [{"count": [2, 3]}]]}, 3),
+        ({"dynamic_batching": {"preferred_batch_size": [4, 8]}}, 1),
+        ({"dynamic_batching": {"preferred_batch_size": [[4], [4, 8]]}}, 2),
+        ({"dynamic_batching": [None, {}, {"max_queue_delay_microseconds": [1, 2]}]}, 4),
+        ({"parameters": {"threads": {"string_value": ["1", "2"]}}}, 2),
+        (
+            {
+                "optimization": {
+                    "execution_accelerators": {"cpu_execution_accelerator": [{"name": "openvino"}]}
+                }
+            },
+            1,
+        ),
+        ({"max_batch_size": None}, 1),
+    ],
+)
+def test_sweeps_of_any_depth_are_spelled_out(swept, choices):
+    assert len(manual("m", BASE, swept, where="w", cpu_only=True)) == choices
+
+
+@pytest.mark.parametrize(
+    ("swept", "words"),
+    [
+        ({"batch": 1}, r"profile_models\.m\.model_config_parameters\.batch"),
+        ({"instance_group": [{"kind": "KIND_TPU"}]}, r"instance_group\[0\]\.kind is 'KIND_TPU'.*KIND_CPU"),
+        ({"dynamic_batching": {"delay": 3}}, r"dynamic_batching\.delay"),
+        ({"max_batch_size": "big"}, "whole number"),
+        ({"max_batch_size": True}, "whole number"),
+        ({"max_batch_size": []}, "empty"),
+        ({"instance_group": {"count": 1}}, "must be a list"),
+        ({"dynamic_batching": {"max_queue_delay_microseconds": -1}}, "from 0"),
+    ],
+)
+def test_a_wrong_sweep_names_its_path_and_what_is_allowed(swept, words):
+    with pytest.raises(UsageError, match=words):
+        manual("m", BASE, swept, where="profile_models.m.model_config_parameters", cpu_only=True)
+
+
+def test_doubling_starts_at_the_low_end():
+    assert list(doubling(3, 24)) == [3, 6, 12, 24]
+    assert list(doubling(0, 2)) == [1, 2]
+
+
+# --- names
+
+
+def test_equal_configurations_share_a_name_and_the_default_stays_apart():
+    names = Names()
+    first = names.variant("m", BASE, {"max_batch_size": 4})
+    second = names.variant("m", BASE, {"max_batch_size": 8})  # equal to the default, numbered all the same
+    default = names.variant("m", BASE, {})
+    assert [first.name, second.name, default.name] == ["m_config_0", "m_config_1", "m_config_default"]
+    assert names.variant("m", BASE, {"max_batch_size": 4}) is first
+    assert names.variant("m", BASE, {}).name == "m_config_default"
+
+
+def test_names_go_on_where_they_were():
+    known = Names().variant("m", BASE, {"max_batch_size": 4})
+    names = Names.of([known])
+    assert names.variant("m", BASE, {"max_batch_size": 4}).name == "m_config_0"
+    assert names.variant("m", BASE, {"max_batch_size": 2}).name == "m_config_1"
+
+
+def test_an_edited_default_has_another_key():
+    names = Names()
+    before = names.variant("m", BASE, {})
+    after = names.variant("m", {**BASE, "max_batch_size": 16}, {})
+    assert before.name == after.name
+    assert before.key != after.key
+
+
+def test_an_ensemble_with_a_default_member_is_the_default():
+    base = {"name": "e", "platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "m"}]}}
+    names = Names()
+    plain = names.variant("m", BASE, {})
+    changed = names.variant("m", BASE, {"max_batch_size": 4})
+    assert names.variant("e", base, {}, composing=(plain,)).name == "e_config_default"
+    assert names.variant("e", base, {}, composing=(changed,)).title == "e_config_0: m_config_0"
+
+
+# --- scoring
+
+
+def test_the_contracts_example_is_scored():
+    goal = Goal("m", objectives=(("perf_latency_p99", 2), ("perf_throughput", 3)))
+    first = trial("a", 1, perf_latency_p99=10, perf_throughput=100)
+    second = trial("b", 1, perf_latency_p99=20, perf_throughput=150)
+    assert score([goal], first, second) == pytest.approx(0.4 * 10 / 15 - 0.6 * 50 / 125)
+
+
+def test_a_metric_missing_on_both_sides_is_left_out():
+    goal = Goal("m", objectives=(("gpu_used_memory", 10), ("perf_throughput", 10)))
+    better, worse = trial("a", 1, perf_throughput=110), trial("b", 1, perf_throughput=90)
+    assert score([goal], better, worse) == pytest.approx(0.2)
+    assert score([goal], trial("c", 1), better) == -1
+
+
+def test_violations_are_shares_of_the_bound_and_equality_passes():
+    goal = Goal(
+        "m", constraints=(Constraint("perf_latency_p99", high=10), Constraint("perf_throughput", low=100))
+    )
+    assert violation([goal], trial("a", 1, perf_latency_p99=15, perf_throughput=50)) == pytest.approx(100)
+    assert passes([goal], trial("a", 1, perf_latency_p99=10, perf_throughput=100))
+    assert passes([goal], trial("a", 1))  # what was not measured violates nothing
+
+
+def test_variants_that_pass_stand_first():
+    goal = Goal("m", constraints=(Constraint("perf_latency_p99", high=10),))
+    rows = rank(
+        [goal],
+        [
+            trial("fast", 8, perf_throughput=900, perf_latency_p99=30),
+            trial("slow", 1, perf_throughput=100, perf_latency_p99=5),
+            trial("slow", 2, perf_throughput=190, perf_latency_p99=8),
+            trial("fast", 4, perf_throughput=800, perf_latency_p99=20),
+        ],
+    )
+    assert [(row.name, row.best.load.concurrency, row.does_pass) for row in rows] == [
+        ("slow", 2, True),
+        ("fast", 8, False),
+    ]
+
+
+def test_repeats_are_pooled():
+    goal = Goal("m")
+    rows = rank([goal], [trial("a", 1, perf_throughput=90), trial("a", 1, perf_throughput=110)])
+    found = rows[0].best.parts[0].figures.estimate("perf_throughput")
+    assert found == Estimate(100, 90, 110)
+
+
+@pytest.mark.parametrize(
+    ("values", "percent"), [((150.0, 10.0), 50.0), ((100.0, 10.0), 0.0), ((90.0, 10.0), -10.0)]
+)
+def test_gain_is_in_percent_of_the_default(values, percent):
+    best = trial("a", 1, perf_throughput=values[0], perf_latency_p99=values[1])
+    assert gain([Goal("m")], best, trial("d", 1, perf_throughput=100)) == pytest.approx(percent)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"perf_latency_p99": {"min": 3}}, r"constraints\.perf_latency_p99"),
+        ({"perf_throughput": {"max": 3}}, r"constraints\.perf_throughput"),
+        ({"gpu_power_usage": {"max": 3}}, r"constraints\.gpu_power_usage"),
+        ({"perf_latency_p99": {"max": "ten"}}, r"perf_latency_p99\.max"),
+        ({"nonsense": {"max": 3}}, r"constraints\.nonsense"),
+        ({"perf_latency_p99": 3}, r"constraints\.perf_latency_p99"),
+    ],
+)
+def test_a_wrong_constraint_is_named(given, words):
+    with pytest.raises(UsageError, match=words):
+        constraints(given, "constraints")
+
+
+def test_limits_may_be_fractions():
+    assert constraints({"perf_latency_p99": {"max": 3.7}}, "c") == (Constraint("perf_latency_p99", high=3.7),)
+
+
+def test_an_unknown_objective_is_named():
+    with pytest.raises(UsageError, match=r"objectives\.speed"):
+        objectives(["speed"], "objectives")
+
+
+# --- studies
+
+
+def study() -> Study:
+    names = Names()
+    default = names.variant("m", BASE, {})
+    changed = names.variant("m", BASE, {"max_batch_size": 4})
+    return Study(
+        schema=SCHEMA,
+        tool="inferometer",
+        mode="online",
+        search="smart",
+        goals=(Goal("m", constraints=(Constraint("perf_latency_p99", high=10),)),),
+        variants=(default, changed),
+        trials=(
+            trial(default.name, 1, perf_throughput=100.0, perf_latency_p99=5.0),
+            trial(changed.name, 1, number=1, perf_throughput=150.0, perf_latency_p99=6.0),
+            Trial(2, (Part("m", changed.name, ClientLoad(concurrency=2)),), Status.FAILED, "no memory"),
+        ),
+    )
+
+
+def test_a_study_survives_its_file():
+    assert from_json(to_json(study()), "study.json") == study()
+
+
+def test_another_file_is_no_study():
+    with pytest.raises(UsageError, match=r"x\.json.*schema"):
+        from_json('{"schema": 99}', "x.json")
+
+
+def test_the_recommendation_names_the_best_and_its_gain():
+    found = recommend(study())
+    assert found is not None
+    assert (found.best.name, found.gain_percent, found.is_sure) == ("m_config_0", 50.0, True)
+
+
+def test_numbers_are_unique():
+    numbers = [row.number for row in study().trials]
+    assert all(low < high for low, high in pairwise(numbers))
