@@ -41,7 +41,15 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'xllamacpp>=0.2' 'gguf>=0.17'
 	@touch $@
 
-test-live: $(STAMP) .venv-mlserver/.installed .venv-llama/.installed  ## the tests against real servers of other makers
+.venv-torchserve/.installed:
+	@command -v java > /dev/null || { echo 'TorchServe needs Java 17: apt-get install default-jre-headless'; exit 1; }
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'torchserve==0.12.0' 'torch-model-archiver==0.12.0' pyyaml setuptools
+	@touch $@
+
+PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-torchserve/.installed
+
+test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
 	$(PYTHON) -m pytest tests/peers --reruns 2 --reruns-delay 2
 
 fmt: $(STAMP)  ## format the code and mend what the linter can

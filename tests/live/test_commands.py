@@ -269,7 +269,8 @@ def test_demo_tells_the_whole_story(
     assert main(["demo", "--folder", str(folder)]) == 0
     stdout, stderr = capfd.readouterr()
     assert re.search(r"^Slowest step: preprocessing, .* \d+(\.\d+)? ?% of the server's time", stdout, re.M)
-    assert f"Results: {folder}/diagnosis.json, {folder}/result.json, {folder}/result.csv" in stdout
+    names = ("report.html", "diagnosis.json", "result.json", "result.csv")
+    assert "Results: " + ", ".join(f"{folder}/{name}" for name in names) in stdout
     assert "Starting the embedded Triton server" in stderr
     story = read_diagnosis(folder / "diagnosis.json")
     assert [step.name for step in story.steps] == ["preprocessing", "classifier", "postprocessing"]

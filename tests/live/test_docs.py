@@ -10,6 +10,7 @@ import pytest
 
 from inferometer.testing.openai import FakeOpenAi
 from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
+from inferometer.testing.tfserving import FakeTfServing
 
 pytestmark = pytest.mark.live
 
@@ -41,7 +42,7 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
     if not named:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
     short = ["--duration", "4s" if words[0] == "find" else "500ms"]
-    words += ["-p", "150", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
+    words += ["-p", "400", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
 os.execv(sys.executable, [sys.executable, "-m", module, *words])
 """
 
@@ -73,6 +74,7 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
         FakeOpenAi() as openai,
         FakeTriton(control=_plain, model=IRIS) as kserve,
         ScriptedServer(_page) as page,
+        FakeTfServing() as tfserving,
     ):
         places = {
             8000: triton.http_address,
@@ -80,12 +82,16 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
             8080: kserve.server.address,
             9000: openai.server.address,
             5000: page.address,
+            8500: tfserving.grpc.address,
+            8501: tfserving.http.address,
         }
         _run_blocks(document, work, shims, triton, places)
 
 
 def _plain(request: Request) -> Act | None:
-    """A KServe v2 server without Triton's extensions."""
+    """A KServe v2 server without Triton's extensions; on the same port, TorchServe's predictions."""
+    if request.path.startswith("/predictions/"):
+        return answer_json({"tabby": 0.9})
     if request.path == "/v2":
         return answer_json({"name": "mlserver", "version": "1.7.1", "extensions": []})
     return answer_json({}, 404) if request.path.endswith(("/config", "/stats", "/index")) else None

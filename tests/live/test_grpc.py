@@ -340,7 +340,7 @@ def test_17_a_closed_port() -> None:
 
 def test_the_http_port_asked_over_grpc(triton: EmbeddedTriton) -> None:
     ended = call_here(perf_analyzer.main, "-i", "grpc", "-m", "simple", "-u", triton.http_address)
-    assert_refused(ended, "failed to get model metadata: ", "gRPC port", "-i http")
+    assert_refused(ended, "failed to get model metadata: ", "looks like Triton over HTTP", "-i http")
 
 
 def test_the_grpc_port_asked_over_http(triton: EmbeddedTriton) -> None:

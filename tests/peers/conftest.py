@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -139,3 +140,52 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         wait_until(lambda: b"ADDRESS " in log.read_bytes(), process, log)
         line = next(line for line in log.read_text().splitlines() if "ADDRESS " in line)
         yield line.partition("ADDRESS http://")[2].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class TorchServe:
+    inference: str
+    management: str
+    metrics: str
+
+
+@pytest.fixture(scope="session")
+def torchserve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchServe]:
+    """Two models: `echo`, and `broken`, whose worker never comes up."""
+    assert shutil.which("java"), "TorchServe needs Java 17: apt-get install default-jre-headless"
+    folder, source = tmp_path_factory.mktemp("torchserve"), HERE / "torchserve"
+    programs = environment("torchserve").parent
+    clean = os.environ | {
+        "PYTHONPATH": str(source),  # has the name `torch`, of which the worker needs no more
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "TMPDIR": str(folder),
+        "LOG_LOCATION": str(folder),
+        "METRICS_LOCATION": str(folder),
+    }
+    for name in ("echo", "broken"):
+        handler = source / f"{name}_handler.py"
+        words = ["--model-name", name, "--version", "1.0", "--handler", handler, "--export-path", folder]
+        subprocess.run([programs / "torch-model-archiver", *words], env=clean, check=True, timeout=DEADLINE_S)
+    inference, management, metrics, grpc_inference, grpc_management = free_ports(5)
+    settings = folder / "config.properties"
+    settings.write_text(
+        f"inference_address=http://127.0.0.1:{inference}\n"
+        f"management_address=http://127.0.0.1:{management}\n"
+        f"metrics_address=http://127.0.0.1:{metrics}\n"
+        f"grpc_inference_address=127.0.0.1\ngrpc_management_address=127.0.0.1\n"
+        f"grpc_inference_port={grpc_inference}\ngrpc_management_port={grpc_management}\n"
+        f"model_store={folder}\nload_models=echo.mar\ndefault_workers_per_model=1\n"
+        "enable_model_api=true\ndisable_system_metrics=true\nmetrics_mode=prometheus\n"
+    )
+    log = folder / "log"
+    command = [programs / "torchserve", "--foreground", "--ts-config", settings, "--disable-token-auth"]
+    with started(command, log, cwd=folder, env=clean) as process:
+        wait_until(
+            lambda: answers(inference) and b"WORKER_STARTED -> WORKER_MODEL_LOADED" in log.read_bytes(),
+            process,
+            log,
+        )
+        found = TorchServe(*(f"127.0.0.1:{port}" for port in (inference, management, metrics)))
+        url = f"http://{found.management}/models?url=broken.mar&initial_workers=1&synchronous=false"
+        with urlopen(Request(url, method="POST"), timeout=DEADLINE_S):
+            yield found

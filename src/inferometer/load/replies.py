@@ -7,6 +7,7 @@ from inferometer.records import status as outcome
 from inferometer.records.spool import Buffer, Spool
 
 if TYPE_CHECKING:
+    from inferometer.target.traffic import Outputs
     from inferometer.target.validation import Checker
 
 Judgement = tuple[int, str]
@@ -18,9 +19,12 @@ GOOD: Judgement = (outcome.OK, "")
 class Replies:
     """Told of every request of a link; looks at those replies that someone wants to know."""
 
-    def __init__(self, checker: "Checker | None", spool: Spool | None) -> None:
+    def __init__(
+        self, checker: "Checker | None", spool: Spool | None, outputs: "Outputs | None" = None
+    ) -> None:
         self._checker = checker
         self._spool = spool
+        self._outputs = outputs
         self._checked: dict[int, bool] = {}
 
     def wants(self, slot: int) -> bool:
@@ -44,7 +48,8 @@ class Replies:
 
         assert self._checker is not None
         try:
-            text = self._checker.check(step, http_outputs(body, header_length))
+            found = http_outputs(body, header_length) if self._outputs is None else self._outputs(body)
+            text = self._checker.check(step, found)
         except PeerError as error:
             return outcome.MALFORMED, str(error)
         return (outcome.MISMATCH, text) if text else GOOD
@@ -58,7 +63,7 @@ class Replies:
 
         assert self._checker is not None
         try:
-            return self._checker.check(step, grpc_outputs(message))
+            return self._checker.check(step, (self._outputs or grpc_outputs)(message))
         except PeerError as error:
             return f"the reply cannot be read: {error}"
 

@@ -87,7 +87,7 @@ def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
         return None if spool is None else Replies(None, spool)
     from inferometer.target.validation import Checker
 
-    return Replies(Checker(job.validation), spool)
+    return Replies(Checker(job.validation), spool, job.wiring.outputs)
 
 
 def _sequences(job: Job) -> Sequences | None:

@@ -213,23 +213,12 @@ RULES = (
         "Must specify --collect-metrics when using the --metrics-interval option.",
     ),
     Rule(
-        lambda a: "collect_metrics" in a and _kind(a) not in ("triton", AUTO),
+        lambda a: "collect_metrics" in a and _kind(a) not in ("triton", "torchserve", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
     ),
     Rule(
         lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
         "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
-    ),
-    Rule(lambda a: _kind(a) == "tfserving" and not is_grpc(a), "tfserving supports only grpc. Use -i grpc."),
-    Rule(lambda a: _kind(a) == "tfserving" and "streaming" in a, "tfserving does not support streaming."),
-    Rule(lambda a: _kind(a) == "tfserving" and is_async(a), "tfserving does not support the async API."),
-    Rule(
-        lambda a: _kind(a) == "torchserve" and not names_data(a),
-        "torchserve needs an input data file. Give one with --input-data.",
-    ),
-    Rule(
-        lambda a: _kind(a) == "torchserve" and is_grpc(a),
-        "gRPC is not supported with TorchServe endpoints. Use -i http.",
     ),
     Rule(
         lambda a: _kind(a) == "triton_c_api" and not a.get("model_repository"),

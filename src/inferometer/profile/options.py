@@ -42,6 +42,8 @@ class Options:
     connections: int | None = None
     endpoint: str = ""  # path of an OpenAI-style call
     output_tokens: int | None = None
+    signature: str = "serving_default"  # of a TensorFlow model
+    management_url: str | None = None  # of TorchServe
     method: str | None = None  # of a plain HTTP request, with its path and bodies
     path: str = ""
     bodies: tuple[str, ...] = ()

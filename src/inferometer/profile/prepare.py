@@ -229,7 +229,7 @@ def _metrics(
     options: Options, server: Endpoint, command: str
 ) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
     """Where the metrics are, and what is to say after a first look at them."""
-    if not options.collect_metrics:
+    if not options.collect_metrics or options.service_kind != "triton":  # others count in their own way
         return None, ()
     if options.metrics_url is None:
         endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")

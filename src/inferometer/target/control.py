@@ -145,6 +145,7 @@ def reason_of(text: bytes) -> str:
         document = json.loads(text)
     except ValueError:
         return text[:300].decode("utf-8", "replace").strip()
-    if isinstance(document, dict) and isinstance(document.get("error"), str):
-        return str(document["error"])
+    for name in ("error", "message"):
+        if isinstance(document, dict) and isinstance(document.get(name), str):
+            return str(document[name])
     return text[:300].decode("utf-8", "replace").strip()

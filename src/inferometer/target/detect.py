@@ -81,7 +81,7 @@ def _is_tfserving(answers: Answers) -> bool:
 def _is_torchserve(answers: Answers) -> bool:
     """Its ping has a status, or while workers start, a code and a type as all its errors have."""
     answer = answers.get("ping", Answer(0))
-    if isinstance(answer.field("status"), str) and answer.status in (200, 500):
+    if answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"):
         return True
     wrong = answers.get("root", Answer(0))
     return {"code", "type", "message"} <= (set(wrong.document) if isinstance(wrong.document, dict) else set())

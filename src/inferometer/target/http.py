@@ -45,7 +45,7 @@ class PlainHttp:
     def traffic(
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
     ) -> Traffic:
-        bodies = [_body(text) for text in self._options.bodies]
+        bodies = [read_body(text) for text in self._options.bodies]
         requests = tuple(map(self._render, bodies if bodies else [None]))
         return Traffic(Wiring(self._connection.endpoint), requests)
 
@@ -68,7 +68,7 @@ class PlainHttp:
             (name, value)
             for name, value in (
                 ("Host", self._connection.endpoint.authority),
-                ("Content-Type", "application/json" if body is not None and _is_json(body) else ""),
+                ("Content-Type", "application/json" if body is not None and is_json(body) else ""),
             )
             if value and name.lower() not in given
         ]
@@ -80,7 +80,7 @@ class PlainHttp:
         return encode_request(method, self._path, headers, length) + (body or b"")
 
 
-def _body(text: str) -> bytes:
+def read_body(text: str) -> bytes:
     """The text itself, or what is in the file behind an `@`."""
     if not text.startswith("@"):
         return text.encode(errors="surrogateescape")
@@ -93,5 +93,6 @@ def _body(text: str) -> bytes:
         ) from error
 
 
-def _is_json(body: bytes) -> bool:
+def is_json(body: bytes) -> bool:
+    """By its first letter."""
     return body.lstrip()[:1] in (b"{", b"[")

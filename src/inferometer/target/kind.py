@@ -36,6 +36,11 @@ class TargetOptions:
     output_tokens: int | None = None  # the most tokens an answer may have
     session_concurrency: int | None = None  # chat sessions in parallel
     profile_export: str | None = None  # the file that whole responses are kept for
+    signature: str = "serving_default"  # of a TensorFlow model
+    batch: int | None = None  # None was not given
+    management_url: str | None = None  # of TorchServe
+    collect_metrics: bool = False
+    metrics_url: str | None = None
     method: str | None = None  # of a plain HTTP request
     path: str = ""
     bodies: tuple[str, ...] = ()

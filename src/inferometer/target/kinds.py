@@ -42,6 +42,22 @@ def _open_http(connection: "Connection", options: TargetOptions) -> Target:
     return PlainHttp(connection, options)
 
 
+def _open_tfserving(connection: "Connection", options: TargetOptions) -> Target:
+    if options.protocol == "http":
+        from inferometer.target.tfserving_rest import TfServingRest
+
+        return TfServingRest(connection, options)
+    from inferometer.target.tfserving import TfServing
+
+    return TfServing(connection, options)
+
+
+def _open_torchserve(connection: "Connection", options: TargetOptions) -> Target:
+    from inferometer.target.torchserve import TorchServe
+
+    return TorchServe(connection, options)
+
+
 def _open_in_process(connection: "Connection", options: TargetOptions) -> Target:
     from inferometer.target.in_process import InProcess
 
@@ -53,20 +69,21 @@ def _is_empty(asked: Asked) -> bool:
     return not names_data(asked) and "data.prompts" not in asked and "data.prompt_tokens" not in asked
 
 
-_NO_TENSORS = (
+_ONLY_TRITON = (
     "shared_memory",
     "bls_composing_models",
     "request_parameters",
     "input_format",
     "output_format",
-    "data.shapes",
-    "data.files",
     "sequence_length",
     "trace_level",
     "trace_rate",
     "trace_count",
     "log_frequency",
 )
+"""Fields that only servers of the KServe v2 protocol can honour."""
+
+_NO_TENSORS = (*_ONLY_TRITON, "data.shapes", "data.files")
 """Fields that only servers of tensors can honour."""
 
 KINDS = {
@@ -76,10 +93,55 @@ KINDS = {
         title="Triton or another KServe v2 server",
         has_statistics=True,
     ),
+    "tfserving": Kind(
+        open=_open_tfserving,
+        ports={"http": 8501, "grpc": 8500},
+        title="TensorFlow Serving",
+        rules=(
+            Rule(
+                lambda asked: not is_grpc(asked),
+                "tfserving supports only grpc. Use -i grpc.",
+                is_classic=True,
+            ),
+            Rule(lambda asked: "streaming" in asked, "tfserving does not support streaming."),
+            Rule(is_async, "tfserving does not support the async API.", is_classic=True),
+        ),
+        refused=_ONLY_TRITON,
+    ),
+    "torchserve": Kind(
+        open=_open_torchserve,
+        ports={"http": 8080},
+        title="TorchServe",
+        is_asked=False,
+        rules=(
+            Rule(
+                lambda asked: not names_data(asked),
+                "torchserve needs an input data file. Give one with --input-data.",
+                is_classic=True,
+            ),
+            Rule(
+                lambda asked: not (names_data(asked) or asked.get("data.files") or asked.get("bodies")),
+                "torchserve has no metadata to make data from. Give a file with --input data=@FILE, --body @FILE or "
+                "--input-data.",
+            ),
+            Rule(
+                lambda asked: "bodies" in asked and (names_data(asked) or "data.files" in asked),
+                "--body is the whole request and cannot be combined with --input or --input-data.",
+            ),
+            Rule(is_grpc, "gRPC is not supported with TorchServe endpoints. Use -i http."),
+            Rule(
+                lambda asked: "collect_metrics" in asked,
+                "The --collect-metrics option is only supported with Triton client backend.",
+                is_classic=True,
+            ),
+        ),
+        refused=(*_ONLY_TRITON, "data.shapes"),
+    ),
     "triton_c_api": Kind(
         open=_open_in_process,
         ports={"http": 0, "grpc": 0},
         title="a Triton in this process",
+        has_statistics=True,
         rules=(
             Rule(
                 lambda asked: asked.get("workers", 1) != 1,

@@ -299,7 +299,8 @@ OPTIONS = (
     Option(
         ("--body",),
         "bodies",
-        "Body of the request with --service-kind http: text, or @FILE. Given several times, the requests take turns.",
+        "Body of the request with --service-kind http or torchserve: text, or @FILE. Given several times, the "
+        "requests take turns.",
         as_given,
         "BODY",
         repeatable=True,
@@ -312,7 +313,14 @@ OPTIONS = (
         as_given,
         "NAME",
         "serving_default",
-        built=False,
+    ),
+    Option(
+        ("--management-url",),
+        "management_url",
+        "Address of TorchServe's management API (default: the port after the one of -u).",
+        as_given,
+        "URL",
+        dialect=Dialect.OURS,
     ),
     Option(
         ("--triton-server-directory",),

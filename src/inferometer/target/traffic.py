@@ -44,6 +44,12 @@ class ReplyReader(Protocol):
         """What to say of a reply with a bad status; `text` is the server's own."""
 
 
+class Outputs(Protocol):
+    """Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
+
+    def __call__(self, reply: bytes | bytearray | memoryview, /) -> Mapping[str, bytes]: ...
+
+
 class Conversations(Protocol):
     """Sessions whose requests depend on earlier answers; a slot has one at a time."""
 
@@ -75,6 +81,7 @@ class Wiring:
     )
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
+    outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
 
     def share(self, index: int, parts: int) -> "Wiring":

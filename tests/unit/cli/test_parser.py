@@ -65,6 +65,7 @@ OURS = [
         "--prompts",
         "--prompt-tokens",
         "--slo",
+        "--management-url",
     ),
     *("--replay", "--speed", "--shape-load"),
 ]
@@ -333,7 +334,7 @@ def test_export_file_must_be_new(tmp_path):
 
 
 UNBUILT = [
-    ("--service-kind tfserving -i grpc", "--service-kind tfserving is not supported yet"),
+    ("--service-kind dynamic_grpc -i grpc", "--service-kind dynamic_grpc is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
 ]
 

@@ -1,0 +1,3 @@
+"""A TorchServe handler whose worker never comes up."""
+
+raise RuntimeError("this handler cannot be loaded")
