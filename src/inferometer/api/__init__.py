@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from inferometer.measure.result import Result
     from inferometer.profile.level import Watcher
     from inferometer.report.saved import Report
+    from inferometer.tune.study import Study
 
-__all__ = ["compare", "diagnose", "load", "measure", "to_html", "to_markdown"]
+__all__ = ["compare", "diagnose", "find", "load", "measure", "to_html", "to_markdown", "tune"]
 
 
 def measure(
@@ -42,6 +43,79 @@ def measure(
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
+
+
+def find(
+    model: str,
+    *,
+    slo: str,
+    by: str = "rate",
+    start: float | None = None,
+    duration_s: float = 60.0,
+    watcher: "Watcher | None" = None,
+    **options: Any,
+) -> "Result":
+    """The highest rate (or `by="concurrency"`) that keeps the promise, such as "p99<50ms, errors<0.1%".
+
+    It is in the result's `finding`; `duration_s` is the time for the whole search, `options` are those of `measure`.
+    """
+    from inferometer.base.units import NS_PER_S
+    from inferometer.measure.slo import parse_slo
+    from inferometer.profile.find import Quest, run_find
+    from inferometer.profile.options import Options
+    from inferometer.profile.prepare import prepare
+
+    options.setdefault("request_timeout_s", 60.0)
+    asked = Options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
+    quest = Quest(
+        promise=parse_slo(slo),
+        duration_ns=round(duration_s * NS_PER_S),
+        is_rate=by == "rate",
+        distribution=asked.request_distribution,
+        seed=asked.data.seed,
+        start=start,
+    )
+    setup = prepare(asked, command="find")
+    return list(run_find(setup, quest, _Silent() if watcher is None else watcher))[-1]
+
+
+def tune(
+    model: str,
+    *,
+    slo: str | None = None,
+    budget_s: float | None = None,
+    repositories: tuple[str, ...] = (),
+    url: str | None = None,
+    search: str = "smart",
+    instances: tuple[int, int] = (1, 5),
+    batches: tuple[int, int] = (1, 128),
+    loads: tuple[int, int] = (1, 1024),
+    journal: str = "inferometer-tune.sqlite",
+    **options: Any,
+) -> "Study":
+    """Look for the configuration and the load with the most throughput that keep the promise.
+
+    On an embedded server with these repositories (none are the example models), or at `url`. Every trial is kept in the
+    journal; the same call again goes on from it. `inferometer.tune.study.recommend` says which trial won and why.
+    """
+    from inferometer.profile.options import Options
+    from inferometer.tune.session import profile
+    from inferometer.tune.short import Wish, settings
+    from inferometer.tune.space import Bounds
+
+    options.setdefault("request_timeout_s", 60.0)
+    wish = Wish(
+        options=Options(model=model, **options),
+        slo=slo,
+        budget_s=budget_s,
+        repositories=tuple(map(Path, repositories)),
+        url=url,
+        search=search,
+        bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
+        journal=Path(journal),
+    )
+    (study,) = profile(settings(wish), _SilentTuning())
+    return study
 
 
 def compare(
@@ -161,6 +235,25 @@ class _Silent:
         pass
 
     def round_finished(self, number: int, rounds: int, rates: object) -> None:
+        pass
+
+    def is_interrupted(self) -> bool:
+        return False
+
+
+class _SilentTuning:
+    """Nobody watches the search."""
+
+    def said(self, say: object) -> None:
+        pass
+
+    def proposed(self, proposal: object, *, is_known: bool) -> None:
+        pass
+
+    def tried(self, trial: object) -> None:
+        pass
+
+    def skipped(self, skip: object) -> None:
         pass
 
     def is_interrupted(self) -> bool:

@@ -89,20 +89,13 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
 def _search(setup: "Setup", quest: "Quest", json: str | None) -> "Result":
     from inferometer.cli.signals import Interrupts
     from inferometer.measure.result import write
-    from inferometer.profile.find import find
-    from inferometer.profile.run import bench, crew
+    from inferometer.profile.find import run_find
 
     result = setup.result
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts, crew(setup) as load:
+    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
         progress = make_progress()
         try:
-            for step in find(bench(setup, load, Watching(progress, interrupts)), setup.recipe, quest):
-                levels = (
-                    result.levels
-                    if step.finding and step.level in result.levels
-                    else (*result.levels, step.level)
-                )
-                result = replace(result, levels=levels, finding=step.finding)
+            for result in run_find(setup, quest, Watching(progress, interrupts)):
                 if json is not None:
                     write(result, Path(json))
         finally:

@@ -12,15 +12,13 @@ from inferometer.cli.parser import Ask, parse_measure
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.profile.options import Options
-    from inferometer.tune.goal import Constraint
     from inferometer.tune.search.search import Proposal, Say, Skip
-    from inferometer.tune.settings import Settings
+    from inferometer.tune.short import Wish
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
 NOT_FOUND = 1
 JOURNAL = "inferometer-tune.sqlite"
-RESERVE_S = 3.0  # of a budget: for starting and ending the server
 
 
 def main(argv: list[str]) -> int:
@@ -29,7 +27,7 @@ def main(argv: list[str]) -> int:
     if isinstance(options, Ask):
         _parser().print_help()
         return 0
-    return _tune(own, _settings(own, options))
+    return _tune(own, _wish(own, options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,47 +71,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(own: argparse.Namespace, options: "Options") -> "Settings":
-    from dataclasses import replace
-
-    from inferometer.server.repository import example_repository
-    from inferometer.tune.launch.site import Addresses, Control
-    from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
+def _wish(own: argparse.Namespace, options: "Options") -> "Wish":
+    from inferometer.tune.short import Wish
     from inferometer.tune.space import Bounds
 
-    low_high = {name: _span(getattr(own, name), f"--{name}") for name in ("instances", "batch", "load")}
-    control = Control(options.protocol, options.headers, options.tls, options.grpc_tls)
-    if own.url is not None:
-        addresses = Addresses(http=own.url, grpc=own.url)
-        launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
-    else:
-        folders = tuple(own.model_repository or (example_repository(),))
-        launch = LaunchSettings(repositories=folders, control=control)
-    constraints = _promise(own.slo)
-    budget_s = None
-    if own.budget is not None:
-        budget_s = max(1.0, parse_duration_ns(own.budget, "--budget") / NS_PER_S - RESERVE_S)
-    percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
-    model = ModelSettings(
-        own.model,
-        constraints=constraints,
-        options=replace(options, duration_s=None, asynchronous=True, percentile=percentile),
-        batches=(options.batch or 1,),
-    )
-    return Settings(
-        models=(model,),
-        launch=launch,
+    return Wish(
+        options=options,
+        slo=own.slo,
+        budget_s=None if own.budget is None else parse_duration_ns(own.budget, "--budget") / NS_PER_S,
+        repositories=tuple(own.model_repository or ()),
+        url=own.url,
         search=own.search,
         bounds=Bounds(
-            instances=low_high["instances"],
-            batch=low_high["batch"],
-            concurrency=low_high["load"],
+            instances=_span(own.instances, "--instances"),
+            batch=_span(own.batch, "--batch"),
+            concurrency=_span(own.load, "--load"),
             delays_us=_numbers(own.delays, "--delays"),
         ),
-        given=("concurrency", "instances", "batch"),
-        budget_s=budget_s,
-        seed=own.seed,
         journal=own.journal,
+        seed=own.seed,
     )
 
 
@@ -134,38 +110,17 @@ def _numbers(text: str, name: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
-def _promise(text: str | None) -> "tuple[Constraint, ...]":
-    from inferometer.base.units import NS_PER_MS
-    from inferometer.measure.slo import parse_slo
-    from inferometer.tune.goal import Constraint
-    from inferometer.tune.metrics import BY_TAG
-
-    if text is None:
-        return ()
-    found = []
-    for term in parse_slo(text).terms:
-        if term.name == "errors":
-            found.append(Constraint("perf_error_rate", high=100 * term.limit))
-            continue
-        tag = "perf_latency_avg" if term.name == "mean" else f"perf_latency_{term.name}"
-        if tag not in BY_TAG:
-            raise UsageError(
-                f"--slo names {term.name}", remedy="the tuner knows mean, p50, p90, p95, p99, errors"
-            )
-        found.append(Constraint(tag, high=term.limit / NS_PER_MS))
-    return tuple(found)
-
-
-def _tune(own: argparse.Namespace, settings: "Settings") -> int:
+def _tune(own: argparse.Namespace, wish: "Wish") -> int:
     from inferometer.cli.signals import Interrupts
     from inferometer.tune.report.text import summary
     from inferometer.tune.session import profile
+    from inferometer.tune.short import settings
     from inferometer.tune.study import recommend, write
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
-        (study,) = profile(settings, Progress(interrupts))
+        (study,) = profile(settings(wish), Progress(interrupts))
     print(summary(study))
     if own.study is not None:
         write(study, own.study)

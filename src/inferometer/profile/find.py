@@ -7,10 +7,12 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.measure.measurement import SPOILING, Level
-from inferometer.measure.result import Finding
+from inferometer.measure.result import Finding, Result
 from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
-from inferometer.profile.level import Bench, Point, Recipe
+from inferometer.profile.level import Bench, Point, Recipe, Watcher
+from inferometer.profile.prepare import Setup
+from inferometer.profile.run import bench, crew
 from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts, bracket, tidy
 
@@ -61,6 +63,17 @@ def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
         if bench.watcher.is_interrupted() or level.is_cut_short or bench.clock() > end_ns:
             break
     yield from _hold(bench, recipe, quest, visited, verdicts)
+
+
+def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
+    """The result after each level of the search; the last one has the finding."""
+    result = setup.result
+    with crew(setup) as load:
+        for step in find(bench(setup, load, watcher), setup.recipe, quest):
+            is_seen = step.finding is not None and step.level in result.levels
+            levels = result.levels if is_seen else (*result.levels, step.level)
+            result = replace(result, levels=levels, finding=step.finding)
+            yield result
 
 
 def keeps(promise: Slo, level: Level) -> bool:
