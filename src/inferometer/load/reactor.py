@@ -9,7 +9,8 @@ from inferometer.load.timer import Timer
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
-SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins
+SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
+LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
 
 
 class EpollReactor:
@@ -19,6 +20,7 @@ class EpollReactor:
         self._epoll = select.epoll()
         self._poll = self._epoll.poll
         self._clock = clock
+        self._spin_ns = SPIN_NS
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._timer = Timer()
         self.add(self._timer.fd, READ, self._timer.clear)
@@ -43,14 +45,24 @@ class EpollReactor:
                 handler(mask)
 
     def _poll_until(self, until_ns: int) -> list[tuple[int, int]]:
-        if until_ns - self._clock() > SPIN_NS:
-            self._timer.set(until_ns - SPIN_NS)
+        gap = until_ns - self._clock()
+        spin = min(self._spin_ns, max(SPIN_NS, gap // 2))
+        if gap > spin:
+            self._timer.set(until_ns - spin)
             ready = self._poll()
             if ready != [(self._timer.fd, READ)]:
                 return ready
             self._timer.clear(READ)
+            self._learn(self._clock() - (until_ns - spin))
         poll, clock = self._poll, self._clock
         while True:
             ready = poll(0)
             if ready or clock() >= until_ns:
                 return ready
+
+    def _learn(self, late_ns: int) -> None:
+        """Wake up earlier where waking up takes long: one sleep in some hundred may use up half of the head start."""
+        if 2 * late_ns > self._spin_ns:
+            self._spin_ns = min(self._spin_ns * 3 // 2, LONGEST_SPIN_NS)
+        elif self._spin_ns > SPIN_NS:
+            self._spin_ns -= self._spin_ns >> 10
