@@ -286,7 +286,9 @@ def test_19_the_figures_agree_with_each_other(pa: Callable[..., Ended]) -> None:
         f"throughput: {ended.figure('Throughput:'):g} infer/sec, latency {ended.figure('Avg latency:'):g} usec\n"
     )
     assert ended.figure("Inference count:") > 0
-    assert abs(ended.figure("Inference count:") - ended.figure("Successful request count:")) <= 2  # see case 26
+    assert (
+        abs(ended.figure("Inference count:") - ended.figure("Successful request count:")) <= 2
+    )  # see case 26
 
 
 def test_20_the_verbose_report(pa: Callable[..., Ended]) -> None:
