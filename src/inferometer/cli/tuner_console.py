@@ -129,7 +129,7 @@ class SearchConsole:
             self._console.info("Existing measurement found for run config. Skipping profile")
             return
         for variant, load in proposal.parts:
-            self._console.info(f"Profiling {variant.title}: {load}")
+            self._console.info(f"Profiling {variant.name}: {load}")
 
     def tried(self, trial: "Trial") -> None:
         if self._is_known:
@@ -139,7 +139,8 @@ class SearchConsole:
             self.save()
             return
         self.failures += 1
-        self._console.error(f"{trial.name}, {trial.load}: no measurement: {trial.reason}")
+        reason = " ".join(trial.reason.split())  # a server's words may have lines
+        self._console.error(f"{trial.name}, {trial.load}: no measurement: {reason}")
         if self._job.external is None:
             self._note(trial)
 
@@ -171,8 +172,6 @@ class SearchConsole:
             if part.name in self._seen:
                 continue
             self._seen.add(part.name)
-            if part.is_default:
-                continue
             verb = "Found existing" if part.name in self._known_names else "Creating"
             self._console.info(f"{verb} model config: {part.name}")
             for text in changes(part.overrides):

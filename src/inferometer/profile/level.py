@@ -108,16 +108,20 @@ class Bench:
     most_workers: int = 1
 
 
-def warm_up(bench: Bench, plan: Plan) -> None:
-    """Send the plan's requests and wait for them; nothing of it is recorded."""
+def warm_up(bench: Bench, plan: Plan) -> bool:
+    """Send the plan's requests and wait for them; nothing of it is recorded. Whether any was answered in time."""
+    begun_ns = last_good_ns = bench.clock()
     bench.load.apply(plan)
-    last_good_ns = bench.clock()
+    is_answered = False
     while not bench.watcher.is_interrupted():
         harvest = bench.load.collect(bench.clock() + FAR_NS)
+        ours = harvest.records.where(harvest.records.sent_ns >= begun_ns)  # not of an earlier load
+        is_answered = is_answered or bool((ours.status != status.TIMEOUT).any())
         if len(harvest.records.good):
             last_good_ns = harvest.seen_ns
         if harvest.is_finished or (len(harvest.records) and harvest.seen_ns - last_good_ns > GONE_NS):
-            return
+            break
+    return is_answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,10 +93,13 @@ class EngineMeter:
             line = self._line(model, load.batch, site)
             plan = _plan(load, line.setup.options)
             instrument = line.bench
-            if is_fresh:
-                warm_up(instrument, Closed(_warm(load), count=_warm(load)))
+            if is_fresh and not warm_up(instrument, Closed(_warm(load), count=_warm(load))):
+                raise MeterError(
+                    f"it timed out: no request was answered within {line.setup.options.request_timeout_s:g} s"
+                )
             instrument.load.apply(Closed(0))
             level = measure_level(instrument, self._recipe(line.setup, effort), plan)
+            instrument.load.apply(Closed(0))  # the next variant is loaded in peace
         except PeerError as error:
             raise MeterError(str(error)) from error
         _check(level)
@@ -130,8 +133,8 @@ class EngineMeter:
         options = replace(
             asked,
             model=model,
-            url=site.addresses.grpc if asked.protocol == "grpc" else site.addresses.http,
-            metrics_url=site.addresses.metrics_url if asked.collect_metrics else None,
+            url=asked.url or (site.addresses.grpc if asked.protocol == "grpc" else site.addresses.http),
+            metrics_url=(asked.metrics_url or site.addresses.metrics_url) if asked.collect_metrics else None,
             batch=batch,
         )
         setup = prepare(options, command="tune")

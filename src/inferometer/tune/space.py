@@ -183,21 +183,26 @@ def _one_choices(field: Any, value: object, where: str) -> list[Any]:
         rows = message_choices(field.message_type, value, where)
         names = [row.field for row in rows]
         return [_without_none(names, choice) for choice in itertools.product(*(row.choices for row in rows))]
-    _check_scalar(field, value, where)
-    return [value]
+    return [_scalar(field, value, where)]
 
 
 def _without_none(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
-def _check_scalar(field: Any, value: object, where: str) -> None:
+def _scalar(field: Any, value: object, where: str) -> object:
+    """The value as the field has it. YAML does not know which field it writes, so numbers may stand in quotes and
+    texts without them."""
     if field.enum_type is not None:
         names = [row.name for row in field.enum_type.values]
         if value not in names:
             raise _wrong(where, value, f"one of {', '.join(names)}")
-        return
+        return value
     kind, words = _SCALARS[field.cpp_type]
+    if kind is str and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if kind is int and isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        value = int(value)
     is_number_for_truth = isinstance(value, bool) and kind is not bool
     if is_number_for_truth or not isinstance(value, kind):
         raise _wrong(where, value, words)
@@ -205,6 +210,7 @@ def _check_scalar(field: Any, value: object, where: str) -> None:
         low, high = _WHOLE[field.cpp_type]
         if not low <= value < high:
             raise _wrong(where, value, f"a whole number from {low} to {high - 1}")
+    return value
 
 
 # By FieldDescriptor.CPPTYPE_...: 1 int32, 2 int64, 3 uint32, 4 uint64, 5 double, 6 float, 7 bool, 9 text.
@@ -212,7 +218,7 @@ _SCALARS: dict[int, tuple[Any, str]] = {
     **dict.fromkeys((1, 2, 3, 4), (int, "a whole number")),
     **dict.fromkeys((5, 6), ((int, float), "a number")),
     7: (bool, "true or false"),
-    9: (str, "a text"),
+    9: (str, "a text, in quotes where YAML would read something else"),
 }
 _WHOLE = {1: (-(2**31), 2**31), 2: (-(2**63), 2**63), 3: (0, 2**32), 4: (0, 2**64)}
 

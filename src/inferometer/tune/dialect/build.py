@@ -17,6 +17,7 @@ from inferometer.tune.dialect.keys import FORMATS
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
 from inferometer.tune.dialect.server import expanded, launch_settings
+from inferometer.tune.dialect.values import ints, whole
 from inferometer.tune.goal import LISTED_WEIGHT, Constraint, with_limit
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.search.scope import OptunaLimits
@@ -24,22 +25,21 @@ from inferometer.tune.search.search import Effort
 from inferometer.tune.settings import ModelSettings, Settings
 from inferometer.tune.space import Bounds
 
-# The load generator's options that are the tuner's business, and what to use for them.
+# The load generator's options that are the tuner's business, and what says it to the tuner. The classic tool passes
+# them on with a caution, so a file that has them must not be refused.
 _NOT_HERE = {
-    "model-name": "profile_models",
-    "url": "triton_grpc_endpoint or triton_http_endpoint",
-    "metrics-url": "triton_metrics_url",
-    "metrics-interval": "monitoring_interval",
-    "latency-report-file": "the tables below export_path",
-    "verbose": "-v",
-    "extra-verbose": "-v",
-    "verbose-csv": "the tables below export_path",
-    "binary-search": "constraints",
-    "latency-threshold": "latency_budget",
-    "triton-server-directory": "triton_server_path",
-    "model-repository": "model_repository",
-    "bls-composing-models": "bls_composing_models",
+    "model-name": "profile_models names the models",
+    "latency-report-file": "the tables are below export_path",
+    "verbose": "-v shows more",
+    "extra-verbose": "-v shows more",
+    "verbose-csv": "the tables are below export_path",
+    "binary-search": "constraints are closed in on",
+    "latency-threshold": "latency_budget sets a limit",
+    "triton-server-directory": "triton_server_path names the server",
+    "model-repository": "model_repository names the folder",
+    "bls-composing-models": "bls_composing_models names them",
 }
+REQUEST_TIMEOUT_S = 60.0  # of the built-in load generator, where none is given
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
 
 
@@ -145,7 +145,7 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
     batches = own.get("batch_sizes", asked["batch_sizes"])
     given_batch = dict(flags).get("batch-size")
     if given_batch is not None:
-        batches = (_whole(f"{model.where}.perf_analyzer_flags.batch-size", given_batch),)
+        batches = (whole(1)(f"{_flags_path(model)}.batch-size", given_batch),)
     is_bls = bool(asked["bls_composing_models"])
     members = asked["bls_composing_models"] or asked["ensemble_composing_models"] or ()
     constraints = _constraints(asked, model)
@@ -192,25 +192,36 @@ def _options(
     protocol = dict(flags).get("protocol", asked["client_protocol"])
     if asked.has("perf_analyzer_path"):
         return Options(model=model.name, protocol=str(protocol).lower())
-    where = f"{model.where if 'perf_analyzer_flags' in model.own else ''}.perf_analyzer_flags".lstrip(".")
-    for name, _ in flags:
-        if name in _NOT_HERE:
-            raise UsageError(
-                f"{where}.{name} does not go with the built-in load generator",
-                remedy=f"use {_NOT_HERE[name]}",
-            )
-    handed = [row for row in flags if row[0] not in (*_LOADS, "protocol")]
+    handed = [row for row in flags if row[0] not in (*_LOADS, *_NOT_HERE, "protocol")]
+    # Without it, a page of metrics and its interval would be refused.
+    handed += [] if "collect-metrics" in dict(handed) else [("collect-metrics", True)]
     try:
         found = parse(["-m", model.name, "-i", str(protocol), *words(handed)])
     except UsageError as error:
-        raise UsageError(f"{where}: {error.message}", remedy=error.remedy) from error
+        raise UsageError(f"{_flags_path(model)}: {error.message}", remedy=error.remedy) from error
     limited = any(row.tag == LATENCY_P99 for row in constraints)
     return replace(
         found,
         asynchronous=not found.synchronous,
         percentile=found.percentile if found.percentile is not None or not limited else 99,
+        request_timeout_s=_timeout_s(asked),
         collect_metrics=True,
-        metrics_interval_ms=round(1000 * asked["monitoring_interval"]),
+        metrics_interval_ms=found.metrics_interval_ms
+        if "metrics-interval" in dict(flags)
+        else round(1000 * asked["monitoring_interval"]),
+    )
+
+
+def _timeout_s(asked: Asked) -> float:
+    """Of one request: a measurement whose requests are never answered ends with it."""
+    if asked.has("perf_analyzer_timeout"):
+        return float(asked["perf_analyzer_timeout"])
+    return REQUEST_TIMEOUT_S
+
+
+def _flags_path(model: ModelAsked) -> str:
+    return (
+        f"{model.where}.perf_analyzer_flags" if "perf_analyzer_flags" in model.own else "perf_analyzer_flags"
     )
 
 
@@ -218,28 +229,17 @@ def _flag_of(models: Sequence[ModelAsked], asked: Asked, name: str) -> Any:
     for model in models:
         found = dict(model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])).get(name)
         if found is not None:
-            return found
+            return list(dict.fromkeys(found))
     return None
 
 
 def _flag_load(model: ModelAsked, flags: Flags) -> tuple[float, ...] | None:
-    """A load among the load generator's flags overrides the tuner's own."""
+    """A load among the load generator's flags overrides the tuner's own; a range is all its loads."""
     given = dict(flags)
-    value = given.get("request-rate-range", given.get("concurrency-range"))
-    if value is None:
-        return None
     name = "request-rate-range" if "request-rate-range" in given else "concurrency-range"
-    return (float(_whole(f"{model.where}.perf_analyzer_flags.{name}", value)),)
-
-
-def _whole(path: str, value: Any) -> int:
-    if isinstance(value, int) or str(value).isdigit():
-        number = int(value)
-        if number >= 1:
-            return number
-    raise UsageError(
-        f"{path} is {value!r}", remedy="give one whole number; several go under concurrency or request_rate"
-    )
+    if given.get(name) is None:
+        return None
+    return tuple(float(value) for value in ints(f"{_flags_path(model)}.{name}", given[name]))
 
 
 def _intervals(asked: Asked, models: Sequence[ModelAsked]) -> str | None:
@@ -348,6 +348,12 @@ def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
     ):
         found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
     for model in models:
+        if not asked.has("perf_analyzer_path"):
+            found += [
+                f"{_flags_path(model)}.{name} has no effect on the built-in load generator: {_NOT_HERE[name]}"
+                for name, _ in model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])
+                if name in _NOT_HERE
+            ]
         if "triton_docker_args" in model.own:
             found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
     return found

@@ -93,7 +93,7 @@ OWN_SERVER_FLAGS = frozenset(
 
 def load_flags(path: str, value: Any) -> Flags:
     """`perf_analyzer_flags`: known names, in the fixed order."""
-    found = mapping(path, value)
+    found = {name: row for name, row in mapping(path, value).items() if row is not None}
     for name, row in found.items():
         if name not in LOAD_FLAGS:
             close = name.replace("_", "-")

@@ -1,11 +1,12 @@
 """Objectives and constraints as the classic tool's YAML has them."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.tune import goal
-from inferometer.tune.dialect.values import mapping, texts, wrong
+from inferometer.tune.dialect.values import mapping, maybe_number, texts, wrong
 from inferometer.tune.goal import Constraint
 
 Weights = tuple[tuple[str, float], ...]
@@ -14,15 +15,23 @@ Weights = tuple[tuple[str, float], ...]
 def objectives(path: str, value: Any) -> Weights:
     """A list of metrics, or weights by metric."""
     if isinstance(value, Mapping):
-        for tag, weight in value.items():
-            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-                raise wrong(f"{path}.{tag}", weight, "a number above 0")
-        return goal.objectives(value, path)
+        weights = {tag: maybe_number(weight) for tag, weight in value.items()}
+        for tag, weight in weights.items():
+            if weight is None or not math.isfinite(weight):
+                raise wrong(f"{path}.{tag}", value[tag], "a number above 0")
+        return goal.objectives(weights, path)
     return goal.objectives(texts(path, value), path)
 
 
 def constraints(path: str, value: Any) -> tuple[Constraint, ...]:
-    return goal.constraints(mapping(path, value), path)
+    return goal.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
+
+
+def _bounds(row: Any) -> Any:
+    """With numbers in quotes as numbers; what is no number stays, to be named."""
+    if not isinstance(row, Mapping):
+        return row
+    return {name: row[name] if (found := maybe_number(row[name])) is None else found for name in row}
 
 
 def weighting_at_top(path: str, value: Any) -> None:

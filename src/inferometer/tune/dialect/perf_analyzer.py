@@ -29,24 +29,24 @@ _PER_MS = 1000.0  # microseconds
 
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("Inferences/Second", "perf_throughput", 1.0),
-    ("Avg latency", "perf_latency_avg", 1 / _PER_MS),
-    ("p50 latency", "perf_latency_p50", 1 / _PER_MS),
-    ("p90 latency", "perf_latency_p90", 1 / _PER_MS),
-    ("p95 latency", "perf_latency_p95", 1 / _PER_MS),
-    ("p99 latency", "perf_latency_p99", 1 / _PER_MS),
-    ("request/response", "perf_client_send_recv", 1 / _PER_MS),
-    ("send/recv", "perf_client_send_recv", 1 / _PER_MS),
-    ("response wait", "perf_client_response_wait", 1 / _PER_MS),
-    ("Server Queue", "perf_server_queue", 1 / _PER_MS),
-    ("Server Compute Input", "perf_server_compute_input", 1 / _PER_MS),
-    ("Server Compute Infer", "perf_server_compute_infer", 1 / _PER_MS),
-    ("Server Compute Output", "perf_server_compute_output", 1 / _PER_MS),
+    ("Avg latency", "perf_latency_avg", _PER_MS),
+    ("p50 latency", "perf_latency_p50", _PER_MS),
+    ("p90 latency", "perf_latency_p90", _PER_MS),
+    ("p95 latency", "perf_latency_p95", _PER_MS),
+    ("p99 latency", "perf_latency_p99", _PER_MS),
+    ("request/response", "perf_client_send_recv", _PER_MS),
+    ("send/recv", "perf_client_send_recv", _PER_MS),
+    ("response wait", "perf_client_response_wait", _PER_MS),
+    ("Server Queue", "perf_server_queue", _PER_MS),
+    ("Server Compute Input", "perf_server_compute_input", _PER_MS),
+    ("Server Compute Infer", "perf_server_compute_infer", _PER_MS),
+    ("Server Compute Output", "perf_server_compute_output", _PER_MS),
 )
 _GPU_COLUMNS = (
-    ("Avg GPU Utilization", "gpu_utilization", 100.0),
+    ("Avg GPU Utilization", "gpu_utilization", 0.01),
     ("Avg GPU Power Usage", "gpu_power_usage", 1.0),
-    ("Max GPU Memory Usage", "gpu_used_memory", 1 / MEGA),
-    ("Total GPU Memory", "gpu_total_memory", 1 / MEGA),
+    ("Max GPU Memory Usage", "gpu_used_memory", MEGA),
+    ("Total GPU Memory", "gpu_total_memory", MEGA),
 )
 
 
@@ -130,9 +130,9 @@ def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
         raise MeterError("the load generator wrote a table without rows")
     row = rows[-1]
     found: dict[str, Estimate] = {}
-    for column, tag, factor in _COLUMNS:
+    for column, tag, unit in _COLUMNS:
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            found[tag] = Estimate(float(row[column]) * factor)
+            found[tag] = Estimate(float(row[column]) / unit)
     if "perf_throughput" not in found:
         raise MeterError("the load generator's table has no column Inferences/Second")
     return Figures(tuple(found.items())), tuple(_gpus(row))
@@ -140,12 +140,12 @@ def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
 
 def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
     found: dict[str, dict[str, Estimate]] = {}
-    for column, tag, factor in _GPU_COLUMNS:
+    for column, tag, unit in _GPU_COLUMNS:
         for item in (row.get(column) or "").split(";"):
             uuid, colon, value = item.rpartition(":")
             if colon:
                 with contextlib.suppress(ValueError):
-                    found.setdefault(uuid.strip(), {})[tag] = Estimate(float(value) * factor)
+                    found.setdefault(uuid.strip(), {})[tag] = Estimate(float(value) / unit)
     for uuid, values in found.items():
         used, total = values.get("gpu_used_memory"), values.get("gpu_total_memory")
         if used is not None and total is not None:

@@ -23,7 +23,15 @@ class Plot:
 
 
 def plots(path: str, value: Any) -> tuple[Plot, ...]:
-    return tuple(_plot(f"{path}.{name}", name, row) for name, row in mapping(path, value).items())
+    """By name, or a list of such mappings."""
+    rows = [(path, value)]
+    if isinstance(value, list):
+        rows = [(f"{path}[{place}]", row) for place, row in enumerate(value)]
+    return tuple(
+        _plot(f"{where}.{name}", name, plot)
+        for where, row in rows
+        for name, plot in mapping(where, row).items()
+    )
 
 
 def _plot(path: str, name: str, value: Any) -> Plot:

@@ -211,8 +211,7 @@ def warnings(asked: Asked) -> Iterator[str]:
         yield f"{option('triton_install_path')} has no effect in launch mode {mode}"
     if not asked.has("perf_analyzer_path"):
         for name in (
-            "perf_analyzer_timeout", "perf_analyzer_cpu_util", "perf_analyzer_max_auto_adjusts",
-            "perf_output", "perf_output_path",
+            "perf_analyzer_cpu_util", "perf_analyzer_max_auto_adjusts", "perf_output", "perf_output_path",
         ):  # fmt: skip
             if asked.has(name):
                 yield (

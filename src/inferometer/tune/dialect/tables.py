@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inferometer.tune import model_config
 from inferometer.tune.dialect.keys import GPU_FIELDS, INFERENCE_FIELDS, SERVER_FIELDS
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
+from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Trial
@@ -50,7 +51,7 @@ class Sheet:
             max(len(row[place]) for row in (self.header, *self.rows)) + 2 for place in range(len(self.header))
         ]
         lines = [
-            "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in (self.header, *self.rows)
         ]
         return "\n".join([self.title, *lines, ""])
@@ -184,15 +185,7 @@ def _is_ensemble(variant: Variant) -> bool:
 
 
 def instance_group(variant: Variant) -> str:
-    """`2:CPU`, kinds joined; of an ensemble those of its members."""
-    if _is_ensemble(variant) and variant.composing:
-        return ",".join(instance_group(part) for part in variant.composing)
-    usual = "CPU" if variant.cpu_only else "GPU"
-    counts: dict[str, int] = {}
-    for kind, count in model_config.instance_counts(variant.config) or ((usual, 1),):
-        shown = kind if kind in ("CPU", "GPU") else usual
-        counts[shown] = counts.get(shown, 0) + count
-    return " + ".join(f"{count}:{kind}" for kind, count in counts.items())
+    return facts.instances(variant).replace(", ", ",")
 
 
 def max_batch(variant: Variant) -> str:

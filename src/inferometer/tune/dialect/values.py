@@ -49,10 +49,7 @@ def number(*, least: float = 0.0, above: bool = False) -> Read:
 
     def read(path: str, value: Any) -> float:
         allowed = f"a number {'above' if above else 'from'} {least:g}{'' if above else ' up'}"
-        try:
-            found = float(value) if not isinstance(value, bool) else None
-        except (TypeError, ValueError):
-            found = None
+        found = maybe_number(value)
         if found is None or not least <= found < float("inf") or (above and found == least):
             raise wrong(path, value, allowed)
         return found
@@ -60,9 +57,21 @@ def number(*, least: float = 0.0, above: bool = False) -> Read:
     return read
 
 
+def maybe_number(value: Any) -> float | None:
+    """A number, also one in quotes (YAML reads 1e3 as a text); None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
 def flag(path: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
     raise wrong(path, value, "true or false")
 
 

@@ -38,7 +38,7 @@ class Embedded:
     """The tritonserver of the wheel."""
 
     def __init__(self, options: LocalOptions) -> None:
-        flags = [word for name, value in options.flags for word in words_of(name, value)]
+        flags = [*users_words(options), "--metrics-interval-ms", str(options.metrics_interval_ms)]
         self._server = EmbeddedTriton(
             options.repositories,
             http_port=options.ports.http,
@@ -169,8 +169,27 @@ def words_of(name: str, value: str) -> tuple[str, ...]:
     return (dashed, value) if value else (dashed,)
 
 
+# The tool's own business: a user's value for one of these has no effect.
+_OWN = frozenset(
+    {
+        "model-repository", "http-port", "grpc-port", "metrics-port", "model-control-mode", "metrics-interval-ms",
+        "strict-model-config",
+    }
+)  # fmt: skip
+
+
+def users_words(options: LocalOptions) -> list[str]:
+    """The user's flags as words, except those that are the tool's own."""
+    return [
+        word
+        for name, value in options.flags
+        if name.replace("_", "-") not in _OWN
+        for word in words_of(name, value)
+    ]
+
+
 def server_words(options: LocalOptions, ports: Ports) -> list[str]:
-    """A tritonserver's command line: the user's flags, except those that are the tool's own."""
+    """A tritonserver's command line."""
     own = {
         "http-port": str(ports.http),
         "grpc-port": str(ports.grpc),
@@ -180,11 +199,9 @@ def server_words(options: LocalOptions, ports: Ports) -> list[str]:
         "strict-model-config": "false",
     }
     words = [word for path in options.repositories for word in ("--model-repository", str(path.resolve()))]
-    for name, value in options.flags:
-        dashed = name.replace("_", "-")
-        if dashed not in own and dashed != "model-repository":
-            words += words_of(dashed, value)
-    return words + [word for name, value in own.items() for word in (f"--{name}", value)]
+    return (
+        words + users_words(options) + [word for name, value in own.items() for word in (f"--{name}", value)]
+    )
 
 
 def find_executable(name: str) -> Path:

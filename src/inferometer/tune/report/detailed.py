@@ -58,13 +58,9 @@ def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequenc
     (variant,) = facts.variants_of(study, name)
     with_gpus = with_gpus or not variant.cpu_only
     table = measurements(study, ranked, with_gpus=with_gpus)
-    shape = (
-        f"{facts.instances(variant)} instance(s), max batch size {facts.batch_size(variant)}, "
-        f"dynamic batching {facts.batching(variant).lower()}"
-    )
     verdict = (
-        f"{name} has {shape}. {plural(len(ranked.trials), 'measurement')} on {facts.hardware(study)}, "
-        f"platform {facts.platform(variant)}."
+        f"{name} has {facts.shape(variant)}, dynamic batching {facts.batching(variant).lower()}. "
+        f"{plural(len(ranked.trials), 'measurement')} on {facts.hardware(study)}."
     )
     return Document(
         kind="configuration in detail",

@@ -58,10 +58,31 @@ def platform(variant: Variant) -> str:
     return str(variant.config.get("backend") or variant.config.get("platform") or "unknown")
 
 
+def kinds(variant: Variant) -> tuple[tuple[str, int], ...]:
+    """(CPU or GPU, how many instances); an instance of the server's choice is where the variant is meant to run."""
+    usual = "CPU" if variant.cpu_only else "GPU"
+    counts: dict[str, int] = {}
+    for kind, count in model_config.instance_counts(variant.config) or ((usual, 1),):
+        shown = kind if kind in ("CPU", "GPU") else usual
+        counts[shown] = counts.get(shown, 0) + count
+    return tuple(counts.items())
+
+
 def instances(variant: Variant) -> str:
+    """`2:CPU`; of an ensemble those of its members."""
     if "ensemble_scheduling" in variant.config and variant.composing:
         return ", ".join(instances(part) for part in variant.composing)
-    return str(model_config.total_instances(variant.config))
+    return " + ".join(f"{count}:{kind}" for kind, count in kinds(variant))
+
+
+def shape(variant: Variant) -> str:
+    """`2 CPU instances with a max batch size of 8 on platform python`; with the members it has."""
+    parts = "; ".join(f"{part.name} has {shape(part)}" for part in variant.composing)
+    if "ensemble_scheduling" in variant.config and parts:
+        return parts
+    counted = " and ".join(plural(count, f"{kind} instance") for kind, count in kinds(variant))
+    own = f"{counted} with a max batch size of {batch_size(variant)} on platform {platform(variant)}"
+    return f"{own}; {parts}" if parts else own
 
 
 def batch_size(variant: Variant) -> str:
@@ -103,6 +124,11 @@ def shortage(study: Study, top: int) -> str | None:
             "Showing available constraint failing configs for this model."
         )
     if len(passing) < top:
+        if len(passing) == len(study.ranked):
+            return (
+                f"Requested top {top} configs, but found only {len(passing)}. "
+                "Showing all available configs for this model."
+            )
         return f"Requested top {top} configs, but found only {len(passing)} that satisfied constraints."
     return None
 
@@ -163,11 +189,8 @@ def why(study: Study) -> str:
     at = f"At {load_text(best)} it gives {rate or 0:.1f} infer/sec"
     if p99 is not None:
         at += f" with a p99 latency of {p99:.2f} ms"
-    parts = [
-        f"{instances(v)} instance(s), max batch size {batch_size(v)}"
-        for v in variants_of(study, found.best.name)
-    ]
+    parts = [f"{row.name} has {shape(row)}" for row in variants_of(study, found.best.name)]
     kept = (
         "; that keeps the constraints" if found.does_pass and any(g.constraints for g in study.goals) else ""
     )
-    return f"{at}{kept}. It runs {'; '.join(parts)}."
+    return f"{at}{kept}. {'; '.join(parts)}."

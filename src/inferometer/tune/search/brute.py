@@ -20,9 +20,9 @@ def brute(scope: Scope, names: Names) -> Steps:
     variants[default.name] = default
     found += yield from loads(scope, task, default)
     found += yield from _variants(scope, task, names, variants)
-    if task.loads is None and scope.intervals is None and scope.is_search_on and task.goal.constraints:
-        best = [row.name for row in rank(scope.goals, found)][: scope.top]
-        for name in dict.fromkeys((*best, default.name)):
+    if task.loads is None and scope.intervals is None and scope.is_search_on:
+        best = [row.name for row in rank(scope.goals, found)][: scope.top] if task.goal.constraints else []
+        for name in dict.fromkeys((*best, default.name)) if best else ():
             yield from closing_in(scope, (variants[name],), min(task.batches))
         yield Say("Done gathering concurrency sweep measurements for reports")
     return "every configuration was tried"

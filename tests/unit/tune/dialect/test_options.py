@@ -169,10 +169,10 @@ REFUSED = [
     ),
     ("an unknown flag", "perf_analyzer_flags: {speed: 3}\n", [], ["perf_analyzer_flags.speed"]),
     (
-        "a flag of the tuner's",
-        "perf_analyzer_flags: {url: here}\n",
+        "a range of loads that is none",
+        "perf_analyzer_flags: {concurrency-range: '1:x'}\n",
         [],
-        ["perf_analyzer_flags.url", "triton_grpc_endpoint"],
+        ["perf_analyzer_flags.concurrency-range", "1:x"],
     ),
     ("a bad value of a flag", "perf_analyzer_flags: {shape: INPUT}\n", [], ["perf_analyzer_flags", "colon"]),
     ("an unknown server flag", "triton_server_flags: {speed: 3}\n", [], ["triton_server_flags.speed"]),
