@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from inferometer.cli.tuner import Profile, run
+from inferometer.base.errors import InferometerError
+from inferometer.cli.tuner import FAILURE, Profile, complain, run
 from inferometer.cli.tuner_console import Console
 
 MARK = "inferometer"
@@ -12,7 +13,13 @@ def main(argv: list[str], *, command: str = "profile", profile: Profile | None =
     from inferometer.tune.dialect.asked import OURS, ask
 
     dialect = replace(OURS, commands=(command,))
-    asked = ask([command, *argv], dialect)
-    assert asked is not None
-    console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=asked.is_verbose)
-    return run(asked, dialect, console, profile=profile)
+    try:
+        asked = ask([command, *argv], dialect)
+        assert asked is not None
+        console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=asked.is_verbose)
+        return run(asked, dialect, console, profile=profile)
+    except InferometerError as error:
+        complain(f"{MARK} {command}: {error}")
+        return FAILURE
+    except KeyboardInterrupt:
+        return FAILURE

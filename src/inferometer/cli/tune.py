@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
+from inferometer.base.writing import writing
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ def _tune(own: argparse.Namespace, wish: "Wish") -> int:
 def _write_config(study: "Study", name: str, path: Path) -> None:
     from inferometer.tune import model_config
 
-    path.write_text(model_config.to_text(study.variant(name).config))
+    with writing(path):
+        path.write_text(model_config.to_text(study.variant(name).config))
     print(f"written: {path}")
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.writing import writing
 from inferometer.cli.tuner_console import Console, SearchConsole, Stops, error_log
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def run_profile(
     for text in (*job.warnings, *check_profile(job, is_brute_explicit=is_brute_explicit)):
         console.warn(text)
     for folder in (job.export, job.checkpoints):
-        folder.mkdir(exist_ok=True)
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
     with Stops(console.info).caught() as stops:
         watcher = SearchConsole(job, console, stops)
         _recall(job, console, watcher)
@@ -211,7 +213,8 @@ def _write_reports(
                 console.info(f"  {report_command} --report-model-configs {chosen}")
     for study in studies:
         console.info(facts.sentence(study, has_own_objectives=job.has_own_objectives))
-        console.info(facts.why(study))
+        if reason := facts.why(study):
+            console.info(reason)
 
 
 def _print_all(press: Any, console: Console) -> None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.writing import writing
+
 if TYPE_CHECKING:
     from inferometer.tune.dialect.job import ProfileJob
     from inferometer.tune.search.search import Proposal, Say, Skip
@@ -139,8 +141,7 @@ class SearchConsole:
             self.save()
             return
         self.failures += 1
-        reason = " ".join(trial.reason.split())  # a server's words may have lines
-        self._console.error(f"{trial.name}, {trial.load}: no measurement: {reason}")
+        self._console.error(f"{trial.name}, {trial.load}: no measurement: {trial.reason}")
         if self._job.external is None:
             self._note(trial)
 
@@ -199,7 +200,7 @@ class SearchConsole:
         path = error_log(self._job)
         if self.failures == 1:
             path.unlink(missing_ok=True)
-        with path.open("a") as log:
+        with writing(path), path.open("a") as log:
             log.write(
                 f"Command: the built-in load generator on {trial.name}, {trial.load}\nError: {trial.reason}\n\n"
             )

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import UsageError
+from inferometer.base.writing import writing
 from inferometer.measure.result import Result
 from inferometer.report.csv import composing_csvs, main_csv
 
@@ -58,10 +59,5 @@ def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a report; what stands in the way is said in a sentence."""
-    try:
+    with writing(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise LocalError(
-            f"'{path}' could not be written: {error.strerror or error}",
-            remedy="check the folder and the space left",
-        ) from error

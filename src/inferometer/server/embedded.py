@@ -204,7 +204,7 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
         os.close(alive)
     running = _Running(process, ports, log, traces, done)
     try:
-        _prepare(wheel, running)
+        _prepare(wheel, running, server.repositories)
     except BaseException:
         _end(running, keep_log=False)
         raise
@@ -222,11 +222,15 @@ def _spawn(command: list[str], runtime: Path, alive: int) -> subprocess.Popen[by
     )
 
 
-def _prepare(wheel: Wheel, running: _Running) -> None:
+def _prepare(wheel: Wheel, running: _Running, repositories: tuple[Path, ...]) -> None:
     """Make every file the server needs, then let it run."""
     runtime = running.traces.runtime
     _create_log(running.log, scratch=running.traces.scratch_log is not None)
     runtime.mkdir(mode=0o700)
+    for number, folder in enumerate(repositories):
+        link = _folder_for_server(folder, number, runtime)
+        if link != folder.resolve():
+            link.symlink_to(folder.resolve())
     make_backends(wheel, runtime)
     make_interpreter(runtime)
     check_stub(runtime)
@@ -237,8 +241,8 @@ def _prepare(wheel: Wheel, running: _Running) -> None:
 
 def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, traces: Traces) -> list[str]:
     command = [str(wheel.executable), "--model-control-mode", "explicit"]
-    for folder in server.repositories:
-        command += ["--model-repository", str(folder.resolve())]
+    for number, folder in enumerate(server.repositories):
+        command += ["--model-repository", str(_folder_for_server(folder, number, traces.runtime))]
     for model in server.load_models:
         command += ["--load-model", model]
     for service, port in ports.named():
@@ -255,6 +259,12 @@ def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, traces: 
         *("--exit-timeout-secs", str(_EXIT_TIMEOUT_S)),
         *server.extra_args,
     ]
+
+
+def _folder_for_server(folder: Path, number: int, runtime: Path) -> Path:
+    """The repository, through a link where its name has blanks: the python backend hangs on those."""
+    path = folder.resolve()
+    return runtime / f"repository-{number}" if any(letter.isspace() for letter in str(path)) else path
 
 
 def _create_log(log: Path, *, scratch: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.tune.study import from_plain, plain
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
@@ -36,11 +36,23 @@ class Journal:
         self.path = path
         self._db = connection
 
+    @contextlib.contextmanager
+    def _saving(self) -> Iterator[None]:
+        """One transaction."""
+        try:
+            with self._db:
+                yield
+        except sqlite3.DatabaseError as error:
+            raise LocalError(
+                f"the journal '{self.path}' could not be written: {error}",
+                remedy="check the folder and the space left",
+            ) from error
+
     # --- trials
 
     def add(self, trial: Trial, variants: tuple[Variant, ...], *, study: str) -> None:
         """Trial and variants in one transaction."""
-        with self._db:
+        with self._saving():
             self._db.executemany(
                 "INSERT OR REPLACE INTO variants VALUES (?, ?)",
                 [(variant.name, json.dumps(plain(variant))) for variant in _with_members(variants)],
@@ -78,7 +90,7 @@ class Journal:
     # --- what else a search must remember
 
     def remember(self, name: str, value: Any) -> None:
-        with self._db:
+        with self._saving():
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def recall(self, name: str) -> Any:

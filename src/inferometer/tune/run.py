@@ -44,13 +44,14 @@ class Lab:
     clock: Clock
     watcher: Watcher
     prepare: Callable[[Proposal], None] | None = None  # called before a variant is loaded: writes its folder
+    has_measured: bool = False  # another model of this session: so the set-up works
 
 
 def run(lab: Lab, search: Search, study: Study) -> Study:
     """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
     retry = lab.journal.recall(f"ended {study.name}") is not None
     trials: list[Trial] = []
-    attempts = successes = 0
+    attempts, successes = 0, int(lab.has_measured)
     ended = ""
     while True:
         proposal = search.ask()
@@ -132,7 +133,7 @@ def attempt(lab: Lab, proposal: Proposal) -> Trial:
     except UsageError:
         raise
     except (MeterError, InferometerError) as error:
-        reason = str(error)
+        reason = " ".join(str(error).split())  # a server's words may have lines
         if not lab.site.is_running():
             reason = f"the server ended: {reason}"
         trial = proposal.trial(number, Status.FAILED, reason)

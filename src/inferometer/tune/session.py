@@ -54,11 +54,12 @@ def profile(
         stack.callback(meter.close)
         names = Names.of(journal.variants())
         site: Site | None = None
+        has_measured = False
         for group in _groups(settings):
             site = _site_for(settings, group, site, stack)
             if idle is None:
                 idle = _idle(settings, nvml)
-            lab = Lab(site, meter, journal, names, monotonic_ns, watcher, prepare)
+            lab = Lab(site, meter, journal, names, monotonic_ns, watcher, prepare, has_measured)
             scope = make_scope(settings, group, partial(base_config, settings, site), has_gpus)
             scope = replace(scope, seed=_seed(settings, journal))
             name, steps = choose(settings.search, scope, names)
@@ -74,7 +75,9 @@ def profile(
                 gpus=known_gpus(settings, nvml),
                 idle=idle,
             )
-            yield run(lab, Search(steps), study)
+            study = run(lab, Search(steps), study)
+            has_measured = has_measured or bool(study.measured)
+            yield study
             if watcher.is_interrupted():
                 return
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.writing import writing
 from inferometer.tune.goal import Goal
 from inferometer.tune.scoring import Ranked, gain, rank
 from inferometer.tune.trial import Status, Trial
@@ -156,5 +157,6 @@ def from_json(text: str, origin: str) -> Study:
 def write(study: Study, path: Path) -> None:
     """Whole or not at all."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(to_json(study))
-    partial.replace(path)
+    with writing(path):
+        partial.write_text(to_json(study))
+        partial.replace(path)

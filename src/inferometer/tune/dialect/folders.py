@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import UsageError
+from inferometer.base.writing import writing
 from inferometer.tune import model_config
 from inferometer.tune.variant import Variant
 
@@ -28,14 +29,12 @@ def check_output(path: Path, *, overrides: bool) -> None:
 
 def make_output(path: Path) -> None:
     """An empty folder in place of whatever was there."""
-    try:
+    with writing(path):
         if path.is_symlink():
             path = path.resolve()
         if path.exists():
             shutil.rmtree(path)
         path.mkdir()
-    except OSError as error:
-        raise LocalError(f"the folder '{path}' cannot be made: {error.strerror or error}") from error
 
 
 @dataclass(slots=True)
@@ -57,11 +56,12 @@ class VariantFolders:
         if self._written.get(name) == variant.key:
             return
         folder = self.output / name
-        folder.mkdir(exist_ok=True)
-        if name not in self._written:
-            self._fill(folder, variant.model)
         config = {**variant.config, "name": variant.model}
-        (folder / "config.pbtxt").write_text(model_config.to_text(config))
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            if name not in self._written:
+                self._fill(folder, variant.model)
+            (folder / "config.pbtxt").write_text(model_config.to_text(config))
         self._written[name] = variant.key
 
     def _fill(self, folder: Path, model: str) -> None:

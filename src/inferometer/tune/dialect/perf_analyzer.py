@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
+from inferometer.base.writing import writing
 from inferometer.measure.measurement import Estimate
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.flags import LOAD_FLAGS, SWITCHES, data_flags, words
@@ -273,7 +274,7 @@ class ProgramMeter:
         if self.external.output is None:
             self.say(output)
             return
-        with self.external.output.open("a") as sink:
+        with writing(self.external.output), self.external.output.open("a") as sink:
             sink.write(output)
 
     def _note(self, words_: Sequence[str], output: str, reason: str) -> None:
@@ -281,7 +282,7 @@ class ProgramMeter:
             self._has_failed = True
             self.error_log.unlink(missing_ok=True)
         text = output.strip() or f"{reason}; it printed nothing"
-        with self.error_log.open("a") as log:
+        with writing(self.error_log), self.error_log.open("a") as log:
             log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
 
     def _reading(self, jobs: "Sequence[_Job]", site: Site) -> Reading:

@@ -118,6 +118,8 @@ def selected(study: Study, top: int) -> tuple[Ranked, ...]:
 def shortage(study: Study, top: int) -> str | None:
     """The warning when there are fewer good variants than asked for."""
     passing = [row for row in study.ranked if row.does_pass]
+    if not study.ranked:
+        return None  # the sentence says it
     if not passing:
         return (
             f"Requested top {top} configs, but none satisfied constraints. "

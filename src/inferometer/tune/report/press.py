@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import LocalError
+from inferometer.base.writing import writing
 from inferometer.report.chromium import Tab, browsing
 from inferometer.report.files import write_text
 
@@ -29,7 +30,8 @@ class Press:
 
     def text(self, path: Path, content: str) -> None:
         """A file that needs no browser."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, content)
         self.written.append(path)
 
@@ -68,9 +70,7 @@ class Press:
             tab.open(page)
             sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
             reply = tab.call("Page.printToPDF", printBackground=True, **sheet)
-        job.target.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with writing(job.target):
+            job.target.parent.mkdir(parents=True, exist_ok=True)
             job.target.write_bytes(base64.b64decode(reply["data"]))
-        except OSError as error:
-            raise LocalError(f"'{job.target}' could not be written: {error.strerror or error}") from error
         self.written.append(job.target)

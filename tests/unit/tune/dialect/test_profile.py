@@ -422,5 +422,5 @@ def test_our_own_command_speaks_for_itself(tool, capsys):
     assert "[inferometer] Profile complete." in capsys.readouterr().out
     assert program.main(["report", "-n", "W_config_default", "-o", "csv"]) == 0
     assert (tool.folder / "reports/detailed/W_config_default/detailed_report.csv").exists()
-    assert program.main(["report", "-n", "W_config_99"]) == 2
+    assert program.main(["report", "-n", "W_config_99"]) == 1
     assert "inferometer report: there is no measurement of 'W_config_99'" in capsys.readouterr().err
