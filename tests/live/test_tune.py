@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.profile.options import Options
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.target.endpoint import Connection, Tls, parse_endpoint
 from inferometer.target.repository import GrpcRepository, HttpRepository
@@ -38,7 +39,11 @@ class TritonPythonModel:
         if '"poison"' in args["model_config"]:
             raise RuntimeError("poisoned")
 
+        self.is_stuck = '"stuck"' in args["model_config"]
+
     def execute(self, requests):
+        if self.is_stuck:
+            time.sleep(3600)
         rows = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
         time.sleep(0.003 + 0.00025 * sum(row.shape[0] for row in rows))
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", row)]) for row in rows]
@@ -143,6 +148,18 @@ def test_a_variant_that_fails_to_load_is_recorded_and_the_rest_is_measured(tmp_p
     assert len(study.measured) == 3
     assert all("poisoned" in trial.reason for trial in study.not_done)
     assert len(study.not_done) == 2
+
+
+def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_path, models):
+    swept = {"parameters": {"stuck": [{"string_value": "yes"}, None]}}
+    blanks = models.rename(tmp_path / "models with blanks")
+    launch = LaunchSettings(repositories=(blanks,))
+    options = Options(model="W", asynchronous=True, request_timeout_s=1.0)
+    (study,) = profile(
+        settings(blanks, tmp_path, launch, swept=swept, loads=(2,), options=options), Watcher()
+    )
+    assert {trial.name for trial in study.measured} == {"W_config_default", "W_config_1"}
+    assert [trial.reason for trial in study.not_done] == ["it timed out: no request was answered within 1 s"]
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

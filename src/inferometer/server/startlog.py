@@ -6,7 +6,7 @@ from collections.abc import Iterator
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
 _PORT = re.compile(r"failed to start (?P<service>\w+) service: .*?:(?P<port>\d+)' already in use")
 _BARE = re.compile(
-    r"error: |.*: unrecognized option|.*error while loading shared libraries|\[libprotobuf ERROR"
+    r"error: |.*: unrecognized option|Unexpected argument|.*error while loading shared libraries|\[libprotobuf ERROR"
 )
 _HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
 _MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from scripted import W, answer, server
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.tune import journal as journals
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.search.search import Proposal
@@ -99,3 +99,11 @@ def test_a_file_that_is_no_journal_is_named(tmp_path, content):
 def test_no_journal_to_read_is_said(tmp_path):
     with pytest.raises(UsageError, match="no journal"), journals.read(tmp_path / "none.sqlite"):
         pass
+
+
+def test_a_full_disk_is_said_with_the_journals_name(tmp_path):
+    with journals.opened(tmp_path / "journal") as journal:
+        (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
+        journal._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(LocalError, match=r"journal' could not be written: .*full"):
+            journal.remember("much", "x" * 100_000)

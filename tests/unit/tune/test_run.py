@@ -111,12 +111,13 @@ class Watcher:
         return self.stop_after is not None and len(self.trials) >= self.stop_after
 
 
-def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None) -> Study:
+def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measured=False) -> Study:
     space = automatic("W", W, BOUNDS, cpu_only=True)
     scope = Scope((Task(space, Goal("W")),), BOUNDS)
     with journals.opened(path) as journal:
         names = Names.of(journal.variants())
         lab = Lab(site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher())
+        lab.has_measured = has_measured
         blank = Study(SCHEMA, "test", "online", "brute", scope.goals)
         return run(lab, Search(brute(scope, names)), blank)
 
@@ -197,6 +198,20 @@ def test_a_trial_that_times_out_is_recorded_with_its_reason(path):
 def test_two_failures_at_the_start_end_it(path):
     with pytest.raises(PeerError, match=r"first 2 attempts .* failed; the last: timed out"):
         study_of(path, FakeMeter(lambda variant, load: None))
+
+
+def test_a_model_that_never_works_does_not_end_a_session_that_does(path):
+    found = study_of(path, FakeMeter(lambda variant, load: None), has_measured=True)
+    assert not found.measured
+    assert {trial.reason for trial in found.not_done} == {"timed out"}
+
+
+def test_a_reason_is_one_line(path):
+    def broken(variant, load):
+        raise MeterError("it broke\nAt:\n  model.py(3)\n")
+
+    found = study_of(path, FakeMeter(broken), has_measured=True)
+    assert found.not_done[0].reason == "it broke At: model.py(3)"
 
 
 def test_failed_trials_are_tried_again_only_after_the_search_had_ended(path):

@@ -229,7 +229,7 @@ def _flag_of(models: Sequence[ModelAsked], asked: Asked, name: str) -> Any:
     for model in models:
         found = dict(model.get("perf_analyzer_flags", asked["perf_analyzer_flags"])).get(name)
         if found is not None:
-            return list(dict.fromkeys(found))
+            return found
     return None
 
 
@@ -356,4 +356,4 @@ def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
             ]
         if "triton_docker_args" in model.own:
             found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
-    return found
+    return list(dict.fromkeys(found))

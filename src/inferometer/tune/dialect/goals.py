@@ -15,12 +15,15 @@ Weights = tuple[tuple[str, float], ...]
 def objectives(path: str, value: Any) -> Weights:
     """A list of metrics, or weights by metric."""
     if isinstance(value, Mapping):
-        weights = {tag: maybe_number(weight) for tag, weight in value.items()}
-        for tag, weight in weights.items():
-            if weight is None or not math.isfinite(weight):
-                raise wrong(f"{path}.{tag}", value[tag], "a number above 0")
-        return goal.objectives(weights, path)
+        return goal.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
     return goal.objectives(texts(path, value), path)
+
+
+def _weight(path: str, value: Any) -> float:
+    found = maybe_number(value)
+    if found is None or not math.isfinite(found):
+        raise wrong(path, value, "a number above 0")
+    return found
 
 
 def constraints(path: str, value: Any) -> tuple[Constraint, ...]:

@@ -9,6 +9,7 @@ from inferometer.tune.dialect.build import profile_job
 from inferometer.tune.dialect.keys import KEYS
 from inferometer.tune.dialect.values import ints
 from inferometer.tune.goal import Constraint
+from inferometer.tune.space import manual
 
 
 def job(*words, yaml=None, tmp_path=None, dialect=CLASSIC):
@@ -400,6 +401,70 @@ profile_models: W
     )
     assert any("http-port" in text for text in found.warnings)
     assert any("triton_docker_args" in text for text in found.warnings)
+
+
+def test_flags_the_tuner_owns_are_a_caution_and_no_error(tmp_path):
+    yaml = """
+perf_analyzer_flags: {model-name: X, verbose: true, verbose-csv: true, latency-report-file: f, binary-search: true,
+  latency-threshold: 5, bls-composing-models: A, percentile: null, metrics-interval: 250,
+  metrics-url: "http://localhost:7/metrics", url: "localhost:6", concurrency-range: "2:6:2"}
+profile_models: [W, N]
+"""
+    found = job("-m", "r", "-i", "2", yaml=yaml, tmp_path=tmp_path)
+    options = found.settings.models[0].options
+    assert (options.model, options.url, options.metrics_url) == (
+        "W",
+        "localhost:6",
+        "http://localhost:7/metrics",
+    )
+    assert options.metrics_interval_ms == 250
+    assert found.settings.models[0].loads == (2.0, 4.0, 6.0)
+    cautioned = [text.partition(" ")[0] for text in found.warnings]
+    assert sorted(cautioned) == [
+        f"perf_analyzer_flags.{name}"
+        for name in (
+            "binary-search",
+            "bls-composing-models",
+            "latency-report-file",
+            "latency-threshold",
+            "model-name",
+            "verbose",
+            "verbose-csv",
+        )
+    ]
+
+
+@pytest.mark.parametrize(("words", "timeout_s"), [((), 60.0), (("--perf-analyzer-timeout", "5"), 5.0)])
+def test_requests_of_a_measurement_have_a_time_limit(words, timeout_s):
+    found = job("-m", "r", "--profile-models", "W", *words)
+    assert found.settings.models[0].options.request_timeout_s == timeout_s
+    assert not found.warnings
+
+
+def test_a_file_of_send_times_is_one_load(tmp_path):
+    yaml = "perf_analyzer_flags: {request-intervals: times.txt}\nprofile_models: W\n"
+    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.intervals == "times.txt"
+
+
+def test_values_may_stand_in_quotes(tmp_path):
+    yaml = """
+objectives: {perf_throughput: "2", perf_latency_p99: 1e1}
+constraints: {perf_latency_p99: {max: "3.5"}}
+early_exit_enable: "True"
+plots: [{a: {x_axis: perf_latency_p99, y_axis: perf_throughput}}, {b: {x_axis: batch_size, y_axis: perf_throughput}}]
+profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size: ["4", 8],
+  parameters: {threads: {string_value: [1, 2.5, x]}}}}}
+"""
+    found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
+    model = found.settings.models[0]
+    assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
+    assert (model.constraints[0].high, model.cpu_only, found.settings.early_exit) == (3.5, False, True)
+    assert [plot.name for plot in found.plots] == ["a", "b"]
+    space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
+    assert [row.choices for row in space.parameters] == [
+        tuple({"threads": {"string_value": text}} for text in ("1", "2.5", "x")),
+        (4, 8),
+    ]
 
 
 def test_an_old_name_is_understood_with_a_warning(tmp_path):

@@ -424,3 +424,18 @@ def test_our_own_command_speaks_for_itself(tool, capsys):
     assert (tool.folder / "reports/detailed/W_config_default/detailed_report.csv").exists()
     assert program.main(["report", "-n", "W_config_99"]) == 1
     assert "inferometer report: there is no measurement of 'W_config_99'" in capsys.readouterr().err
+
+
+def test_every_variant_is_introduced_and_named_alone(tool, capsys):
+    assert tool.profile(*BOUNDED, models="E") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "[Model Analyzer] Creating model config: E_config_default" in lines
+    profiled = [line for line in lines if "Profiling" in line]
+    assert profiled[0] == "[Model Analyzer] Profiling E_config_default: concurrency=8"
+    assert "[Model Analyzer] Done gathering concurrency sweep measurements for reports" in lines
+
+
+def test_a_folder_that_cannot_be_made_is_named(tool, capsys):
+    assert tool.profile("-e", "/proc/none") == 1
+    assert "'/proc/none' could not be written" in capsys.readouterr().err
+    assert not tool.started

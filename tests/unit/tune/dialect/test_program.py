@@ -113,6 +113,11 @@ def test_windows_grow_when_they_were_too_small(flags, sizes):
     assert (first.size, first.larger().size) == sizes
 
 
+def test_figures_are_rounded_as_the_table_has_them():
+    figures, _ = read_table("Concurrency,Inferences/Second,p99 latency\n6,1333.33,5850\n")
+    assert figures.get("perf_latency_p99") == 5.85  # not a hair above, which would round up
+
+
 def test_the_table_is_read_in_the_tuners_units():
     text = (
         "Concurrency,Inferences/Second,p99 latency,Avg GPU Utilization,Max GPU Memory Usage,Total GPU Memory\n"

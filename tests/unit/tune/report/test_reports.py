@@ -191,3 +191,19 @@ def test_one_browser_prints_it_all(tmp_path):
     data = (tmp_path / "plot.png").read_bytes()
     assert data.startswith(b"\x89PNG")
     assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (640, 480)
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        (Goal("W"), "found only 7. Showing all available"),
+        (Goal("W", constraints=(Constraint("perf_throughput", low=1000.0),)), "that satisfied constraints"),
+        (Goal("W", constraints=(Constraint("perf_latency_p99", high=0.1),)), "none satisfied constraints"),
+    ],
+)
+def test_fewer_than_asked_for_is_said_with_its_cause(goal, words):
+    assert words in facts.shortage(made(goal), 50)
+
+
+def test_a_study_without_measurements_has_nothing_to_complain_about():
+    assert facts.shortage(replace(made(), trials=()), 3) is None
