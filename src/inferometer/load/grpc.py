@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish, Responded
+from inferometer.load.engine import Explain, Finish, Responded, Turn
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
@@ -90,6 +90,7 @@ class GrpcLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
+        turn: Turn,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -99,6 +100,7 @@ class GrpcLink:
         self.reactor = reactor
         self.clock = clock
         self.finish = finish
+        self.turn = turn
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
@@ -106,7 +108,7 @@ class GrpcLink:
         self.responded: Responded | None = None
         self._messages = requests
         self._requests = _render(wiring, requests)
-        self._plain = [request for request in self._requests if isinstance(request, Http2Request)]
+        self.plain = [request for request in self._requests if isinstance(request, Http2Request)]
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
@@ -127,7 +129,7 @@ class GrpcLink:
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
         if channel.is_quick and mark is None and self.replies is None:
-            request = self._plain[step]
+            request = self.plain[step]
             stream = channel.open_plain(call, request, call.spare)
             if stream is not None:
                 call.request = request
@@ -137,9 +139,9 @@ class GrpcLink:
                 if not channel.is_corked:
                     channel.flush()
                 return
-        self._send(call, step, mark)
+        self.send_generally(call, step, mark)
 
-    def _send(self, call: _Call, step: int, mark: Mark | None) -> None:
+    def send_generally(self, call: _Call, step: int, mark: Mark | None) -> None:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
         if self.replies is not None:
             call.step = step if self.replies.wants(call.slot) else -1
@@ -228,6 +230,9 @@ class _Channel:
         self.open_plain = self.http2.open_plain
         self._clock = link.clock
         self._buffer = link.buffer
+        self._turn = link.turn
+        self._plain = link.plain
+        self._now_ns = 0  # of the receive that is being worked off
         self._waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
@@ -419,10 +424,10 @@ class _Channel:
         now = self._clock()
         at = 0
         if self.is_quick:
-            ended: list[Stream] = []
-            at = self.http2.receive_usual(buffer, length, ended)
-            if ended:
-                self._end_plainly(ended, now)
+            self._now_ns = now
+            self.is_corked = True
+            at = self.http2.receive_usual(buffer, length, self._take_turn)
+            self.is_corked = False
         if not at:
             self._read(buffer, length, now)
         elif at < length:
@@ -434,16 +439,24 @@ class _Channel:
         if self._is_tls and self._is_open and self._pending():
             self._receive()  # decrypted already, so epoll will not tell of it
 
-    def _end_plainly(self, ended: list[Stream], now_ns: int) -> None:
-        """The usual case, in one piece: whole replies like the ones before."""
-        self.is_corked = True
-        finish, received = self._link.finish, self.http2.usual.received
-        for stream in ended:
-            call: _Call = stream.token
-            call.request = call.stream = None
-            call.spare = stream
-            finish(call.slot, 0, call.sent_ns, call.wrote_ns, now_ns, now_ns, received)
-        self.is_corked = False
+    def _take_turn(self, stream: Stream) -> None:
+        """A plain call has had a reply like the one before; the next one of its slot follows at once."""
+        call: _Call = stream.token
+        call.request = call.stream = None
+        call.spare = stream
+        step, due_ns = self._turn(call.slot, call.sent_ns, call.wrote_ns, self._now_ns, self.http2.usual.received)
+        if step < 0:
+            return
+        call.sent_ns = due_ns
+        call.wrote_ns = 0
+        request = self._plain[step]
+        if self.open_plain(call, request, stream) is None:
+            self._link.send_generally(call, step, None)
+            return
+        call.request = request
+        call.stream = stream
+        call.spare = None
+        self.unwritten.append(call)
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""

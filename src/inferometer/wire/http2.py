@@ -248,10 +248,10 @@ class Http2Connection:
         self.answers = 0
         return self.sender.take(limit)
 
-    def receive_usual(self, data: Buffer, length: int, ended: list[Stream]) -> int:
+    def receive_usual(self, data: Buffer, length: int, ended: Callable[[Stream], None]) -> int:
         """Take replies like the one before, as long as data[:length] has nothing else; returns how far it came.
 
-        The streams are added to `ended`; each has had `usual.received` bytes."""
+        `ended` is told of each stream; it has had `usual.received` bytes."""
         match, streams, sender = self._match, self.streams, self.sender
         if self._unreturned + length > self._our_window:
             return 0
@@ -267,12 +267,13 @@ class Http2Connection:
                     break
                 sender.window = window
             del streams[stream_id]
-            ended.append(stream)
             at = found.end()
-        if at:
-            self._unreturned += self.usual.content * len(ended)
-            if self._unreturned * 2 >= self._our_window:
-                self._return_window()
+            self._unreturned += self.usual.content
+            ended(stream)
+            if at == length:
+                break
+        if self._unreturned * 2 >= self._our_window:
+            self._return_window()
         return at
 
     def receive(self, data: Buffer, length: int) -> None:
