@@ -4,7 +4,7 @@ Slots come in groups of SHARE; a group shares a connection (docs/measurement.md 
 at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
 
 A unary call whose reply is only counted is **plain**: it goes out as bytes made beforehand, and a reply like the one
-before is recognised whole (wire/usual.py). That path, from _ready to flush, is what a load test spends its time on.
+before is recognised whole (wire/usual.py). That path, in _ready, is what a load test spends its time on.
 
 With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
 carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
@@ -232,7 +232,6 @@ class _Channel:
         self._buffer = link.buffer
         self._turn = link.turn
         self._plain = link.plain
-        self._now_ns = 0  # of the receive that is being worked off
         self._waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
@@ -402,17 +401,9 @@ class _Channel:
         return True
 
     def _ready(self, mask: int) -> None:
-        if mask == READ:
-            self._receive()
+        if mask != READ:
+            self._ready_to_write(mask)
             return
-        if mask & WRITE:
-            self.flush()
-            if self._is_open and not self._unsent:
-                self._link.reactor.change(self._fd, READ)
-        if mask & ~WRITE and self._is_open:
-            self._receive()
-
-    def _receive(self) -> None:
         buffer = self._buffer
         try:
             length = self._recv_into(buffer)
@@ -422,41 +413,84 @@ class _Channel:
             self._lost(error)
             return
         now = self._clock()
-        at = 0
-        if self.is_quick:
-            self._now_ns = now
-            self.is_corked = True
-            at = self.http2.receive_usual(buffer, length, self._take_turn)
-            self.is_corked = False
+        if not self.is_quick:
+            self._take(0, length, now)
+            return
+        # The usual case, in one piece: whole replies like the ones before, each followed by the next call of its slot.
+        http2, at = self.http2, 0
+        self.is_corked = True
+        while (found := http2.match(buffer, at, length)) is not None:
+            stream = http2.end_plain(found)
+            if stream is None:
+                break
+            at = found.end()
+            call: _Call = stream.token
+            call.request = call.stream = None
+            call.spare = stream
+            step, due = self._turn(call.slot, call.sent_ns, call.wrote_ns, now, http2.usual.received)
+            if step >= 0:
+                call.sent_ns = due
+                call.wrote_ns = 0
+                request = self._plain[step]
+                if self.open_plain(call, request, stream) is None:
+                    self._link.send_generally(call, step, None)
+                else:
+                    call.request = request
+                    call.stream = stream
+                    self.unwritten.append(call)
+            if at == length:
+                break
+        self.is_corked = False
+        queue, unwritten = self._sender.queue, self.unwritten
+        is_single = at == length and len(queue) == 1 and len(unwritten) == 1 and unwritten[0] is call
+        if not is_single or self._unsent or self._waiting or self._sender.ring or self._is_tls:
+            self._take(at, length, now)
+            return
+        frame = queue.pop()
+        try:
+            sent = self._send(frame)
+        except LATER:
+            sent = 0
+        except OSError as error:
+            self._lost(error)
+            return
+        if sent == len(frame):
+            unwritten.clear()
+            call.wrote_ns = self._clock()
+        else:
+            self._unsent = [memoryview(frame)[sent:]]
+            self._link.reactor.change(self._fd, READ | WRITE)
+
+    def _ready_to_write(self, mask: int) -> None:
+        if mask & WRITE:
+            self.flush()
+            if self._is_open and not self._unsent:
+                self._link.reactor.change(self._fd, READ)
+        if mask & ~WRITE and self._is_open:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            length = self._recv_into(self._buffer)
+        except LATER:
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        self._take(0, length, self._clock())
+
+    def _take(self, at: int, length: int, now_ns: int) -> None:
+        """Of what has come, everything from `at` on."""
         if not at:
-            self._read(buffer, length, now)
+            self._read(self._buffer, length, now_ns)
         elif at < length:
-            self._read(buffer[at:length], length - at, now)
+            self._read(self._buffer[at:length], length - at, now_ns)
         else:
             if self._waiting:
                 self._start_waiting()
             self.flush()
         if self._is_tls and self._is_open and self._pending():
             self._receive()  # decrypted already, so epoll will not tell of it
-
-    def _take_turn(self, stream: Stream) -> None:
-        """A plain call has had a reply like the one before; the next one of its slot follows at once."""
-        call: _Call = stream.token
-        call.request = call.stream = None
-        call.spare = stream
-        step, due_ns = self._turn(call.slot, call.sent_ns, call.wrote_ns, self._now_ns, self.http2.usual.received)
-        if step < 0:
-            return
-        call.sent_ns = due_ns
-        call.wrote_ns = 0
-        request = self._plain[step]
-        if self.open_plain(call, request, stream) is None:
-            self._link.send_generally(call, step, None)
-            return
-        call.request = request
-        call.stream = stream
-        call.spare = None
-        self.unwritten.append(call)
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""

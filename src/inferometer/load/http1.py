@@ -56,7 +56,9 @@ class Http1Link:
         self.reader = wiring.reader
         self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
         self.is_reading = replies is not None or wiring.reader is not None
-        self.turn = finishing(finish) if self.is_reading else turn  # what is read of a reply is decided in send()
+        self.turn = (
+            finishing(finish) if self.is_reading else turn
+        )  # what is read of a reply is decided in send()
         self.requests = requests
         self._connections: list[_Connection] = []
 
@@ -221,7 +223,11 @@ class _Connection:
             return
         now = self._clock()
         decoder = self._decoder
-        if length == decoder.usual_size and decoder.is_usual(buffer) and self._request is not None:
+        if (
+            length == decoder.usual_size
+            and buffer.startswith(decoder.usual_raw)
+            and not (decoder.received or decoder.keep or self._request is None)
+        ):
             # The usual case, in one piece: a whole reply like the one before, and the next request.
             self._request = None
             self._replies += 1

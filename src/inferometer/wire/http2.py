@@ -34,9 +34,10 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
 replies in a row were also of the same size, that reply becomes a pattern (usual.py), and an owner who only counts
-replies may call receive_usual() first: it takes as many as it finds, and tells the reader nothing.
+replies may look for it with match() first, and end its stream with end_plain(): the reader hears nothing of it.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import unpack_from
@@ -133,8 +134,8 @@ class Http2Connection:
     __slots__ = (
         "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
         "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_limit",
-        "_match", "_next_id", "_our_window", "_reader", "_unreturned", "_usual_head", "_usual_trailers",
-        "answers", "broken", "closing", "goaway", "ready", "sender", "streams", "usual",
+        "_next_id", "_our_window", "_reader", "_unreturned", "_usual_head", "_usual_trailers",
+        "answers", "broken", "closing", "goaway", "match", "ready", "sender", "streams", "usual",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
@@ -164,7 +165,7 @@ class Http2Connection:
         self._usual_head = self._usual_trailers = _NONE
         self._last_size = -1  # of the body of the last usual reply
         self.usual = UNKNOWN_REPLY
-        self._match: Match = match_nothing  # that of `usual`, while we are between two frames
+        self.match: Match = match_nothing  # that of `usual`, while we are between two frames
         self._cancelled: dict[int, None] = {}
         self._forgotten = 0  # streams up to this one may have been cancelled, too
         self._greet()
@@ -199,7 +200,7 @@ class Http2Connection:
     def open_plain(self, token: Any, request: Request, spare: Stream | None) -> Stream | None:
         """Like open() for a request that ends, whose reply is only counted, if all of it can be queued at once.
 
-        `spare` is a stream that receive_usual() gave; it is used again."""
+        `spare` is a stream that end_plain() gave; it is used again."""
         sender, size = self.sender, request.quick_size
         if size > sender.quick_limit or size > sender.window or len(self.streams) >= self._limit:
             return None
@@ -248,33 +249,23 @@ class Http2Connection:
         self.answers = 0
         return self.sender.take(limit)
 
-    def receive_usual(self, data: Buffer, length: int, ended: Callable[[Stream], None]) -> int:
-        """Take replies like the one before, as long as data[:length] has nothing else; returns how far it came.
-
-        `ended` is told of each stream; it has had `usual.received` bytes."""
-        match, streams, sender = self._match, self.streams, self.sender
-        if self._unreturned + length > self._our_window:
-            return 0
-        at = 0
-        while (found := match(data, at, length)) is not None:
-            stream_id = number(found[1])
-            stream = streams.get(stream_id)
-            if stream is None or not stream.is_plain:
-                break
-            if (update := found[2]) is not None:
-                window = sender.window + number(update)
-                if window > frames.LARGEST_WINDOW:
-                    break
-                sender.window = window
-            del streams[stream_id]
-            at = found.end()
-            self._unreturned += self.usual.content
-            ended(stream)
-            if at == length:
-                break
-        if self._unreturned * 2 >= self._our_window:
-            self._return_window()
-        return at
+    def end_plain(self, found: "re.Match[bytes]") -> Stream | None:
+        """The stream whose whole reply `match` has found; None, and nothing happens, when it is not that simple."""
+        streams = self.streams
+        stream_id = number(found[1])
+        stream = streams.get(stream_id)
+        unreturned = self._unreturned + self.usual.content
+        if stream is None or not stream.is_plain or unreturned * 2 >= self._our_window:
+            return None
+        if (update := found[2]) is not None:
+            sender = self.sender
+            window = sender.window + number(update)
+            if window > frames.LARGEST_WINDOW:
+                return None
+            sender.window = window
+        self._unreturned = unreturned
+        del streams[stream_id]
+        return stream
 
     def receive(self, data: Buffer, length: int) -> None:
         """Take data[:length]. It never raises for what the peer did: see `broken`."""
@@ -335,7 +326,7 @@ class Http2Connection:
         elif at < length:
             self._held += data[at:length]
         is_between = not self._held and not self._left and self._expected < 0
-        self._match = self.usual.match if is_between else match_nothing
+        self.match = self.usual.match if is_between else match_nothing
 
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
@@ -574,7 +565,7 @@ class Http2Connection:
     def _break(self, fault: Fault) -> None:
         """A connection error (5.4.1)."""
         self.broken = fault
-        self._match = match_nothing
+        self.match = match_nothing
         self._close()
         self._queue(frames.goaway(0, fault.code, fault.message))
         self._fail_all(BROKEN, fault.code, fault.message)

@@ -46,10 +46,19 @@ class Peer:
             self.feed(reply(first, head=(SHRINK if first == 1 else b"") + HEAD))
         assert self.http2.usual.content == 14
 
-    def feed(self, data: bytes) -> None:
+    def take_usual(self, data: bytes) -> tuple[list[Stream], int]:
+        """The streams that ended with usual replies, and how far these go."""
         at, done = 0, list[Stream]()
-        if self.is_quick:
-            at = self.http2.receive_usual(data, len(data), done)
+        while (found := self.http2.match(data, at, len(data))) is not None:
+            stream = self.http2.end_plain(found)
+            if stream is None:
+                break
+            done.append(stream)
+            at = found.end()
+        return done, at
+
+    def feed(self, data: bytes) -> None:
+        done, at = self.take_usual(data) if self.is_quick else ([], 0)
         self.quick += len(done)
         self.ended += [(stream.id, 0) for stream in done]
         for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
@@ -115,9 +124,9 @@ def test_replies_like_the_ones_before_are_taken_together_with_what_the_server_al
 
 def test_a_stream_is_used_again() -> None:
     peer = Peer(is_quick=True)
-    done: list[Stream] = []
     raw = reply(9)
-    assert peer.http2.receive_usual(raw, len(raw), done) == len(raw)
+    done, at = peer.take_usual(raw)
+    assert at == len(raw)
     assert peer.http2.open_plain("again", REQUEST, done[0]) is done[0]
     peer.feed(reply(done[0].id))
     assert peer.ended[-1] == (done[0].id, 0)
