@@ -64,7 +64,6 @@ class _Call:
     channel: "_Channel"
     request: Request | None = None
     stream: Stream | None = None
-    spare: Stream | None = None  # of the last plain call, to be used again
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
@@ -76,6 +75,11 @@ class _Call:
     difference: str = ""  # what the comparison found
     received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
     times: list[int] = field(default_factory=list)
+
+
+def _body_size(call: _Call) -> int:
+    assert isinstance(call.request, Http2Request)
+    return call.request.quick_size
 
 
 class GrpcLink:
@@ -130,11 +134,8 @@ class GrpcLink:
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
         if channel.is_quick and mark is None and self.replies is None:
             request = self.plain[step]
-            stream = channel.open_plain(call, request, call.spare)
-            if stream is not None:
+            if channel.open_plain(call, request):
                 call.request = request
-                call.stream = stream
-                call.spare = None
                 channel.unwritten.append(call)
                 if not channel.is_corked:
                     channel.flush()
@@ -232,6 +233,7 @@ class _Channel:
         self._buffer = link.buffer
         self._turn = link.turn
         self._plain = link.plain
+        self._now_ns = 0  # when the bytes came that are being worked off
         self._waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
@@ -300,6 +302,7 @@ class _Channel:
     def give_up(self, call: _Call) -> None:
         if call in self._waiting:
             self._waiting.remove(call)
+        self._unfold()
         if call.stream is not None and self._is_open:
             self._connection.cancel(call.stream)
             call.stream = None
@@ -416,33 +419,13 @@ class _Channel:
         if not self.is_quick:
             self._take(0, length, now)
             return
-        # The usual case, in one piece: whole replies like the ones before, each followed by the next call of its slot.
-        http2, at = self.http2, 0
+        # The usual case, in one piece: replies like the ones before, each followed by the next call of its slot.
+        self._now_ns = now
         self.is_corked = True
-        while (found := http2.match(buffer, at, length)) is not None:
-            stream = http2.end_plain(found)
-            if stream is None:
-                break
-            at = found.end()
-            call: _Call = stream.token
-            call.request = call.stream = None
-            call.spare = stream
-            step, due = self._turn(call.slot, call.sent_ns, call.wrote_ns, now, http2.usual.received)
-            if step >= 0:
-                call.sent_ns = due
-                call.wrote_ns = 0
-                request = self._plain[step]
-                if self.open_plain(call, request, stream) is None:
-                    self._link.send_generally(call, step, None)
-                else:
-                    call.request = request
-                    call.stream = stream
-                    self.unwritten.append(call)
-            if at == length:
-                break
+        at = self.http2.exchange(buffer, length, self._follow)
         self.is_corked = False
         queue, unwritten = self._sender.queue, self.unwritten
-        is_single = at == length and len(queue) == 1 and len(unwritten) == 1 and unwritten[0] is call
+        is_single = at == length and len(queue) == 1 and len(unwritten) == 1
         if not is_single or self._unsent or self._waiting or self._sender.ring or self._is_tls:
             self._take(at, length, now)
             return
@@ -455,11 +438,24 @@ class _Channel:
             self._lost(error)
             return
         if sent == len(frame):
-            unwritten.clear()
-            call.wrote_ns = self._clock()
+            unwritten.pop().wrote_ns = self._clock()
         else:
             self._unsent = [memoryview(frame)[sent:]]
             self._link.reactor.change(self._fd, READ | WRITE)
+
+    def _follow(self, call: _Call) -> Http2Request | None:
+        """A plain call has been answered: the next one of its slot, if it follows at once."""
+        call.request = None
+        step, due = self._turn(
+            call.slot, call.sent_ns, call.wrote_ns, self._now_ns, self.http2.usual.received
+        )
+        if step < 0:
+            return None
+        call.request = request = self._plain[step]
+        call.sent_ns = due
+        call.wrote_ns = 0
+        self.unwritten.append(call)
+        return request
 
     def _ready_to_write(self, mask: int) -> None:
         if mask & WRITE:
@@ -481,19 +477,33 @@ class _Channel:
 
     def _take(self, at: int, length: int, now_ns: int) -> None:
         """Of what has come, everything from `at` on."""
+        if self.http2.late:
+            self._send_late()
         if not at:
             self._read(self._buffer, length, now_ns)
         elif at < length:
             self._read(self._buffer[at:length], length - at, now_ns)
         else:
-            if self._waiting:
-                self._start_waiting()
-            self.flush()
+            self._after_events()
         if self._is_tls and self._is_open and self._pending():
             self._receive()  # decrypted already, so epoll will not tell of it
 
+    def _send_late(self) -> None:
+        late, self.http2.late = self.http2.late, []
+        self.is_corked = True
+        for call in late:
+            self.unwritten.remove(call)
+            self.send(call)
+        self.is_corked = False
+
+    def _unfold(self) -> None:
+        """Plain calls become calls like any other."""
+        for stream in self.http2.unfold(_body_size):
+            stream.token.stream = stream
+
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
+        self._unfold()
         events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
             self._work_off(events, now_ns)
@@ -591,7 +601,7 @@ class _Channel:
             self.is_leaving = True
             self.is_quick = False
             self._move_waiting()
-        if self.is_leaving and not http2.streams:
+        if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return
         if self._waiting:
@@ -612,6 +622,7 @@ class _Channel:
         now = self._link.clock()
         status = outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET
         self._close()
+        self._unfold()
         for stream in list(self._connection.http2.streams.values()):
             call: _Call = stream.token
             if call.stream is stream and call.request is not None:

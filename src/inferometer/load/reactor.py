@@ -9,7 +9,9 @@ from inferometer.load.timer import Timer
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
-AT_ONCE = 42  # events of one call: room for that many comes from Python's own small blocks, for more from malloc()
+AT_ONCE = (
+    42  # events of one call: room for that many comes from Python's own small blocks, for more from malloc()
+)
 SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
 LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
 
