@@ -132,7 +132,7 @@ class GrpcLink:
         channel = call.channel
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        if channel.is_quick and mark is None and self.replies is None:
+        if channel.is_quick and mark is None and self.replies is None and not channel.waiting:
             request = self.plain[step]
             if channel.open_plain(call, request):
                 call.request = request
@@ -234,7 +234,7 @@ class _Channel:
         self._turn = link.turn
         self._plain = link.plain
         self._now_ns = 0  # when the bytes came that are being worked off
-        self._waiting: list[_Call] = []  # for the connection, or for room on it
+        self.waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
         self._fd = -1
@@ -260,18 +260,18 @@ class _Channel:
         if not self._is_open:
             if not call.wrote_ns:
                 call.sent_ns = 0  # connection set-up is no part of the service time
-            self._waiting.append(call)
+            self.waiting.append(call)
             self.prepare()
             return
         http2 = self.http2
         if call.stream is not None and call.stream.id not in http2.streams:
             call.stream = None  # it has ended; we are about to hear of it
-        if call.stream is None and not http2.can_open:
-            self._waiting.append(call)  # the wait for a stream counts: the request is due and not answered
+        if call.stream is None and (self.waiting or not http2.can_open):
+            self.waiting.append(call)  # the wait for a stream counts: the request is due and not answered
             if not self.is_corked:
                 self._start_waiting()
-            return
-        self._begin(call)
+        else:
+            self._begin(call)
         if not self.is_corked:
             self.flush()
 
@@ -300,8 +300,8 @@ class _Channel:
             self._connection.http2.send(call.stream, parts)
 
     def give_up(self, call: _Call) -> None:
-        if call in self._waiting:
-            self._waiting.remove(call)
+        if call in self.waiting:
+            self.waiting.remove(call)
         self._unfold()
         if call.stream is not None and self._is_open:
             self._connection.cancel(call.stream)
@@ -339,19 +339,19 @@ class _Channel:
     def _refused(self, status: int, text: str) -> None:
         self._dial = None
         self.is_leaving = True
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         now = self._link.clock()
         for call in waiting:
             call.stream = None
             self._link.end(call, status, text, now)
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._connection.http2.can_open:
-            call = self._waiting.pop(0)
+        while self.waiting and self._connection.http2.can_open:
+            call = self.waiting.pop(0)
             if not call.sent_ns:
                 call.sent_ns = self._link.clock()
             self._begin(call)
-        if self._waiting and self._is_shared and self._link.wiring.is_streaming:
+        if self.waiting and self._is_shared and self._link.wiring.is_streaming:
             self._move_waiting(own=True)  # streams stay open: there will be no room for these
 
     def flush(self) -> None:
@@ -426,7 +426,7 @@ class _Channel:
         self.is_corked = False
         queue, unwritten = self._sender.queue, self.unwritten
         is_single = at == length and len(queue) == 1 and len(unwritten) == 1
-        if not is_single or self._unsent or self._waiting or self._sender.ring or self._is_tls:
+        if not is_single or self._unsent or self.waiting or self._sender.ring or self._is_tls:
             self._take(at, length, now)
             return
         frame = queue.pop()
@@ -454,6 +454,9 @@ class _Channel:
         call.request = request = self._plain[step]
         call.sent_ns = due
         call.wrote_ns = 0
+        if self.waiting:
+            self.waiting.append(call)  # behind those who wait longer
+            return None
         self.unwritten.append(call)
         return request
 
@@ -542,7 +545,7 @@ class _Channel:
         elif ending.is_retriable and call.refusals < RETRIES:
             call.refusals += 1
             call.stream = None
-            self._waiting.append(call)
+            self.waiting.append(call)
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
@@ -604,13 +607,13 @@ class _Channel:
         if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return
-        if self._waiting:
+        if self.waiting:
             self._start_waiting()
         self.flush()
 
     def _move_waiting(self, *, own: bool = False) -> None:
         """Calls that this connection will not take go to its successor, or each to a connection of its own."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         link = self._link
         for call in waiting:
             call.stream = None
