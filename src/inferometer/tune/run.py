@@ -120,7 +120,7 @@ def _attempts(lab: Lab, proposal: Proposal, study: str) -> list[Trial]:
 
 
 def attempt(lab: Lab, proposal: Proposal) -> Trial:
-    """One trial, with its figures or its reason. Only a user's mistake ends the search."""
+    """One trial, with its figures or its reason. A user's mistake ends the search, unless other models worked."""
     number = lab.journal.next_number()
     begun_ns = lab.clock()
     try:
@@ -130,9 +130,10 @@ def attempt(lab: Lab, proposal: Proposal) -> Trial:
             lab.meter.forget()
         is_fresh = lab.site.apply(proposal.variants)
         reading = lab.meter.measure(proposal, lab.site, is_fresh=is_fresh)
-    except UsageError:
-        raise
     except (MeterError, InferometerError) as error:
+        if isinstance(error, UsageError) and not lab.has_measured:
+            models = ", ".join(variant.model for variant in proposal.variants)
+            raise UsageError(f"{models}: {error.message}", remedy=error.remedy) from error
         reason = " ".join(str(error).split())  # a server's words may have lines
         if not lab.site.is_running():
             reason = f"the server ended: {reason}"

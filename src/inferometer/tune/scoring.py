@@ -54,7 +54,7 @@ def _model_score(goal: Goal, part: int, first: Trial, second: Trial) -> float:
 
 
 def is_better(goals: Goals, first: Trial, second: Trial) -> bool:
-    """A trial that keeps the constraints beats one that does not; of two that do not, the closer one."""
+    """A trial that keeps the constraints beats one that does not; otherwise the objectives decide."""
     return _compare(goals, first, second) > 0
 
 

@@ -164,7 +164,7 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
     where = ", under the given constraints," if limits and study.mode != "offline" else ""
     on = f" on {hardware(study)}"
     if not found.does_pass:
-        return f"no configuration satisfies the constraints; {name} comes closest{on}."
+        return f"no configuration satisfies the constraints; without them {name} is the best {target}{on}."
     if name == study.default_name:
         return f"{name}, the model's own configuration, is the best{where}{on}; there is no gain to be had."
     if found.gain_percent is None:
