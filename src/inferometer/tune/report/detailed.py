@@ -59,7 +59,7 @@ def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequenc
     with_gpus = with_gpus or not variant.cpu_only
     table = measurements(study, ranked, with_gpus=with_gpus)
     verdict = (
-        f"{name} has {facts.shape(variant)}, dynamic batching {facts.batching(variant).lower()}. "
+        f"{name} has {facts.shape(variant)}. "
         f"{plural(len(ranked.trials), 'measurement')} on {facts.hardware(study)}."
     )
     return Document(

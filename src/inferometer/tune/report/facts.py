@@ -76,13 +76,16 @@ def instances(variant: Variant) -> str:
 
 
 def shape(variant: Variant) -> str:
-    """`2 CPU instances with a max batch size of 8 on platform python`; with the members it has."""
-    parts = "; ".join(f"{part.name} has {shape(part)}" for part in variant.composing)
-    if "ensemble_scheduling" in variant.config and parts:
-        return parts
+    """`2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python`, and its members."""
+    members = ", ".join(f"{part.name} ({shape(part)})" for part in variant.composing)
+    if "ensemble_scheduling" in variant.config and members:
+        return f"the members {members}"
     counted = " and ".join(plural(count, f"{kind} instance") for kind, count in kinds(variant))
-    own = f"{counted} with a max batch size of {batch_size(variant)} on platform {platform(variant)}"
-    return f"{own}; {parts}" if parts else own
+    own = (
+        f"{counted} with a max batch size of {batch_size(variant)}, dynamic batching {batching(variant).lower()}, "
+        f"on platform {platform(variant)}"
+    )
+    return f"{own}, and the members {members}" if members else own
 
 
 def batch_size(variant: Variant) -> str:

@@ -207,3 +207,20 @@ def test_fewer_than_asked_for_is_said_with_its_cause(goal, words):
 
 def test_a_study_without_measurements_has_nothing_to_complain_about():
     assert facts.shortage(replace(made(), trials=()), 3) is None
+
+
+def test_a_variant_is_described_with_its_members():
+    names = Names()
+    single = names.variant("W", W, {"instance_group": [{"count": 2, "kind": "KIND_CPU"}]}, cpu_only=True)
+    words = "2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python"
+    assert facts.shape(single) == words
+    ensemble = {"name": "E", "platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "W"}]}}
+    assert (
+        facts.shape(names.variant("E", ensemble, {}, composing=(single,)))
+        == f"the members W_config_0 ({words})"
+    )
+    caller = {"name": "L", "backend": "python"}
+    assert facts.shape(names.variant("L", caller, {}, composing=(single,))) == (
+        "1 GPU instance with a max batch size of 0, dynamic batching disabled, on platform python, "
+        f"and the members W_config_0 ({words})"
+    )
