@@ -46,7 +46,7 @@ def nursery_address() -> str:
     return open_ones.enter_context(nursery())
 
 
-def call(command: str, *words: str, folder: Path | None = None) -> Ended:
+def call(command: str, *words: str, folder: Path | None = None, timeout_s: float = DEADLINE_S) -> Ended:
     """A command in a process of its own, which begins at once."""
     with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
         code = ask(
@@ -55,7 +55,7 @@ def call(command: str, *words: str, folder: Path | None = None) -> Ended:
             words,
             fds=(nothing.fileno(), out.fileno(), err.fileno()),
             folder=None if folder is None else str(folder),
-            timeout_s=DEADLINE_S,
+            timeout_s=timeout_s,
         )
         out.seek(0)
         err.seek(0)

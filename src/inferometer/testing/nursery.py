@@ -30,7 +30,14 @@ COMMANDS = {
     "model-analyzer": "inferometer.cli.model_analyzer",
 }
 _OTHERS = ("inferometer.testing", "inferometer.server.models", "inferometer.server.vocoder")
-_LATE = ("hpack", "jinja2", "psutil", "rich.live", "rich.table", "encodings.idna")  # imported by commands as they run
+_LATE = (
+    "hpack",
+    "jinja2",
+    "psutil",
+    "rich.live",
+    "rich.table",
+    "encodings.idna",
+)  # imported by commands as they run
 
 
 @contextmanager
