@@ -21,8 +21,8 @@ def ask(
     folder: str | None = None,
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
-) -> int:
-    """The exit code of a command; a process that takes too long is killed, and TimeoutError raised."""
+) -> tuple[int, int]:
+    """The process id of a command and its exit code; a process that takes too long is killed, and TimeoutError raised."""
     request = {
         "command": command,
         "words": list(words),
@@ -38,7 +38,7 @@ def ask(
         with connection.makefile("r") as answers:
             pid = int(answers.readline())
             try:
-                return int(answers.readline())
+                return pid, int(answers.readline())
             except TimeoutError:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -46,4 +46,4 @@ def ask(
 
 
 if __name__ == "__main__":
-    sys.exit(ask(sys.argv[1], sys.argv[2], sys.argv[3:]) % 256)
+    sys.exit(ask(sys.argv[1], sys.argv[2], sys.argv[3:])[1] % 256)

@@ -25,6 +25,7 @@ class Ended:
     code: int
     stdout: str
     stderr: str
+    pid: int = 0  # of its process, where it had one of its own
 
     def figure(self, name: str) -> float:
         """The first number after this name on stdout."""
@@ -49,7 +50,7 @@ def nursery_address() -> str:
 def call(command: str, *words: str, folder: Path | None = None, timeout_s: float = DEADLINE_S) -> Ended:
     """A command in a process of its own, which begins at once."""
     with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
-        code = ask(
+        pid, code = ask(
             nursery_address(),
             command,
             words,
@@ -61,7 +62,7 @@ def call(command: str, *words: str, folder: Path | None = None, timeout_s: float
         err.seek(0)
         stdout, stderr = out.read().decode(), err.read().decode()
     assert "Traceback" not in stderr, stderr
-    return Ended(code, stdout, stderr)
+    return Ended(code, stdout, stderr, pid)
 
 
 def call_script(*words: str) -> Ended:
