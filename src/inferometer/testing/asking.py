@@ -22,7 +22,7 @@ def ask(
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> tuple[int, int]:
-    """The process id of a command and its exit code; a process that takes too long is killed, and TimeoutError raised."""
+    """The process id of a command and its exit code. One that takes too long is killed, and TimeoutError raised."""
     request = {
         "command": command,
         "words": list(words),
