@@ -43,6 +43,7 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
     if not named:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
     short = ["--duration", "4s" if words[0] == "find" else "500ms"]
+    short += ["--budget", "10s"] if "--apply" in words else []
     words += ["-p", "400", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
 os.execv({python!r}, [{python!r}, "-IS", {asking!r}, {nursery!r}, name, *words])
 """
