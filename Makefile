@@ -9,9 +9,9 @@ BROWSER := $(VENV)/.browser
 .DEFAULT_GOAL := help
 .PHONY: help demo test tests test-live fmt lint type unit bench fuzz clean
 
-# Processes start quicker with compiled modules, and two cores are shared by many processes: no threads that spin.
-export PYTHONDONTWRITEBYTECODE :=
-export OPENBLAS_NUM_THREADS := 1
+# Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
+test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
+test tests unit fuzz test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'

@@ -31,12 +31,12 @@ def ask(
     }
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        connection.settimeout(timeout_s)
         text = json.dumps(request).encode() + b"\n"
         sent = socket.send_fds(connection, [text], fds)
         connection.sendall(text[sent:])
         with connection.makefile("r") as answers:
             pid = int(answers.readline())
+            connection.settimeout(timeout_s)
             try:
                 return pid, int(answers.readline())
             except TimeoutError:

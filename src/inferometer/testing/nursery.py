@@ -13,6 +13,7 @@ import os
 import pkgutil
 import selectors
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -30,14 +31,8 @@ COMMANDS = {
     "model-analyzer": "inferometer.cli.model_analyzer",
 }
 _OTHERS = ("inferometer.testing", "inferometer.server.models", "inferometer.server.vocoder")
-_LATE = (
-    "hpack",
-    "jinja2",
-    "psutil",
-    "rich.live",
-    "rich.table",
-    "encodings.idna",
-)  # imported by commands as they run
+# Imported by commands as they run.
+_LATE = ("encodings.idna", "hpack", "jinja2", "psutil", "rich.live", "rich.table")
 
 
 @contextmanager
@@ -65,6 +60,7 @@ def nursery() -> Iterator[str]:
 
 def main() -> int:
     """The nursery itself, and in a forked process the command: then the command's exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
         gc.collect()
@@ -125,6 +121,7 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
 
 
 def _run(request: dict[str, Any]) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
