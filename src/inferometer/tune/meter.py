@@ -45,7 +45,8 @@ class Reading:
 class Meter(Protocol):
     """The load generator."""
 
-    fingerprint: str  # of what is sent: trials with another one cannot stand for each other
+    def fingerprint(self, models: Sequence[str]) -> str:
+        """Of what is sent to these models: trials with another one cannot stand for each other."""
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         """Figures, or a MeterError; `is_fresh` when the models were just loaded."""
@@ -73,7 +74,9 @@ class EngineMeter:
         self._watcher = watcher
         self._effort = effort
         self._lines: dict[tuple[str, int], _Line] = {}
-        self.fingerprint = fingerprint(options)
+
+    def fingerprint(self, models: Sequence[str]) -> str:
+        return fingerprint({model: self._options[model] for model in models})
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         if len(proposal.parts) > 1:

@@ -256,11 +256,12 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
 
 
 def _engine(settings: Settings, watcher: Watcher) -> Meter:
-    return EngineMeter(
-        {model.name: model.options or Options(model=model.name) for model in settings.models},
-        _Levels(watcher),
-        settings.effort,
-    )
+    return EngineMeter(sent_options(settings), _Levels(watcher), settings.effort)
+
+
+def sent_options(settings: Settings) -> Mapping[str, Options]:
+    """What is sent to each model, and to a server of which kind."""
+    return {model.name: model.options or Options(model=model.name) for model in settings.models}
 
 
 class _Levels:

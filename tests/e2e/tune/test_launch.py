@@ -16,6 +16,7 @@ from inferometer.tune.launch.local import LocalOptions
 from inferometer.tune.launch.open import open_site
 from inferometer.tune.settings import LaunchSettings
 
+DEADLINE_S = 60
 SERVER = """\
 #!{python}
 import http.server, json, os, sys
@@ -79,6 +80,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def wait_until(is_so, what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.02)
+
+
 def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, repository):
     launch = LaunchSettings(
         repositories=(repository,),
@@ -101,8 +109,7 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
 def test_a_server_that_ended_is_started_again(tmp_path, server, repository):
     with open_site(LaunchSettings(repositories=(repository,), executable=str(server))) as site:
         os.kill(site.pid, signal.SIGKILL)
-        while site.is_running():
-            time.sleep(0.01)
+        wait_until(lambda: not site.is_running(), "the killed server has ended")
         assert site.revive()
         assert site.is_running()
         assert not site.revive()
@@ -133,8 +140,7 @@ with open_site(LaunchSettings(repositories=(Path({str(repository)!r}),), executa
     tool.kill()
     tool.wait()
     tool.stdout.close()
-    while is_alive(pid):  # the guard ends it
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(pid), f"the guard has ended the server, process {pid}")
 
 
 @pytest.mark.parametrize("name", ["no-such-tritonserver", "/nowhere/tritonserver"])

@@ -153,9 +153,10 @@ def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
         yield uuid, Figures(tuple(values.items()))
 
 
-def fingerprint(external: External) -> str:
-    """Of what is sent to each model, as far as it is not the default."""
-    rows = [(model, found) for model, flags in external.flags if (found := data_flags(flags))]
+def fingerprint(external: External, models: Sequence[str]) -> str:
+    """Of what is sent to these models, as far as it is not the default."""
+    flags = dict(external.flags)
+    rows = [(model, found) for model in models if (found := data_flags(flags.get(model, ())))]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12] if rows else ""
 
 
@@ -166,13 +167,12 @@ class ProgramMeter:
     external: External
     error_log: Path
     say: Callable[[str], None]
-    fingerprint: str = field(init=False)
     starts: int = 0
     _has_failed: bool = False
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.fingerprint = fingerprint(self.external)
+    def fingerprint(self, models: Sequence[str]) -> str:
+        return fingerprint(self.external, models)
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:

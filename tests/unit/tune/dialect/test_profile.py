@@ -327,6 +327,22 @@ def test_an_edited_model_is_measured_again(tool):
     } == {"16"}
 
 
+def test_another_model_leaves_the_first_as_it_was_measured(tool):
+    fixed = ("-c", "1,2", "--run-config-search-disable", "--override-output-model-repository")
+    assert tool.profile(*fixed) == 0
+    assert tool.profile(*fixed, models="W,A") == 0
+    assert {name for name, _ in tool.runs} == {"A_config_default"}
+    assert len(tool.rows()) == 4
+
+
+def test_measurements_with_other_data_are_not_in_the_tables(tool):
+    fixed = ("-c", "1,2", "--run-config-search-disable", "--override-output-model-repository")
+    assert tool.profile(*fixed) == 0
+    tool.formula = lambda variant, load: (7.0, 1.0)
+    assert tool.profile(*fixed, yaml={"perf_analyzer_flags": {"shape": ["IN:64"]}}) == 0
+    assert [row["Throughput (infer/sec)"] for row in tool.rows()] == ["7.0", "7.0"]
+
+
 def test_a_load_that_fails_costs_its_variant_the_rest_only(tool, capsys):
     def formula(variant, load):
         return None if load.value == 4 else server(variant, load)
