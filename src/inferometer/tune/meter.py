@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from inferometer.base.errors import PeerError
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.measurement import Estimate, Level, Measurement
 from inferometer.measure.server_metrics import GpuFigures
 from inferometer.measure.stopping import Precision
+from inferometer.observe.host_load import HostMeter
+from inferometer.observe.poller import HostEndpoint
 from inferometer.profile.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
 from inferometer.profile.options import Options
 from inferometer.profile.points import read_intervals
-from inferometer.profile.prepare import Setup, prepare
+from inferometer.profile.prepare import Setup, moved, prepare
 from inferometer.profile.run import bench, crew
+from inferometer.server.in_process import Host
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.launch.site import Site
 from inferometer.tune.search.search import Effort, Proposal
@@ -67,50 +71,63 @@ class _Line:
 
 
 class EngineMeter:
-    """Our own engine. Workers and their requests are kept while models come and go under the same name."""
+    """Our own engine. Workers and their requests are kept while models come and go under the same name.
+
+    Workers that hold the model themselves end with it; the requests are kept all the same.
+    """
 
     def __init__(self, options: Mapping[str, Options], watcher: Watcher, effort: Effort) -> None:
         self._options = options  # by model: what to send and how to judge it
         self._watcher = watcher
         self._effort = effort
         self._lines: dict[tuple[str, int], _Line] = {}
+        self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
 
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint({model: self._options[model] for model in models})
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+        if is_fresh:
+            self._end([key for key, line in self._lines.items() if line.setup.host is not None])
         if len(proposal.parts) > 1:
             from inferometer.tune.together import measure_together
 
             levels = measure_together(self, proposal, site, proposal.effort or self._effort)
-            return Reading(tuple(figures(level, site.pid) for level in levels), gpu_figures(levels[0]))
-        ((variant, load),) = proposal.parts
-        level = self.level(variant.model, load, site, proposal.effort, is_fresh=is_fresh)
-        return Reading((figures(level, site.pid),), gpu_figures(level))
+        else:
+            ((variant, load),) = proposal.parts
+            levels = [self.level(variant.model, load, site, proposal.effort, is_fresh=is_fresh)]
+        pids = self._pids(site)
+        return Reading(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
+
+    def _pids(self, site: Site) -> tuple[int, ...]:
+        """Of the processes that hold models, as far as they are on this machine."""
+        found = [line.setup.host.pid for line in self._lines.values() if line.setup.host is not None]
+        return tuple(pid for pid in (*found, site.pid) if pid is not None)
 
     def level(
         self, model: str, load: ClientLoad, site: Site, effort: Effort | None, *, is_fresh: bool
     ) -> Level:
         """One model under one load."""
+        line = self._ready_line(model, load.batch, site)
+        plan = _plan(load, line.setup.options)
+        instrument = line.bench
         try:
-            line = self._line(model, load.batch, site)
-            plan = _plan(load, line.setup.options)
-            instrument = line.bench
             if is_fresh:
                 warm_up(instrument, Closed(_warm(load), count=_warm(load)))
             instrument.load.apply(Closed(0))
             level = measure_level(instrument, self._recipe(line.setup, effort), plan)
         except PeerError as error:
             raise MeterError(str(error)) from error
+        except LocalError as error:
+            if line.setup.host is None:
+                raise
+            raise MeterError(f"{error.message}; its last words: {line.setup.host.end()}") from error
         _check(level)
         return level
 
     def make_ready(self, model: str, batch: int, site: Site) -> None:
         """Start the workers for this model."""
-        try:
-            self._line(model, batch, site)
-        except PeerError as error:
-            raise MeterError(str(error)) from error
+        self._ready_line(model, batch, site)
 
     def _recipe(self, setup: Setup, effort: Effort | None) -> Recipe:
         asked = effort or self._effort
@@ -125,32 +142,72 @@ class EngineMeter:
             is_whole=False,
         )
 
-    def _line(self, model: str, batch: int, site: Site) -> _Line:
+    def _ready_line(self, model: str, batch: int, site: Site) -> _Line:
         known = self._lines.get((model, batch))
         if known is not None:
             return known
-        asked = self._options[model]
-        options = replace(
-            asked,
-            model=model,
-            url=site.addresses.grpc if asked.protocol == "grpc" else site.addresses.http,
-            metrics_url=site.addresses.metrics_url if asked.collect_metrics else None,
-            batch=batch,
-        )
-        setup = prepare(options, command="tune")
-        stack = contextlib.ExitStack()
-        workers: Workers = stack.enter_context(crew(setup))
-        line = _Line(setup, bench(setup, workers, self._watcher), stack)
+        try:
+            line = self._started(self._setup(model, batch, site))
+        except PeerError as error:
+            raise MeterError(str(error)) from error
         self._lines[model, batch] = line
         return line
 
+    def _started(self, setup: Setup) -> _Line:
+        stack = contextlib.ExitStack()
+        try:
+            workers: Workers = stack.enter_context(crew(setup))
+        except UsageError as error:
+            if setup.host is None:
+                raise
+            raise MeterError(error.message) from error  # the worker could not load this configuration
+        return _Line(setup, bench(setup, workers, self._watcher), stack)
+
+    def _setup(self, model: str, batch: int, site: Site) -> Setup:
+        options = replace(self._options[model], model=model, batch=batch)
+        host = site.host(model)
+        if host is None:
+            addresses = site.addresses
+            options = replace(
+                options,
+                url=addresses.grpc if options.protocol == "grpc" else addresses.http,
+                metrics_url=addresses.metrics_url if options.collect_metrics else None,
+            )
+            return prepare(options, command="tune")
+        self._end([key for key in self._lines if key[0] == model])  # a model is held once
+        known = self._setups.get((model, batch))
+        if known is None:
+            self._setups[model, batch] = known = prepare_held(options, host)
+        return moved(known, host)
+
+    def _end(self, keys: Sequence[tuple[str, int]]) -> None:
+        for key in keys:
+            self._lines.pop(key).stack.close()
+
     def forget(self) -> None:
-        for line in self._lines.values():
-            line.stack.close()
-        self._lines.clear()
+        self._end(list(self._lines))
 
     def close(self) -> None:
         self.forget()
+
+
+def prepare_held(options: Options, host: Host) -> Setup:
+    """For a worker that holds the model: no server has metrics then, so this host is looked at instead."""
+    plain = Options(model=options.model)
+    asked = replace(
+        options,
+        model_repository=".",  # the host has one of its own
+        collect_metrics=False,
+        metrics_interval_ms=plain.metrics_interval_ms,
+    )
+    setup = prepare(asked, command="tune", host=host)
+    if not options.collect_metrics:
+        return setup
+    return replace(
+        setup,
+        options=replace(setup.options, metrics_interval_ms=options.metrics_interval_ms),
+        metrics=HostEndpoint(HostMeter(), clock=monotonic_ns),
+    )
 
 
 # What decides which requests are sent; how long they are measured does not make another trial of it.
@@ -230,8 +287,8 @@ def _check(level: Level) -> None:
         raise MeterError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
 
 
-def figures(level: Level, pid: int | None) -> Figures:
-    """A level in the metric catalogue's tags and units."""
+def figures(level: Level, pids: Sequence[int]) -> Figures:
+    """A level in the metric catalogue's tags and units; memory is that of the processes that hold models."""
     found = level.measurement
     assert found is not None
     rows = [("perf_throughput", found.infer_per_s)]
@@ -249,7 +306,7 @@ def figures(level: Level, pid: int | None) -> Figures:
         ("perf_error_rate", Estimate(100 * found.failed_share)),
     ]
     rows += [(tag, Estimate(value)) for tag, value in _server(found)]
-    rows += [(tag, Estimate(value)) for tag, value in _host(found, pid)]
+    rows += [(tag, Estimate(value)) for tag, value in _host(found, pids)]
     return Figures(tuple(rows))
 
 
@@ -276,17 +333,20 @@ def _server(found: Measurement) -> list[tuple[str, float]]:
     return rows
 
 
-def _host(found: Measurement, pid: int | None) -> list[tuple[str, float]]:
-    if pid is None:
+def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:
+    if not pids:
         return []
     import psutil
 
     rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
-    used = resident(pid)
-    if used is not None:
-        rows.insert(0, ("cpu_used_ram", used / MEGA))
-    if found.metrics is not None and found.metrics.cpu_share is not None:
-        rows.append(("cpu_utilization", 100 * found.metrics.cpu_share))
+    used = [size for pid in pids if (size := resident(pid)) is not None]
+    if used:
+        rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
+    share = None if found.metrics is None else found.metrics.cpu_share
+    if share is None and found.metrics is not None and found.metrics.host is not None:
+        share = found.metrics.host.cpu_share
+    if share is not None:
+        rows.append(("cpu_utilization", 100 * share))
     return rows
 
 

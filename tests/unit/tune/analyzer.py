@@ -17,12 +17,12 @@ from inferometer.cli import model_analyzer
 from inferometer.measure.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
-from inferometer.tune.launch.site import Addresses, Control, Site
+from inferometer.tune.launch.site import Addresses, Control, ServerSite
 from inferometer.tune.meter import MeterError, Reading, fingerprint
 from inferometer.tune.run import Lab, run
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.search import Search
-from inferometer.tune.session import check_models, find_model, make_scope, sent_options
+from inferometer.tune.session import check_models, make_scope, sent_options
 from inferometer.tune.study import SCHEMA, Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import Names
@@ -76,7 +76,7 @@ class _Server:
         return True
 
 
-class _Site(Site):
+class _Site(ServerSite):
     def __init__(self):
         super().__init__(_Server(), Control(), is_ours=True)
         self.loaded = []
@@ -227,7 +227,7 @@ class Analyzer:
 
 
 def _read(settings, name):
-    folder = find_model(settings.launch.repositories, name)
+    folder = model_config.find_model(settings.launch.repositories, name)
     if folder is None:
         raise UsageError(f"no model {name}")
     return model_config.read_file(folder / "config.pbtxt")

@@ -12,7 +12,7 @@ from inferometer.base.errors import PeerError
 from inferometer.tune import journal as journals
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.goal import Goal
-from inferometer.tune.launch.site import Addresses, Control, Site
+from inferometer.tune.launch.site import Addresses, Control, ServerSite
 from inferometer.tune.meter import MeterError, Reading
 from inferometer.tune.run import Lab, run
 from inferometer.tune.search.brute import brute
@@ -45,7 +45,7 @@ class FakeServer:
         return self.is_up
 
 
-class FakeSite(Site):
+class FakeSite(ServerSite):
     """Loads into nothing."""
 
     def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:

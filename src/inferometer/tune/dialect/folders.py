@@ -44,6 +44,7 @@ class VariantFolders:
 
     output: Path
     repositories: Sequence[Path] = ()
+    are_models: bool = False  # each a model of its own, to be loaded from here; else they stand in for theirs
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
@@ -60,7 +61,7 @@ class VariantFolders:
         folder.mkdir(exist_ok=True)
         if name not in self._written:
             self._fill(folder, variant.model)
-        config = {**variant.config, "name": variant.model}
+        config = {**variant.config, "name": name if self.are_models else variant.model}
         (folder / "config.pbtxt").write_text(model_config.to_text(config))
         self._written[name] = variant.key
 
