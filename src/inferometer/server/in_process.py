@@ -8,6 +8,7 @@ what they leave (guard.py).
 import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from inferometer.target.tritonserver import Settings
 
 _POLL_S = 0.02
 _START_S = 120.0
+_LAST_S = 1.0  # for a process that is about to end
 _LIBRARIES = ("lib/libtritonserver.so", "lib64/libtritonserver.so")
 USUAL_DIRECTORY = Path("/opt/tritonserver")
 
@@ -139,10 +141,15 @@ class Host:
         return self._has_answered and self._children[-1].poll() is not None
 
     def end(self) -> str:
-        """Have the process ended, if it is not; what it said last."""
-        self._children[-1].kill()
-        self._children[-1].wait(GRACE_S)
-        return self._last_words()
+        """Have the process ended, if it does not end by itself; in words, how it did."""
+        child = self._children[-1]
+        try:
+            code = child.wait(_LAST_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait(GRACE_S)
+            return "it was still there, and was ended"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"its exit code is {code}"
 
     def _start_failure(self, what: str) -> LocalError:
         return LocalError(

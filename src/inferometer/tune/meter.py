@@ -121,7 +121,7 @@ class EngineMeter:
         except LocalError as error:
             if line.setup.host is None:
                 raise
-            raise MeterError(f"{error.message}; its last words: {line.setup.host.end()}") from error
+            raise MeterError(f"{error.message}: {line.setup.host.end()}") from error
         _check(level)
         return level
 
@@ -160,7 +160,8 @@ class EngineMeter:
         except UsageError as error:
             if setup.host is None:
                 raise
-            raise MeterError(error.message) from error  # the worker could not load this configuration
+            reason = " ".join(error.message.split())  # with a python model's own words
+            raise MeterError(reason) from error
         return _Line(setup, bench(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, site: Site) -> Setup:
