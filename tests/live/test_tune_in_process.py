@@ -1,6 +1,7 @@
 """Launch mode `c_api`: the tuner without a server, on the real library."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -87,7 +88,7 @@ def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> Se
         search="brute",
         together=len(models) > 1,
         given=("instances", "batch", "concurrency"),
-        bounds=Bounds(instances=(1, 1), batch=(1, 2), concurrency=(2, 2)),
+        bounds=Bounds(instances=(1, 1), batch=(2, 2), concurrency=(2, 2)),
         sweep_after=False,
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",
@@ -105,6 +106,13 @@ def traces(pid: int) -> list[str]:
     return [name for name in names if name.startswith((f"inferometer-triton-{pid}_", f"inferometer_{pid}_"))]
 
 
+def wait_until(is_so, what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.02)
+
+
 def test_profile_measures_variants_without_a_server(tmp_path, models):
     words = (
         *("profile", "--model-repository", str(models), "--profile-models", "W"),
@@ -112,8 +120,10 @@ def test_profile_measures_variants_without_a_server(tmp_path, models):
         *("--run-config-search-mode", "brute", "--concurrency", "1,2"),
         *("--run-config-search-max-instance-count", "1", "--run-config-search-max-model-batch-size", "1"),
         *("--inference-output-fields", "model_config_path,perf_throughput,perf_server_queue,cpu_used_ram"),
-        *("--skip-detailed-reports", "-i", "0.1"),
+        *("--skip-detailed-reports", "-i", "0.1", "-f", "perf.yaml"),
     )
+    flags = {"measurement-interval": 150, "max-trials": 3, "stability-percentage": 999}
+    (tmp_path / "perf.yaml").write_text(json.dumps({"perf_analyzer_flags": flags}))
     command = [sys.executable, "-m", "inferometer.cli.main", *words]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -155,9 +165,11 @@ def test_a_worker_that_dies_is_recorded_and_the_search_goes_on(tmp_path, models)
 def test_models_that_call_others_are_loaded_with_them(tmp_path, model):
     (study,) = profile(settings(tmp_path, CALLERS, model), Watcher())
     assert not study.not_done
-    assert len({trial.name for trial in study.measured}) > 2
-    calling = study.variant(f"{model.name}_config_0")
-    assert all(part.config["max_batch_size"] == 1 for part in calling.composing)
+    assert [trial.name for trial in study.measured] == [
+        f"{model.name}_config_default",
+        f"{model.name}_config_0",
+    ]
+    assert all(part.config["max_batch_size"] == 2 for part in study.variants[-1].composing)
 
 
 def test_models_together_have_a_worker_each(tmp_path):
@@ -208,10 +220,7 @@ def test_a_tool_that_is_killed_leaves_nothing(tmp_path, models):
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as tool:
         assert tool.stderr is not None
         assert "W_config_default" in tool.stderr.readline()
-        assert traces(tool.pid)
+        wait_until(lambda: traces(tool.pid), "a worker is there")
         tool.send_signal(signal.SIGKILL)
         tool.wait()
-    deadline = time.monotonic() + DEADLINE_S
-    while traces(tool.pid):
-        assert time.monotonic() < deadline, f"left behind: {traces(tool.pid)}"
-        time.sleep(0.05)
+    wait_until(lambda: not traces(tool.pid), "nothing is left behind")

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,8 +10,7 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.measurement import Estimate, Level, Measurement
-from inferometer.measure.server_metrics import GpuFigures
+from inferometer.measure.measurement import Level
 from inferometer.measure.stopping import Precision
 from inferometer.observe.host_load import HostMeter
 from inferometer.observe.poller import HostEndpoint
@@ -23,13 +22,13 @@ from inferometer.profile.run import bench, crew
 from inferometer.server.in_process import Host
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.launch.site import Site
+from inferometer.tune.level_figures import figures, gpu_figures
 from inferometer.tune.search.search import Effort, Proposal
 from inferometer.tune.trial import Figures
 
 if TYPE_CHECKING:
     from inferometer.load.workers import Workers
 
-MEGA = 1_000_000
 SLICES = 20  # windows in the time a trial may take
 MOST_FAILED = 0.5  # share of failed requests above which there is nothing to report
 
@@ -70,6 +69,19 @@ class _Line:
     stack: contextlib.ExitStack
 
 
+@contextlib.contextmanager
+def _failing(line: _Line) -> Iterator[None]:
+    """What ends a trial here is no more than a trial without figures."""
+    try:
+        yield
+    except PeerError as error:
+        raise MeterError(str(error)) from error
+    except LocalError as error:
+        if line.setup.host is None:
+            raise
+        raise MeterError(f"{error.message}: {line.setup.host.end()}") from error
+
+
 class EngineMeter:
     """Our own engine. Workers and their requests are kept while models come and go under the same name.
 
@@ -92,10 +104,12 @@ class EngineMeter:
         if len(proposal.parts) > 1:
             from inferometer.tune.together import measure_together
 
-            levels = measure_together(self, proposal, site, proposal.effort or self._effort)
+            effort = proposal.effort or self._effort
+            levels = measure_together(self, proposal, site, effort, is_fresh=is_fresh)
         else:
             ((variant, load),) = proposal.parts
-            levels = [self.level(variant.model, load, site, proposal.effort, is_fresh=is_fresh)]
+            self.make_ready(variant.model, load, site, is_fresh=is_fresh)
+            levels = [self.level(variant.model, load, site, proposal.effort)]
         pids = self._pids(site)
         return Reading(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
 
@@ -104,30 +118,22 @@ class EngineMeter:
         found = [line.setup.host.pid for line in self._lines.values() if line.setup.host is not None]
         return tuple(pid for pid in (*found, site.pid) if pid is not None)
 
-    def level(
-        self, model: str, load: ClientLoad, site: Site, effort: Effort | None, *, is_fresh: bool
-    ) -> Level:
+    def make_ready(self, model: str, load: ClientLoad, site: Site, *, is_fresh: bool) -> None:
+        """Start the workers for this model, and warm it up if it was just loaded."""
+        line = self._line(model, load.batch, site)
+        if is_fresh:
+            with _failing(line):
+                warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
+
+    def level(self, model: str, load: ClientLoad, site: Site, effort: Effort | None) -> Level:
         """One model under one load."""
-        line = self._ready_line(model, load.batch, site)
+        line = self._line(model, load.batch, site)
         plan = _plan(load, line.setup.options)
-        instrument = line.bench
-        try:
-            if is_fresh:
-                warm_up(instrument, Closed(_warm(load), count=_warm(load)))
-            instrument.load.apply(Closed(0))
-            level = measure_level(instrument, self._recipe(line.setup, effort), plan)
-        except PeerError as error:
-            raise MeterError(str(error)) from error
-        except LocalError as error:
-            if line.setup.host is None:
-                raise
-            raise MeterError(f"{error.message}: {line.setup.host.end()}") from error
+        with _failing(line):
+            line.bench.load.apply(Closed(0))
+            level = measure_level(line.bench, self._recipe(line.setup, effort), plan)
         _check(level)
         return level
-
-    def make_ready(self, model: str, batch: int, site: Site) -> None:
-        """Start the workers for this model."""
-        self._ready_line(model, batch, site)
 
     def _recipe(self, setup: Setup, effort: Effort | None) -> Recipe:
         asked = effort or self._effort
@@ -142,7 +148,7 @@ class EngineMeter:
             is_whole=False,
         )
 
-    def _ready_line(self, model: str, batch: int, site: Site) -> _Line:
+    def _line(self, model: str, batch: int, site: Site) -> _Line:
         known = self._lines.get((model, batch))
         if known is not None:
             return known
@@ -286,104 +292,3 @@ def _check(level: Level) -> None:
         raise MeterError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
         raise MeterError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
-
-
-def figures(level: Level, pids: Sequence[int]) -> Figures:
-    """A level in the metric catalogue's tags and units; memory is that of the processes that hold models."""
-    found = level.measurement
-    assert found is not None
-    rows = [("perf_throughput", found.infer_per_s)]
-    names = {"mean": "avg", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
-    rows += [
-        (f"perf_latency_{names[name]}", _scaled(estimate, 1 / NS_PER_MS))
-        for name, estimate in found.latency_intervals
-        if name in names
-    ]
-    send_ms = (found.send_ns + found.receive_ns) / NS_PER_MS
-    wait_ms = max(0.0, found.service.mean_ns / NS_PER_MS - send_ms)
-    rows += [
-        ("perf_client_send_recv", Estimate(send_ms)),
-        ("perf_client_response_wait", Estimate(wait_ms)),
-        ("perf_error_rate", Estimate(100 * found.failed_share)),
-    ]
-    rows += [(tag, Estimate(value)) for tag, value in _server(found)]
-    rows += [(tag, Estimate(value)) for tag, value in _host(found, pids)]
-    return Figures(tuple(rows))
-
-
-def _scaled(row: Estimate, factor: float) -> Estimate:
-    if row.low is None or row.high is None:
-        return Estimate(row.value * factor)
-    return Estimate(row.value * factor, row.low * factor, row.high * factor)
-
-
-def _server(found: Measurement) -> list[tuple[str, float]]:
-    server = found.server
-    if server is None or not server.counters.success_count:
-        return []
-    counters = server.counters
-    per_request_ms = 1 / counters.success_count / NS_PER_MS
-    rows = [
-        ("perf_server_queue", counters.queue_ns * per_request_ms),
-        ("perf_server_compute_input", counters.compute_input_ns * per_request_ms),
-        ("perf_server_compute_infer", counters.compute_infer_ns * per_request_ms),
-        ("perf_server_compute_output", counters.compute_output_ns * per_request_ms),
-    ]
-    if counters.execution_count:
-        rows.append(("perf_server_batch", counters.inference_count / counters.execution_count))
-    return rows
-
-
-def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:
-    if not pids:
-        return []
-    import psutil
-
-    rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
-    used = [size for pid in pids if (size := resident(pid)) is not None]
-    if used:
-        rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
-    share = None if found.metrics is None else found.metrics.cpu_share
-    if share is None and found.metrics is not None and found.metrics.host is not None:
-        share = found.metrics.host.cpu_share
-    if share is not None:
-        rows.append(("cpu_utilization", 100 * share))
-    return rows
-
-
-def resident(pid: int) -> int | None:
-    """Memory of the server and everything it started, the python backend's processes included."""
-    import psutil
-
-    try:
-        server = psutil.Process(pid)
-        family = [server, *server.children(recursive=True)]
-    except psutil.Error:
-        return None
-    total = 0
-    for process in family:
-        with contextlib.suppress(psutil.Error):
-            total += process.memory_info().rss
-    return total
-
-
-def gpu_figures(level: Level) -> tuple[tuple[str, Figures], ...]:
-    """Of the server's metrics; of the host's own GPUs where the server tells nothing."""
-    found = level.measurement
-    if found is None or found.metrics is None:
-        return ()
-    metrics = found.metrics
-    rows: Sequence[GpuFigures] = metrics.gpus or (metrics.host.gpus if metrics.host is not None else ())
-    return tuple((gpu.uuid, Figures(tuple(_gpu(gpu)))) for gpu in rows)
-
-
-def _gpu(gpu: GpuFigures) -> list[tuple[str, Estimate]]:
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    values = (
-        ("gpu_used_memory", None if used is None else used / MEGA),
-        ("gpu_free_memory", None if used is None or total is None else (total - used) / MEGA),
-        ("gpu_total_memory", None if total is None else total / MEGA),
-        ("gpu_utilization", None if gpu.utilization is None else 100 * gpu.utilization),
-        ("gpu_power_usage", gpu.power_w),
-    )
-    return [(tag, Estimate(value)) for tag, value in values if value is not None]

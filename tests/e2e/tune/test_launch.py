@@ -207,9 +207,10 @@ def test_docker_that_does_not_answer_is_said(tmp_path, monkeypatch, repository):
         pass
 
 
-def test_the_c_api_is_refused_with_a_sentence(repository):
-    with pytest.raises(UsageError, match="c_api is not supported yet"):
-        open_site(LaunchSettings(mode="c_api", repositories=(repository,)))
+def test_a_library_that_is_not_there_is_named(tmp_path, repository):
+    launch = LaunchSettings(mode="c_api", repositories=(repository,), install_path=str(tmp_path))
+    with pytest.raises(UsageError, match=r"has no lib/libtritonserver\.so"):
+        open_site(launch)
 
 
 def test_a_remote_server_that_is_not_there_is_named():

@@ -164,7 +164,9 @@ def test_an_interrupted_search_ends_after_the_trial_that_runs(path):
 
 def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
     def twice(names):
-        yield from [Proposal(((names.variant("W", W, {}), ClientLoad(2)),))] * 2
+        proposal = Proposal(((names.variant("W", W, {}), ClientLoad(2)),))
+        yield proposal
+        yield proposal
         return "seen twice"
 
     with journals.opened(path) as journal:

@@ -20,7 +20,8 @@ from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.flags import LOAD_FLAGS, SWITCHES, data_flags, words
 from inferometer.tune.dialect.job import External
 from inferometer.tune.launch.site import Site
-from inferometer.tune.meter import MEGA, MeterError, Reading, resident
+from inferometer.tune.level_figures import MEGA, resident
+from inferometer.tune.meter import MeterError, Reading
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import Figures
 
