@@ -14,6 +14,7 @@ from inferometer.tune.search.fluid import Array, Spots
 from inferometer.tune.trial import Trial
 
 LATENCY = "perf_latency"
+MEAN = "perf_latency_avg"
 LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, far from what was measured
 
 
@@ -57,9 +58,21 @@ class Forecaster:
                 mean, deviation = _everywhere(tail, self.candidates)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
                 found[tag] = Belief(little + mean, deviation)
+            elif tag.startswith(LATENCY):
+                waiting = self._waiting()
+                tail = process.fit(places[at], values[known] - waiting[at], least_scale=0.08)
+                mean, deviation = _everywhere(tail, self.candidates)
+                found[tag] = Belief(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
                 found[tag] = _corrected(self.candidates, at, values[known], np.zeros(len(places)))
         return found
+
+    def _waiting(self) -> Array:
+        """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
+        assert self.parameters is not None
+        spots = _at(self.candidates.spots, self.candidates.firsts)
+        each = np.log(1000 * fluid.latency_s(self.parameters[None, :], spots)[0])
+        return np.asarray(each[self.candidates.kinds])
 
     def _requests(self) -> Array:
         return self.candidates.spots.load
@@ -84,7 +97,10 @@ class Forecaster:
             self._fitted_at = len(rows)
             measured = np.exp(self._values(trials, THROUGHPUT))
             at = _at(self.candidates.spots, rows)
-            self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters)
+            waited = np.exp(self._values(trials, MEAN)) / 1000 if self.candidates.spots.by_rate else None
+            if waited is not None and np.isnan(waited).all():
+                waited = None
+            self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters, waited_s=waited)
             spots = _at(self.candidates.spots, self.candidates.firsts)
             each = np.log(fluid.throughput(self.parameters[None, :], spots)[0])
             self._forecast = each[self.candidates.kinds]
