@@ -78,10 +78,9 @@ def test_models_together_are_weighed(tmp_path, search):
         run_config_search_mode=search,
         **({"budget": "8s"} if search == "smart" else {}),
     )
-    assert {
-        "addsub_config_default,addsub_b_config_default",
-        "addsub_config_0,addsub_b_config_0",
-    } <= configurations(rows)
+    assert "addsub_config_default,addsub_b_config_default" in configurations(rows)
+    if search == "quick":  # how far the other gets in its time is another matter
+        assert "addsub_config_0,addsub_b_config_0" in configurations(rows)
     study = json.loads((tmp_path / "reports/summaries/addsub,addsub_b/study.json").read_text())
     assert [goal["weight"] for goal in study["goals"]] == [3, 1]
     best = tmp_path / "reports/summaries/addsub,addsub_b"
