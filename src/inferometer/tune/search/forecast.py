@@ -60,7 +60,7 @@ class Forecaster:
                 found[tag] = Belief(little + mean, deviation)
             elif tag.startswith(LATENCY):
                 waiting = self._waiting()
-                tail = process.fit(places[at], values[known] - waiting[at], least_scale=0.08)
+                tail = process.fit(places[at], values[known] - waiting[at], least_scale=0.2)
                 mean, deviation = _everywhere(tail, self.candidates)
                 found[tag] = Belief(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
