@@ -32,6 +32,7 @@ instance_group [ { kind: KIND_CPU count: 1 } ]
 """
 # The process that starts a python model is the worker itself.
 MODEL = """
+import json
 import os
 import signal
 import triton_python_backend_utils as pb_utils
@@ -39,12 +40,14 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.is_deadly = '"deadly"' in args["model_config"]
-        if '"poison"' in args["model_config"]:
+        given = json.loads(args["model_config"])["parameters"]
+        self.left = int(given.get("deadly", {"string_value": "1000000"})["string_value"])
+        if "poison" in given:
             raise RuntimeError("poisoned")
 
     def execute(self, requests):
-        if self.is_deadly:
+        self.left -= len(requests)
+        if self.left < 0:
             os.kill(os.getppid(), signal.SIGKILL)
         return [
             pb_utils.InferenceResponse(
@@ -95,9 +98,9 @@ def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> Se
     )
 
 
-def swept(parameter: str) -> ModelSettings:
-    choices = {"parameters": {parameter: [None, {"string_value": "yes"}]}, "max_batch_size": [2, 4]}
-    return ModelSettings("W", swept=choices, loads=(2,))
+def swept(parameter: str, *values: str) -> ModelSettings:
+    choices = [None, *({"string_value": value} for value in values)]
+    return ModelSettings("W", swept={"parameters": {parameter: choices}, "max_batch_size": [2]}, loads=(2,))
 
 
 def traces(pid: int) -> list[str]:
@@ -145,16 +148,18 @@ def test_profile_measures_variants_without_a_server(tmp_path, models):
 
 
 def test_a_variant_that_cannot_be_loaded_costs_only_itself(tmp_path, models):
-    (study,) = profile(settings(tmp_path, models, swept("poison")), Watcher())
-    assert len(study.measured) == 3
+    (study,) = profile(settings(tmp_path, models, swept("poison", "a", "b")), Watcher())
+    assert len(study.measured) == 2
     assert [trial.reason.count("poisoned") for trial in study.not_done] == [1, 1]
 
 
 def test_a_worker_that_dies_is_recorded_and_the_search_goes_on(tmp_path, models):
-    (study,) = profile(settings(tmp_path, models, swept("deadly")), Watcher())
-    assert len(study.measured) == 3
+    at_once, later = "0", "30"
+    (study,) = profile(settings(tmp_path, models, swept("deadly", at_once, later)), Watcher())
+    assert len(study.measured) == 2
     assert len(study.not_done) == 4  # each of the two was tried again
     assert all("a worker process died" in trial.reason for trial in study.not_done)
+    assert all("it was ended by SIGKILL" in trial.reason for trial in study.not_done)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +194,7 @@ def test_an_installation_and_variables_of_ones_own_are_used(tmp_path, models):
     (place / "lib" / "libtritonserver.so").symlink_to(next(wheel.libraries.glob("libtritonserver*.so")))
     (place / "backends").symlink_to(backends_folder(tmp_path))
     path = models / "W" / "1" / "model.py"
-    path.write_text(
-        path.read_text().replace("'\"poison\"' in", 'os.environ["COLOUR"] != "blue" or "poison" ==')
-    )
+    path.write_text(path.read_text().replace('"poison" in given', 'os.environ["COLOUR"] != "blue"'))
     asked = settings(
         tmp_path,
         models,

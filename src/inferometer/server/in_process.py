@@ -56,9 +56,7 @@ class Host:
     models: tuple[str, ...]
     repository: Path | None = None
     directory: Path | None = None  # Triton's installation; None takes the wheel
-    folders: tuple[
-        ModelFolder, ...
-    ] = ()  # a repository of its own; the processes have it as long as they live
+    folders: tuple[ModelFolder, ...] = ()  # without a repository: one is made of these for each process
     environment: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = _START_S
     _guards: list[int] = field(default_factory=list)  # pipes that end when a guard is done

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.measurement import Level
@@ -69,19 +70,6 @@ class _Line:
     stack: contextlib.ExitStack
 
 
-@contextlib.contextmanager
-def _failing(line: _Line) -> Iterator[None]:
-    """What ends a trial here is no more than a trial without figures."""
-    try:
-        yield
-    except PeerError as error:
-        raise MeterError(str(error)) from error
-    except LocalError as error:
-        if line.setup.host is None:
-            raise
-        raise MeterError(f"{error.message}: {line.setup.host.end()}") from error
-
-
 class EngineMeter:
     """Our own engine. Workers and their requests are kept while models come and go under the same name.
 
@@ -120,20 +108,39 @@ class EngineMeter:
 
     def make_ready(self, model: str, load: ClientLoad, site: Site, *, is_fresh: bool) -> None:
         """Start the workers for this model, and warm it up if it was just loaded."""
+        is_new = (model, load.batch) not in self._lines
         line = self._line(model, load.batch, site)
-        if is_fresh:
-            with _failing(line):
+        if is_fresh or (is_new and line.setup.host is not None):
+            with self._failing(model, load):
                 warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
 
     def level(self, model: str, load: ClientLoad, site: Site, effort: Effort | None) -> Level:
         """One model under one load."""
         line = self._line(model, load.batch, site)
         plan = _plan(load, line.setup.options)
-        with _failing(line):
+        with self._failing(model, load):
             line.bench.load.apply(Closed(0))
             level = measure_level(line.bench, self._recipe(line.setup, effort), plan)
+            for remark in level.remarks:
+                if remark.note is Note.WORKER_LOST:
+                    raise LocalError(remark.text)
         _check(level)
         return level
+
+    @contextlib.contextmanager
+    def _failing(self, model: str, load: ClientLoad) -> Iterator[None]:
+        """What ends a trial here leaves it without figures. Workers that were lost are started anew the next time."""
+        key = model, load.batch
+        try:
+            yield
+        except PeerError as error:
+            raise MeterError(str(error)) from error
+        except LocalError as error:
+            host = self._lines[key].setup.host
+            if host is not None:  # the site will find it dead
+                raise MeterError(f"{error.message}: {host.end()}") from error
+            self._end([key])
+            raise MeterError(str(error)) from error
 
     def _recipe(self, setup: Setup, effort: Effort | None) -> Recipe:
         asked = effort or self._effort
