@@ -7,7 +7,11 @@ STAMP   := $(VENV)/.installed
 BROWSER := $(VENV)/.browser
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-live fmt lint type unit bench fuzz clean
+.PHONY: help demo test tests test-live fmt lint type unit bench fuzz clean
+
+# Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
+test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
+test tests unit fuzz test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,8 +32,11 @@ demo: $(STAMP)  ## start the embedded server, find what limits an image pipeline
 test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all tests
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
-	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest -n 3 --dist loadfile --reruns 2 --reruns-delay 2
+	@$(MAKE) --no-print-directory -j 2 type tests
+
+# Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
+tests: $(STAMP) $(BROWSER)
+	$(PYTHON) -m pytest -n 4 --dist worksteal --reruns 2 --reruns-delay 2
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
@@ -63,7 +70,7 @@ type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
 unit: $(STAMP) $(BROWSER)  ## the quick tests: no real server
-	$(PYTHON) -m pytest -m 'not live' -n 3 --dist loadfile
+	$(PYTHON) -m pytest -m 'not live' -n 3 --dist worksteal
 
 fuzz: $(STAMP)  ## the codecs against many more random streams
 	INFEROMETER_FUZZ=20000 $(PYTHON) -m pytest tests/unit/wire

@@ -369,7 +369,9 @@ def test_metadata_that_cannot_be_sent_is_refused_with_one_sentence(
 
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["words", "no words"])
-def test_an_http_server_is_explained(words: bytes, run: Callable) -> None:
+def test_an_http_server_is_explained(words: bytes, run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inferometer.target.detect.TIMEOUT_S", 0.1)  # nothing answers a second time
+
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:

@@ -22,17 +22,11 @@ from inferometer.measure.result import to_json
 from inferometer.report import classic
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
+from inferometer.testing.commands import Ended, call
 
 pytestmark = pytest.mark.live
 
 DEADLINE_S = 60
-
-
-def call(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "inferometer.cli.main", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
 
 
 # --- measure
@@ -44,16 +38,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def measured(triton: EmbeddedTriton, folder: Path) -> subprocess.CompletedProcess[str]:
+def measured(triton: EmbeddedTriton, folder: Path) -> Ended:
     """A sweep over the ensemble, once for all that look at it."""
     return call(
-        *("measure", "-m", "ens", "-u", triton.http_address, "--concurrency-range", "1:2", "--duration", "1"),
+        *(
+            "inferometer",
+            "measure",
+            "-m",
+            "ens",
+            "-u",
+            triton.http_address,
+            "--concurrency-range",
+            "1:2",
+            "--duration",
+            "1",
+        ),
         *("--json", str(folder / "r.json"), "-f", str(folder / "r.csv")),
     )
 
 
-def test_measure_prints_a_table_and_where_the_time_goes(measured: subprocess.CompletedProcess[str]) -> None:
-    assert measured.returncode == 0, measured.stderr
+def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None:
+    assert measured.code == 0, measured.stderr
     lines = measured.stdout.splitlines()
     assert lines[0].startswith("ens · triton http · batch 1")
     assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.]+k? ", line))] == ["1", "2"]
@@ -61,7 +66,7 @@ def test_measure_prints_a_table_and_where_the_time_goes(measured: subprocess.Com
     assert re.search(r"Slowest step: addsub(_b)?, .*% of the server's time", measured.stdout)
 
 
-def test_measure_writes_what_it_shows(measured: subprocess.CompletedProcess[str], folder: Path) -> None:
+def test_measure_writes_what_it_shows(measured: Ended, folder: Path) -> None:
     result = api.load(str(folder / "r.json"))
     assert [level.value for level in result.levels] == [1, 2]
     assert result.command == "measure"
@@ -70,19 +75,19 @@ def test_measure_writes_what_it_shows(measured: subprocess.CompletedProcess[str]
     assert (folder / "addsub_v1.r.csv").exists()
 
 
-def test_measure_shows_progress_on_stderr(measured: subprocess.CompletedProcess[str]) -> None:
+def test_measure_shows_progress_on_stderr(measured: Ended) -> None:
     assert "concurrency 1" in measured.stderr.lower()
 
 
-def test_a_result_read_back_is_the_same(measured: subprocess.CompletedProcess[str], folder: Path) -> None:
+def test_a_result_read_back_is_the_same(measured: Ended, folder: Path) -> None:
     text = (folder / "r.json").read_text()
     assert to_json(api.load(str(folder / "r.json"))) == text
 
 
 def test_the_classic_report_can_be_made_again_from_the_file(triton: EmbeddedTriton, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", triton.http_address, "-m", "ens"]
     words = ("-p", "300", "-s", "999", "-v", "--concurrency-range", "1:2", "--json", str(tmp_path / "r.json"))
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    done = call("perf_analyzer", "-u", triton.http_address, "-m", "ens", *words)
+    assert done.code == 0
     assert classic.report(api.load(str(tmp_path / "r.json"))) == done.stdout
 
 
@@ -111,14 +116,14 @@ def test_api_measure_takes_the_classic_rule(triton: EmbeddedTriton) -> None:
     "words", [(), ("--help",), *((command, "--help") for command in COMMANDS)], ids=" ".join
 )
 def test_help(words: tuple[str, ...]) -> None:
-    done = call(*words)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = call("inferometer", *words)
+    assert (done.code, done.stderr) == (0, "")
     assert "usage: inferometer" in done.stdout.lower()
 
 
 def test_an_unknown_command_is_named() -> None:
-    done = call("mesure")
-    assert done.returncode == 2
+    done = call("inferometer", "mesure")
+    assert done.code == 2
     assert "there is no command 'mesure'" in done.stderr
     assert "measure" in done.stderr
 

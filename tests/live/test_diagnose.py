@@ -16,6 +16,7 @@ import pytest
 from inferometer import api
 from inferometer.advise.diagnosis import Diagnosis, read
 from inferometer.server.embedded import EmbeddedTriton
+from inferometer.testing.commands import Ended, call
 from inferometer.testing.planted import PLANTED, SLOW_FIRST, Planted, plant
 
 pytestmark = pytest.mark.live
@@ -57,10 +58,8 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "inferometer.cli.main", "diagnose", *words]
 
 
-def call(*words: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+def diagnose(*words: str) -> Ended:
+    return call("inferometer", "diagnose", *words)
 
 
 @pytest.mark.parametrize("pipeline", PLANTED, ids=lambda pipeline: pipeline.name)
@@ -86,12 +85,12 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 
 def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_path: Path) -> None:
     before = configs(planted, SLOW_FIRST)
-    done = call(
+    done = diagnose(
         *("-m", SLOW_FIRST.name, "-u", planted.grpc_address, "-i", "grpc", "--concurrency-range", "4"),
         *("--duration", "1s", "--apply", "--budget", "1ms", "--keep"),
         *("--json", str(tmp_path / "it.json"), "--write-config", str(tmp_path / "configs")),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert done.stdout.startswith("first_fetch limits the throughput: its one instance is busy")
     assert "Run 4 instances of first_fetch instead of 1" in done.stdout
     assert "The server keeps the new configuration" in done.stdout
@@ -167,7 +166,7 @@ def test_a_server_without_explicit_control_is_explained(tmp_path: Path) -> None:
     repository = plant(tmp_path / "models", (SLOW_FIRST,))
     arguments = ("--model-control-mode", "none", "--disable-auto-complete-config", "--exit-timeout-secs", "0")
     with EmbeddedTriton(repository, load_models=(), extra_args=arguments) as server:
-        done = call(
+        done = diagnose(
             *(
                 "-m",
                 SLOW_FIRST.name,
@@ -180,7 +179,7 @@ def test_a_server_without_explicit_control_is_explained(tmp_path: Path) -> None:
             ),
             *("--apply", "--json", str(tmp_path / "it.json")),
         )
-    assert done.returncode == 3
+    assert done.code == 3
     assert "--model-control-mode explicit" in done.stderr
     assert done.stdout.startswith("first_fetch limits the throughput"), "the diagnosis itself is still given"
     assert read(tmp_path / "it.json").verdict.step == "first_fetch"

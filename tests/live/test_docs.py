@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.testing import asking
+from inferometer.testing.commands import nursery_address
 from inferometer.testing.openai import FakeOpenAi
 from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
 from inferometer.testing.tfserving import FakeTfServing
@@ -20,11 +22,10 @@ DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 # Commands meet the session's server or a fake of the kind that the document speaks of, told by the port, and short
 # windows; whatever the document says stands before it.
-SHIM = """#!{python}
+SHIM = """#!{python} -IS
 import os, sys
 words = sys.argv[1:]
 name = os.path.basename(sys.argv[0])
-module = "inferometer.cli.main" if name == "inferometer" else "inferometer.cli.perf_analyzer"
 if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
 elif name == "inferometer" and words[:1] == ["tune"]:
@@ -42,8 +43,9 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
     if not named:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
     short = ["--duration", "4s" if words[0] == "find" else "500ms"]
+    short += ["--budget", "10s"] if "--apply" in words else []
     words += ["-p", "400", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
-os.execv(sys.executable, [sys.executable, "-m", module, *words])
+os.execv({python!r}, [{python!r}, "-IS", {asking!r}, {nursery!r}, name, *words])
 """
 
 
@@ -54,7 +56,7 @@ def blocks(document):
 def write_shims(folder):
     for name in ("inferometer", "perf_analyzer"):
         shim = folder / name
-        shim.write_text(SHIM.format(python=sys.executable))
+        shim.write_text(SHIM.format(python=sys.executable, asking=asking.__file__, nursery=nursery_address()))
         shim.chmod(0o755)
 
 

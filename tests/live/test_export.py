@@ -1,16 +1,15 @@
 """The per-request export of runs against the real Triton (contract section 4), over every protocol and load mode."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from inferometer.testing.commands import call_script
+
 pytestmark = pytest.mark.live
 
 COUNTED = ("--request-count", "20", "--concurrency-range", "2")
-DEADLINE_S = 60
 FOUR = {"content": [4, 2, 0, 1], "shape": [4]}
 REPEAT = {"data": [{"IN": FOUR, "DELAY": {"content": [1, 2, 0, 1], "shape": [4]}, "WAIT": [5]}]}
 STREAMS = {"data": [[{"INPUT": [1]}, {"INPUT": [2]}, {"INPUT": [3]}], [{"INPUT": [4]}, {"INPUT": [5]}]]}
@@ -20,12 +19,8 @@ def export(triton, folder: Path, *words: str) -> list[dict]:
     """The experiments of a run, after a look at the form."""
     path = folder / "export.json"
     address = triton.grpc_address if "grpc" in words else triton.http_address
-    command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", address, *words]
-    done = subprocess.run(
-        [*command, "--profile-export-file", str(path)],
-        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = call_script("-u", address, *words, "--profile-export-file", str(path))
+    assert done.code == 0, done.stdout + done.stderr
     text = path.read_text()
     document = json.loads(text)
     assert text == json.dumps(document, separators=(",", ":"), ensure_ascii=False)

@@ -6,28 +6,19 @@ two sentences in stdout and stderr and measures again with larger windows. genai
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from inferometer.testing.commands import call
+
 pytestmark = pytest.mark.live
 
-DEADLINE_S = 60
 READ_BY_MODEL_ANALYZER = (
     "Avg latency", "p90 latency", "p95 latency", "p99 latency", "Inferences/Second", "request/response",
     "response wait", "Server Queue", "Server Compute Infer", "Server Compute Input", "Server Compute Output",
     "Avg GPU Utilization", "Avg GPU Power Usage", "Max GPU Memory Usage", "Total GPU Memory",
 )  # fmt: skip
-
-
-def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """In a folder of its own; both streams together, as model-analyzer keeps them."""
-    return subprocess.run(
-        [sys.executable, "-m", "inferometer.cli.perf_analyzer", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S, check=False, cwd=folder,
-    )  # fmt: skip
 
 
 def model_analyzer_line(triton, *load: str) -> tuple[str, ...]:
@@ -40,8 +31,8 @@ def model_analyzer_line(triton, *load: str) -> tuple[str, ...]:
 
 def test_model_analyzer_finds_its_figures(triton, tmp_path: Path) -> None:
     load = ("--concurrency-range", "2", "--measurement-mode", "count_windows", "-s", "9999")
-    done = call(tmp_path, *model_analyzer_line(triton, *load))
-    assert done.returncode == 0, done.stdout
+    done = call("perf_analyzer", *model_analyzer_line(triton, *load), folder=tmp_path)
+    assert done.code == 0, done.stdout + done.stderr
     with (tmp_path / "simple-results.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert set(READ_BY_MODEL_ANALYZER) <= set(row)
@@ -53,9 +44,9 @@ def test_model_analyzer_finds_its_figures(triton, tmp_path: Path) -> None:
 
 def test_model_analyzer_is_told_to_try_again(triton, tmp_path: Path) -> None:
     load = ("--concurrency-range", "1", "--measurement-mode", "count_windows", "-s", "0", "-r", "3")
-    done = call(tmp_path, *model_analyzer_line(triton, *load))
-    assert done.returncode == 2
-    assert "Failed to obtain stable measurement" in done.stdout
+    done = call("perf_analyzer", *model_analyzer_line(triton, *load), folder=tmp_path)
+    assert done.code == 2
+    assert "Failed to obtain stable measurement" in done.stdout + done.stderr
     assert not (tmp_path / "simple-results.csv").exists()
 
 
@@ -65,13 +56,14 @@ def test_genai_perf_reads_every_answer_of_a_stream(triton, tmp_path: Path) -> No
     step = {"model": "repeat", "IN": many, "DELAY": {"content": [0] * 30, "shape": [30]}, "WAIT": [0]}
     (tmp_path / "inputs.json").write_text(json.dumps({"data": [step]}))
     done = call(
-        tmp_path,
+        "perf_analyzer",
         *("-m", "repeat", "--async", "--warmup-request-count", "3", "--stability-percentage", "999"),
         *("--request-count", "20", "-i", "grpc", "--streaming", "-u", triton.grpc_address),
         *("--concurrency-range", "2", "--service-kind", "triton", "--input-data", "inputs.json"),
         *("--profile-export-file", "profile_export.json"),
+        folder=tmp_path,
     )
-    assert done.returncode == 0, done.stdout
+    assert done.code == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "profile_export.json").read_text())
     assert (document["service_kind"], document["endpoint"]) == ("triton", "")
     (experiment,) = document["experiments"]

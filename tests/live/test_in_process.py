@@ -15,22 +15,18 @@ from inferometer.measure.measurement import Measurement
 from inferometer.measure.result import Result
 from inferometer.server.repository import example_repository
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
+from inferometer.testing.commands import call, call_script
 
 MODELS = Path(__file__).parent / "models"
 DEADLINE_S = 120
-
-
-def run(*words: str, script: str = "main") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"inferometer.cli.{script}", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 def measure(folder: Path, *words: str, repository: Path | None = None) -> Result:
     path = folder / "result.json"
     where = str(repository or example_repository())
     common = ("--service-kind", "triton_c_api", "--model-repository", where, "--json", str(path))
-    done = run("measure", *common, *words)
-    assert done.returncode == 0, done.stderr
+    done = call("inferometer", "measure", *common, *words)
+    assert done.code == 0, done.stderr
     return api.load(str(path))
 
 
@@ -47,12 +43,11 @@ def traces(pid: int) -> list[str]:
 
 
 def test_the_classic_report_of_a_server_in_this_process() -> None:
-    done = run(
+    done = call_script(
         *("-m", "simple", "--service-kind", "triton_c_api", "--model-repository", str(example_repository())),
         *("-p", "300", "-s", "999", "--concurrency-range", "2"),
-        script="perf_analyzer",
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert "  Service Kind: TRITON_C_API\n" in done.stdout
     assert "  Server: \n    Inference count: " in done.stdout
 
@@ -160,8 +155,9 @@ def test_an_ensemble_shows_its_steps(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(words: tuple[str, ...], sentence: str) -> None:
-    done = run(
+    done = call(
         *(
+            "inferometer",
             "measure",
             "--service-kind",
             "triton_c_api",
@@ -171,7 +167,7 @@ def test_what_cannot_be_is_said_in_a_sentence(words: tuple[str, ...], sentence: 
         ),
         *("--duration", "1s"),
     )
-    assert done.returncode != 0
+    assert done.code != 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -3,13 +3,12 @@
 import csv
 import shlex
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from inferometer.server.ports import Ports, choose_ports
 from inferometer.server.repository import example_repository
+from inferometer.testing.commands import call
 
 pytestmark = pytest.mark.live
 
@@ -45,15 +44,8 @@ def test_the_tutorial_works_as_written(tmp_path):
 
     def run(command):
         words = shlex.split(command.replace("/workspace", str(tmp_path)))
-        done = subprocess.run(
-            [sys.executable, "-m", "inferometer.cli.model_analyzer", *words[1:]],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = call(*words, folder=tmp_path, timeout_s=300)
+        assert done.code == 0, done.stdout + done.stderr
         return done.stdout
 
     out = run(PROFILE)

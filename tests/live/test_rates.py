@@ -2,10 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
+
+from inferometer.testing.commands import call_script
 
 pytestmark = pytest.mark.live
 
@@ -17,10 +17,7 @@ def run(triton, tmp_path):
             path = tmp_path / "delay.json"
             path.write_text(json.dumps({"data": [{"INPUT0": [delay]} for delay in delays_s.values()]}))
             words = (*words, "--input-data", str(path))
-        command = [sys.executable, "-m", "inferometer.cli.perf_analyzer", "-u", triton.http_address, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert "Traceback" not in done.stderr
-        return done
+        return call_script("-u", triton.http_address, *words)
 
     return call
 
@@ -70,26 +67,18 @@ def test_a_shape_above_the_models_capacity_is_overloaded(protocol, run, triton):
     assert "    Request count: 220\n" in done.stdout
     assert "    [WARNING] Not stable: overloaded: " in done.stdout
     assert "overloaded" in done.stderr
-    assert done.returncode == 2
+    assert done.code == 2
 
 
 def test_67_a_ramp_of_streams_is_exported(triton, tmp_path):
     data, export = tmp_path / "repeat.json", tmp_path / "ramp.json"
     data.write_text(json.dumps({"data": [{"IN": [4, 2, 0, 1], "DELAY": [1, 2, 3, 4], "WAIT": [0]}]}))
-    command = [
-        sys.executable,
-        "-m",
-        "inferometer.cli.perf_analyzer",
-        "-m",
-        "repeat",
-        "-u",
-        triton.grpc_address,
-    ]
+    command = ["-m", "repeat", "-u", triton.grpc_address]
     command += ["-i", "grpc", "--streaming", "--periodic-concurrency-range", "2:6:2", "--request-period", "2"]
     command += ["--input-data", str(data), "--shape", "IN:4", "--shape", "DELAY:4"]
     command += ["--profile-export-file", str(export)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    done = call_script(*command)
+    assert done.code == 0, done.stderr
     (level,) = json.loads(export.read_text())["experiments"]
     requests = sorted(level["requests"], key=lambda request: request["timestamp"])
     assert len(requests) == 6

@@ -26,7 +26,7 @@ from inferometer.target.endpoint import Connection, Endpoint
 from inferometer.target.shared_memory import FOLDER, OutputPlaces, Shared, layout, region_name, shared_region
 from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
 from inferometer.target.triton_http import HttpOptions, TritonHttp
-from inferometer.testing.commands import Ended, script
+from inferometer.testing.commands import Ended, call_script, script
 
 pytestmark = pytest.mark.live
 
@@ -102,7 +102,10 @@ def finish(process: subprocess.Popen[str]) -> Ended:
 
 
 def call(server: EmbeddedTriton, *words: str) -> Ended:
-    return finish(start(server, *words))
+    address = server.grpc_address if "grpc" in words else server.http_address
+    ended = call_script("-u", address, *words)
+    assert left_by(ended.pid) == []
+    return ended
 
 
 # --- the classic command line

@@ -12,6 +12,7 @@ import pytest
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.target.endpoint import Connection, Tls, parse_endpoint
 from inferometer.target.repository import GrpcRepository, HttpRepository
+from inferometer.testing.commands import Ended, call
 from inferometer.tune import model_config
 from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.search.search import Effort
@@ -75,43 +76,19 @@ class Watcher:
         return False
 
 
-def tune(tmp_path, models, *words) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "inferometer.cli.main",
-                "tune",
-                "-m",
-                "W",
-                "--model-repository",
-                str(models),
-            ),
-            *(
-                "--instances",
-                "1:2",
-                "--batch",
-                "1:4",
-                "--load",
-                "1:8",
-                "--journal",
-                str(tmp_path / "journal"),
-            ),
-            *words,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        check=False,
+def tune(tmp_path, models, *words) -> Ended:
+    return call(
+        *("inferometer", "tune", "-m", "W", "--model-repository", str(models)),
+        *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--journal", str(tmp_path / "journal")),
+        *words,
+        folder=tmp_path,
     )
 
 
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
     words = ("--slo", "p99<500ms", "--budget", "9s", "--study", "study.json", "--output", "best.pbtxt")
     done = tune(tmp_path, models, *words)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert "is the best of" in done.stdout
     assert "max_batch_size" in (tmp_path / "best.pbtxt").read_text()
     first = json.loads((tmp_path / "study.json").read_text())
@@ -120,7 +97,7 @@ def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, 
     assert first["trials"][0]["parts"][0]["variant"] == "W_config_default"
     again = tune(tmp_path, models, *words)
     second = json.loads((tmp_path / "study.json").read_text())
-    assert again.returncode == 0
+    assert again.code == 0
     assert [trial["number"] for trial in second["trials"][: len(measured)]] == measured
 
 
@@ -171,16 +148,19 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
 
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):
     command = [
-        *(sys.executable, "-m", "inferometer.cli.main", "tune", "-m", "W", "--model-repository", str(models)),
+        *("tune", "-m", "W", "--model-repository", str(models)),
         *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
         *("--journal", str(tmp_path / "journal")),
     ]
-    tool = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    program = [sys.executable, "-m", "inferometer.cli.main"]
+    tool = subprocess.Popen(
+        [*program, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
     assert tool.stderr is not None
     seen = [tool.stderr.readline() for _ in range(2)]
     os.kill(tool.pid, signal.SIGKILL)
     tool.wait()
     tool.stderr.close()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    done = call("inferometer", *command)
+    assert done.code == 0, done.stderr
     assert done.stderr.splitlines()[:2] == [line.rstrip("\n") for line in seen]

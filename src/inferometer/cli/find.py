@@ -56,7 +56,6 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
-    from inferometer.report.saved import write_page
 
     if own.start is not None and own.start <= 0:
         raise UsageError(f"--start is {own.start:g}", remedy="give a rate or a concurrency above 0")
@@ -81,6 +80,8 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
     result = _search(setup, quest, options.json)
     render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     if options.html is not None:
+        from inferometer.report.saved import write_page
+
         write_page(Path(options.html), result)
     export(setup)
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND

@@ -38,7 +38,6 @@ def _measure(options: "Options") -> int:
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable, write_csv
-    from inferometer.report.saved import write_page
 
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -53,6 +52,8 @@ def _measure(options: "Options") -> int:
     if options.csv is not None:
         write_csv(result, Path(options.csv))
     if options.html is not None:
+        from inferometer.report.saved import write_page
+
         write_page(Path(options.html), result)
     export(setup)
     return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0

@@ -174,10 +174,11 @@ def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
     from inferometer.report.csv import floored_levels
     from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
-    from inferometer.report.saved import write_page
 
     options = setup.options
     if options.html is not None:
+        from inferometer.report.saved import write_page
+
         write_page(Path(options.html), result)
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))

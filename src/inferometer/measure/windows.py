@@ -195,6 +195,8 @@ class OpenWindow:
 
     def _add_failures(self, records: Records) -> None:
         failed = records.failed
+        if not len(failed):
+            return
         # One that was never sent has waited since it was due.
         began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
         for status in np.unique(failed.status):

@@ -183,6 +183,8 @@ class _LevelRun:
         self._point = point
         self._is_open = isinstance(point.plan, Open)
         self._is_paced = self._is_open and recipe.is_whole
+        # Asked once: Python looks long at an object before it says that it fits a protocol.
+        self._ticking = bench.watcher if isinstance(bench.watcher, Ticking) else None
         self._pace = Pace()
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
@@ -284,10 +286,9 @@ class _LevelRun:
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._recipe.is_whole and self._harvest.is_finished
         self._loop_lags.append(self._harvest.loop_lag_ns)
-        watcher = self._bench.watcher
-        if isinstance(watcher, Ticking):
+        if self._ticking is not None:
             elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
-            watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+            self._ticking.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
         self._open.add(records)

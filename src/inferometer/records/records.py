@@ -46,11 +46,13 @@ class Records:
 
     @property
     def good(self) -> "Records":
-        return self.where(self.status == status.OK)
+        chosen = self.status == status.OK
+        return self if chosen.all() else self.where(chosen)
 
     @property
     def failed(self) -> "Records":
-        return self.where(self.status != status.OK)
+        chosen = self.status != status.OK
+        return self.where(chosen) if chosen.any() else EMPTY
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:

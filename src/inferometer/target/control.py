@@ -24,10 +24,10 @@ class HttpControl:
     def get(self, path: str) -> Any:
         return self._call("GET", path, None)
 
-    def post(self, path: str, document: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+    def post(self, path: str, document: Any, *, timeout_s: float | None = None) -> Any:
         return self._call("POST", path, json.dumps(document).encode(), timeout_s)
 
-    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float = TIMEOUT_S) -> Any:
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float | None = None) -> Any:
         status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
@@ -49,11 +49,12 @@ class HttpControl:
         body: bytes | None = None,
         *,
         headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> tuple[int, bytes]:
         """Status and body of whatever the server answers; `headers` go with a body."""
         endpoint = self._connection.endpoint
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
+        patience_s = TIMEOUT_S if timeout_s is None else timeout_s
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=patience_s)
         try:
             self._secure(client)
             client.putrequest(method, endpoint.prefix + path)

@@ -1,12 +1,19 @@
 """Running a command line as its user would, and what it said."""
 
+import atexit
 import io
+import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from inferometer.testing.asking import ask
+from inferometer.testing.nursery import nursery
 
 DEADLINE_S = 120
 
@@ -18,6 +25,7 @@ class Ended:
     code: int
     stdout: str
     stderr: str
+    pid: int = 0  # of its process, where it had one of its own
 
     def figure(self, name: str) -> float:
         """The first number after this name on stdout."""
@@ -31,11 +39,35 @@ def script(*words: str) -> list[str]:
     return [sys.executable, "-m", "inferometer.cli.perf_analyzer", *words]
 
 
+@cache
+def nursery_address() -> str:
+    """Where this process's nursery is asked; it begins with the first question and ends with this process."""
+    open_ones = ExitStack()
+    atexit.register(open_ones.close)
+    return open_ones.enter_context(nursery())
+
+
+def call(command: str, *words: str, folder: Path | None = None, timeout_s: float = DEADLINE_S) -> Ended:
+    """A command in a process of its own, which begins at once."""
+    with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
+        pid, code = ask(
+            nursery_address(),
+            command,
+            words,
+            fds=(nothing.fileno(), out.fileno(), err.fileno()),
+            folder=None if folder is None else str(folder),
+            timeout_s=timeout_s,
+        )
+        out.seek(0)
+        err.seek(0)
+        stdout, stderr = out.read().decode(), err.read().decode()
+    assert "Traceback" not in stderr, stderr
+    return Ended(code, stdout, stderr, pid)
+
+
 def call_script(*words: str) -> Ended:
-    """The script in a process of its own."""
-    done = subprocess.run(script(*words), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
-    return Ended(done.returncode, done.stdout, done.stderr)
+    """The script `perf_analyzer` in a process of its own."""
+    return call("perf_analyzer", *words)
 
 
 def call_here(main: Callable[[list[str]], int], *words: str) -> Ended:

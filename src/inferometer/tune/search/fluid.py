@@ -46,17 +46,32 @@ def throughput(parameters: Array, spots: Spots) -> Array:
     k, b = spots.instances[None, :], spots.batch[None, :]
     delay, n = spots.delay_s[None, :], spots.load[None, :]
     if spots.by_rate:
-        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, loss, k, b)))
+        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, np.clip(loss, 0.0, 1.0), k, b)))
+    can_wait = bool((delay > 0).any())
+    # The hottest lines of the tuner: whole arrays are quicker than stretched ones, and used again quicker than new.
+    fixed, item, outside, cores, loss, k, b, n = (
+        np.ascontiguousarray(one) for one in np.broadcast_arrays(fixed, item, outside, cores, loss, k, b, n)
+    )
+    sharers, exponent = k + 1, np.clip(loss, 0.0, 1.0)
     rate = n / (outside + fixed + item)
     for _ in range(ROUNDS):
         inside = np.maximum(n - rate * outside, 1e-3)
         busy = np.minimum(k, inside)
-        batch = np.clip(inside / (k + 1), 1.0, b)
-        waits = (delay > 0) & (inside / k < b) & (inside >= 1)
-        batch = np.where(waits, np.clip(inside / k, 1.0, b), batch)
-        service = (fixed + batch * item) * _slowdown(busy, cores, loss) + np.where(waits, delay, 0.0)
-        fresh = np.minimum(busy * batch / service, n / (outside + service))
-        rate = 0.5 * rate + 0.5 * fresh
+        batch = _between_1_and(b, inside / sharers)
+        if can_wait:
+            whole = inside / k
+            waits = (delay > 0) & (whole < b) & (inside >= 1)
+            batch = np.where(waits, _between_1_and(b, whole), batch)
+        service = batch * item
+        service += fixed
+        service *= _slowdown(busy, cores, exponent)
+        if can_wait:
+            service += np.where(waits, delay, 0.0)
+        busy *= batch
+        busy /= service
+        service += outside
+        rate += np.minimum(busy, np.divide(n, service, out=service), out=busy)
+        rate *= 0.5
     return np.asarray(rate)
 
 
@@ -67,26 +82,33 @@ def latency_s(parameters: Array, spots: Spots) -> Array:
     the capacity the queue grows as long as it is measured.
     """
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
-    loss = parameters[:, [4]]
+    exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
     k, b = spots.instances[None, :], spots.batch[None, :]
     delay, rate = spots.delay_s[None, :], spots.load[None, :]
     batch, service = np.ones_like(fixed * rate), fixed + item
     for _ in range(ROUNDS // 2):
-        service = (fixed + batch * item) * _slowdown(np.minimum(k, rate * service / batch), cores, loss)
+        service = (fixed + batch * item) * _slowdown(np.minimum(k, rate * service / batch), cores, exponent)
         batch = 0.5 * batch + 0.5 * np.clip(rate / k * (service + delay), 1.0, b)
-    capacity = _capacity(fixed, item, cores, loss, k, b)
+    capacity = _capacity(fixed, item, cores, exponent, k, b)
     use = np.minimum(rate / capacity, MOST_USE)
     wait = service * use ** np.sqrt(2 * (k + 1)) / (k * (1 - use))
     growth = LOOK_S / 2 * np.maximum(0.0, 1 - capacity / rate)
     return np.asarray(outside + np.where(batch < b, delay, 0.0) + service + wait + growth)
 
 
-def _slowdown(busy: Array, cores: Array, loss: Array) -> Array:
-    return np.asarray(np.maximum(1.0, busy / cores) ** np.clip(loss, 0.0, 1.0))
+def _between_1_and(most: Array, values: Array) -> Array:
+    np.maximum(values, 1.0, out=values)
+    return np.asarray(np.minimum(values, most, out=values))
 
 
-def _capacity(fixed: Array, item: Array, cores: Array, loss: Array, k: Array, b: Array) -> Array:
-    return k * b / ((fixed + b * item) * _slowdown(k, cores, loss))
+def _slowdown(busy: Array, cores: Array, exponent: Array) -> Array:
+    crowd = np.maximum(1.0, busy / cores)
+    # A power of one is one: most are, and powers are dear.
+    return np.asarray(np.power(crowd, exponent, out=crowd, where=crowd > 1.0))
+
+
+def _capacity(fixed: Array, item: Array, cores: Array, exponent: Array, k: Array, b: Array) -> Array:
+    return k * b / ((fixed + b * item) * _slowdown(k, cores, exponent))
 
 
 def fit(

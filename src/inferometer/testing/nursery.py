@@ -1,0 +1,134 @@
+"""Commands as processes that begin at once: a process that has imported everything forks one for each.
+
+What a command is to its user stays: a process with arguments, descriptors, a folder, an environment and an exit code.
+Only its imports are done already, which take longer than most commands that a test runs. `asking.ask` is the other
+side: it sends one line of JSON along with the standard descriptors, and reads the process id and then the exit code.
+The nursery ends when its standard input does.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import inferometer
+
+COMMANDS = {
+    "inferometer": "inferometer.cli.main",
+    "perf_analyzer": "inferometer.cli.perf_analyzer",
+    "model-analyzer": "inferometer.cli.model_analyzer",
+}
+_OTHERS = ("inferometer.testing", "inferometer.server.models", "inferometer.server.vocoder")
+# Imported by commands as they run.
+_LATE = ("encodings.idna", "hpack", "jinja2", "psutil", "rich.live", "rich.table")
+
+
+@contextmanager
+def nursery() -> Iterator[str]:
+    """The address of a nursery that lives as long as the block."""
+    folder = tempfile.mkdtemp(prefix="inferometer-nursery-")
+    address = os.path.join(folder, "socket")
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen(64)
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(listener.fileno(),),
+            )
+        try:
+            yield address
+        finally:
+            process.communicate()
+    finally:
+        shutil.rmtree(folder)
+
+
+def main() -> int:
+    """The nursery itself, and in a forked process the command: then the command's exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        _import_all()
+        gc.collect()
+        gc.freeze()
+        request = _serve(listener)
+    return 0 if request is None else _run(request)
+
+
+def _import_all() -> None:
+    for module in pkgutil.walk_packages(inferometer.__path__, "inferometer."):
+        if not module.name.startswith(_OTHERS):
+            importlib.import_module(module.name)
+    for name in _LATE:
+        importlib.import_module(name)
+
+
+def _serve(listener: socket.socket) -> "dict[str, Any] | None":
+    """Forks for every request. Returns the request in the forked process, and nothing where all is over."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ, listener)
+        while True:
+            for key, _ in selector.select():
+                if key.data is None:
+                    return None
+                if key.data is not listener:
+                    selector.unregister(key.fd)
+                    key.data()
+                    continue
+                connection, _ = listener.accept()
+                request, fds = _receive(connection)
+                pid = os.fork()
+                if pid == 0:
+                    connection.close()
+                    for place, fd in enumerate(fds):
+                        os.dup2(fd, place)
+                        os.close(fd)
+                    return request
+                for fd in fds:
+                    os.close(fd)
+                connection.sendall(b"%d\n" % pid)
+                end = os.pidfd_open(pid)
+                selector.register(end, selectors.EVENT_READ, partial(_tell_end, pid, end, connection))
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 3)
+    while not text.endswith(b"\n"):
+        text += connection.recv(1 << 16)
+    return json.loads(text), fds
+
+
+def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
+    os.close(end)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with connection, suppress(BrokenPipeError):
+        connection.sendall(b"%d\n" % code)
+
+
+def _run(request: dict[str, Any]) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = [request["command"], *request["words"]]
+    code: int = importlib.import_module(COMMANDS[request["command"]]).main()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

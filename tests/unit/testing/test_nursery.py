@@ -1,0 +1,38 @@
+"""A command out of the nursery is a process as any other."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inferometer.testing import asking
+from inferometer.testing.commands import call, nursery_address
+
+
+def test_it_has_a_process_of_its_own_and_both_streams() -> None:
+    one, other = call("inferometer", "--version"), call("inferometer", "nope")
+    assert (one.code, one.stderr, other.code, other.stdout) == (0, "", 2, "")
+    assert one.stdout.startswith("inferometer ")
+    assert "there is no command 'nope'" in other.stderr
+    assert len({os.getpid(), one.pid, other.pid}) == 3
+
+
+def test_it_runs_in_the_folder_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text("{}")
+    assert "result.json" in call("inferometer", "view", "result.json", folder=tmp_path).stderr
+    assert "cannot be read" in call("inferometer", "view", "result.json").stderr
+
+
+def test_asking_is_a_program_too() -> None:
+    command = [sys.executable, "-IS", asking.__file__, nursery_address(), "inferometer"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == call("inferometer", "--version").stdout
+    refused = subprocess.run([*command, "nope"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def test_one_that_takes_too_long_is_killed() -> None:
+    with pytest.raises(TimeoutError):
+        call("inferometer", "selftest", timeout_s=0.01)
