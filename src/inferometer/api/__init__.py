@@ -86,6 +86,7 @@ def tune(
     budget_s: float | None = None,
     repositories: tuple[str, ...] = (),
     url: str | None = None,
+    launch_mode: str = "local",
     search: str = "smart",
     instances: tuple[int, int] = (1, 5),
     batches: tuple[int, int] = (1, 128),
@@ -95,8 +96,9 @@ def tune(
 ) -> "Study":
     """Look for the configuration and the load with the most throughput that keep the promise.
 
-    On an embedded server with these repositories (none are the example models), or at `url`. Every trial is kept in the
-    journal; the same call again goes on from it. `inferometer.tune.study.recommend` says which trial won and why.
+    On an embedded server with these repositories (none are the example models), without a server in the `launch_mode`
+    c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it.
+    `inferometer.tune.study.recommend` says which trial won and why.
     """
     from inferometer.profile.options import Options
     from inferometer.tune.session import profile
@@ -110,6 +112,7 @@ def tune(
         budget_s=budget_s,
         repositories=tuple(map(Path, repositories)),
         url=url,
+        launch_mode=launch_mode,
         search=search,
         bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),

@@ -54,6 +54,17 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of models, for a server of our own (default: the example models)",
     )
     add("--url", "-u", metavar="HOST:PORT", help="tune on this server instead; it is left as it was found")
+    add(
+        "--triton-launch-mode",
+        choices=("local", "c_api"),
+        default="local",
+        help="local: a server of our own; c_api: no server, the library in a worker (default: local)",
+    )
+    add(
+        "--triton-install-path",
+        metavar="DIR",
+        help="folder of the library for c_api (default: the embedded one)",
+    )
     add("--search", choices=("smart", "brute", "quick", "optuna"), default="smart", help="how to search")
     for name, default in (("instances", "1:5"), ("batch", "1:128"), ("load", "1:1024")):
         text = f"where to look for {name}: lowest:highest (default: {default})"
@@ -82,6 +93,8 @@ def _wish(own: argparse.Namespace, options: "Options") -> "Wish":
         budget_s=None if own.budget is None else parse_duration_ns(own.budget, "--budget") / NS_PER_S,
         repositories=tuple(own.model_repository or ()),
         url=own.url,
+        launch_mode=own.triton_launch_mode,
+        install_path=own.triton_install_path,
         search=own.search,
         bounds=Bounds(
             instances=_span(own.instances, "--instances"),

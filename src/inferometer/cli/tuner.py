@@ -160,15 +160,24 @@ def _recall(job: "ProfileJob", console: Console, watcher: SearchConsole) -> None
 
 
 def _sending(job: "ProfileJob") -> "Sending":
+    from inferometer.profile.options import Options
     from inferometer.tune.dialect import perf_analyzer
     from inferometer.tune.dialect.flags import data_flags
     from inferometer.tune.dialect.stored import Sending
     from inferometer.tune.meter import fingerprint
+    from inferometer.tune.session import sent_options
 
-    options = {model.name: model.options for model in job.settings.models if model.options is not None}
-    mark = fingerprint(options) if job.external is None else perf_analyzer.fingerprint(job.external)
+    protocol = job.settings.launch.control.protocol
+    asked = sent_options(job.settings)
+
+    def mark(models: Sequence[str]) -> str:
+        if job.external is not None:
+            return perf_analyzer.fingerprint(job.external, models)
+        plain = {model: Options(model=model, protocol=protocol) for model in models}
+        return fingerprint({model: asked.get(model, plain[model]) for model in models})
+
     flags = {model: data_flags(rows) for model, rows in job.flags}
-    return Sending(job.settings.launch.control.protocol, flags, mark)
+    return Sending(protocol, flags, mark)
 
 
 def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":

@@ -89,11 +89,13 @@ class SearchConsole:
 
     def __init__(self, job: "ProfileJob", console: Console, stops: Stops) -> None:
         from inferometer.tune.dialect.folders import VariantFolders
+        from inferometer.tune.settings import IN_PROCESS
 
         self._job = job
         self._console = console
         self._stops = stops
-        self._folders = VariantFolders(job.output, job.settings.launch.repositories)
+        launch = job.settings.launch
+        self._folders = VariantFolders(job.output, launch.repositories, are_models=launch.mode == IN_PROCESS)
         self._is_made = False
         self._seen: set[str] = set()
         self._is_known = False

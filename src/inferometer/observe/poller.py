@@ -46,6 +46,17 @@ class MetricsEndpoint:
         return sample(body.decode("utf-8", "replace"), at_ns=self._clock(), host=host)
 
 
+class HostEndpoint:
+    """This host alone, where the server has no metrics to look at."""
+
+    def __init__(self, host: HostMeter, *, clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+
+    def look(self) -> Sample:
+        return Sample(at_ns=self._clock(), host=self._host.read())
+
+
 class Poller:
     """Looks every interval between `start` and `stop`. One that fails is counted; the measurement goes on."""
 

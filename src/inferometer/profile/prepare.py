@@ -25,7 +25,7 @@ from inferometer.measure.stopping import Precision, Stability
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
-from inferometer.observe.poller import MetricsEndpoint, warnings_about
+from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
 from inferometer.profile.agenda import Agenda, maybe_agenda
 from inferometer.profile.checks import check, check_model
 from inferometer.profile.journal import Journal
@@ -34,7 +34,7 @@ from inferometer.profile.options import Options
 from inferometer.profile.points import is_rate, load_mode
 from inferometer.profile.recognize import address, describe, open_target, recognized, with_shapes
 from inferometer.profile.requests import make_requests
-from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installed_library
+from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.target.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.target.kind import Target
@@ -43,7 +43,6 @@ from inferometer.target.shared_memory import OutputPlaces, Shared, layout, regio
 from inferometer.target.traffic import Traffic, Validation
 
 IN_PROCESS_KIND = "triton_c_api"
-USUAL_DIRECTORY = "/opt/tritonserver"
 METRICS_PORT = 8002
 SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
@@ -66,33 +65,44 @@ class Setup:
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
-    metrics: MetricsEndpoint | None = None  # only when they are collected
+    metrics: MetricsEndpoint | HostEndpoint | None = None  # only when they are collected
     journal: Journal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: Host | None = None  # of the worker, where that is to hold the server
 
 
-def prepare(options: Options, *, command: str) -> Setup:
-    """Ask the server about the model and make the requests; nothing is measured yet."""
+def prepare(options: Options, *, command: str, host: Host | None = None) -> Setup:
+    """Ask the server about the model and make the requests; nothing is measured yet.
+
+    `host` is to hold a Triton in our own process, where that is not as the options say.
+    """
     check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command=command)
-    host = _host(options)
+    host = host or _host(options)
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
         return replace(_prepare(options, endpoint, command=command), host=host)
 
 
+def moved(setup: Setup, host: Host) -> Setup:
+    """The same requests for another process of ours that holds a Triton."""
+    endpoint = Endpoint(LOOPBACK, free_port())
+    wiring = replace(setup.traffic.wiring, endpoint=endpoint)
+    return replace(
+        setup,
+        traffic=replace(setup.traffic, wiring=wiring),
+        target=open_target(setup.options, Connection(endpoint, setup.options.headers)),
+        host=host,
+    )
+
+
 def _host(options: Options) -> Host:
     """Who holds the Triton: the given installation, one in the usual place, or that of the wheel."""
-    given = options.triton_directory
-    directory = Path(given or USUAL_DIRECTORY)
-    if given is not None:
-        installed_library(directory)
     return Host(
         models=(options.model, *(name for name, _ in options.bls_composing_models)),
         repository=check_repository(Path(options.model_repository or "")),
-        directory=directory if directory.is_dir() else None,
+        directory=installation(options.triton_directory, "--triton-server-directory"),
     )
 
 

@@ -8,11 +8,12 @@ what they leave (guard.py).
 import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,18 @@ from inferometer.target.tritonserver import Settings
 
 _POLL_S = 0.02
 _START_S = 120.0
+_LAST_S = 1.0  # for a process that is about to end
 _LIBRARIES = ("lib/libtritonserver.so", "lib64/libtritonserver.so")
+USUAL_DIRECTORY = Path("/opt/tritonserver")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A model with another configuration than that of its folder."""
+
+    name: str
+    source: Path  # the files are these
+    config: str  # config.pbtxt
 
 
 @dataclass(slots=True)
@@ -42,11 +54,15 @@ class Host:
     """Starts processes that find a Triton's settings in their environment."""
 
     models: tuple[str, ...]
-    repository: Path
+    repository: Path | None = None
     directory: Path | None = None  # Triton's installation; None takes the wheel
+    folders: tuple[ModelFolder, ...] = ()  # without a repository: one is made of these for each process
+    environment: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = _START_S
     _guards: list[int] = field(default_factory=list)  # pipes that end when a guard is done
     _logs: list[Path] = field(default_factory=list)
     _children: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    _has_answered: bool = False
 
     def start(self, command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         """The process itself, not its guard; kill it to end it."""
@@ -59,7 +75,11 @@ class Host:
         log.open("xb").close()
         self._logs.append(log)
         runtime.mkdir(mode=0o700)
-        environment = server_environment(runtime) | self._settings(traces).to_environment()
+        environment = {
+            **server_environment(runtime),
+            **self.environment,
+            **self._settings(traces).to_environment(),
+        }
         try:
             child = subprocess.Popen(
                 [*guarded, *command],
@@ -93,20 +113,41 @@ class Host:
             library=str(library),
             backends=str(backends),
             caches=str(caches) if caches.is_dir() else "",
-            repository=str(self.repository),
+            repository=str(self.repository or make_repository(traces.runtime, self.folders)),
             models=self.models,
             shared_memory_prefix=traces.prefix,
         )
 
     def wait_until_answering(self, port: int) -> None:
         """Return when the process that was started last answers control calls on this port."""
-        child, deadline = self._children[-1], time.monotonic() + _START_S
+        child, deadline = self._children[-1], time.monotonic() + self.timeout_s
         while is_free(port):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_POLL_S)
                 raise self._start_failure(f"ended with status {child.returncode} instead of starting")
             if time.monotonic() >= deadline:
-                raise self._start_failure(f"was not ready after {_START_S:g} s")
+                raise self._start_failure(f"was not ready after {self.timeout_s:g} s")
+        self._has_answered = True
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that answers."""
+        return self._children[-1].pid if self._has_answered else None
+
+    def has_died(self) -> bool:
+        """Whether the process that answered has ended by itself."""
+        return self._has_answered and self._children[-1].poll() is not None
+
+    def end(self) -> str:
+        """Have the process ended, if it does not end by itself; in words, how it did."""
+        child = self._children[-1]
+        try:
+            code = child.wait(_LAST_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait(GRACE_S)
+            return "it was still there, and was ended"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"its exit code is {code}"
 
     def _start_failure(self, what: str) -> LocalError:
         return LocalError(
@@ -128,16 +169,39 @@ class Host:
         logs, self._logs = self._logs, []
         for log in logs:
             log.unlink(missing_ok=True)
+        self._children.clear()
+        self._has_answered = False
 
 
-def installed_library(directory: Path) -> Path:
+def make_repository(runtime: Path, folders: tuple[ModelFolder, ...]) -> Path:
+    """A model repository under `runtime`: links to the files of the models, and their configurations."""
+    repository = runtime / "models"
+    for row in folders:
+        folder = repository / row.name
+        folder.mkdir(parents=True)
+        for entry in row.source.iterdir():
+            if entry.name != "config.pbtxt":
+                (folder / entry.name).symlink_to(entry.resolve())
+        (folder / "config.pbtxt").write_text(row.config, encoding="utf-8")
+    return repository
+
+
+def installation(given: str | None, option: str) -> Path | None:
+    """Triton's installation: the given one, one in the usual place, or None, which takes the wheel."""
+    if given is not None:
+        installed_library(Path(given), option)
+        return Path(given)
+    return USUAL_DIRECTORY if USUAL_DIRECTORY.is_dir() else None
+
+
+def installed_library(directory: Path, option: str = "--triton-server-directory") -> Path:
     """The library of an installation."""
     for name in _LIBRARIES:
         if (directory / name).exists():
             return directory / name
     raise UsageError(
         f"the folder '{directory}' has no {_LIBRARIES[0]}",
-        remedy="give Triton's installation with --triton-server-directory, or leave it out to use nvidia-pytriton",
+        remedy=f"give Triton's installation with {option}, or leave it out to use nvidia-pytriton",
     )
 
 

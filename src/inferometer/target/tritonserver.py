@@ -90,6 +90,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "ServerOptionsNew": (POINTER(_P),),
     "ServerOptionsSetModelRepositoryPath": (_P, c_char_p),
     "ServerOptionsSetModelControlMode": (_P, c_int),
+    "ServerOptionsSetModelLoadRetryCount": (_P, c_uint32),
     "ServerOptionsSetStartupModel": (_P, c_char_p),
     "ServerOptionsSetStrictModelConfig": (_P, c_bool),
     "ServerOptionsSetBackendDirectory": (_P, c_char_p),
@@ -257,6 +258,8 @@ class Server:
         call("ServerOptionsNew", byref(options))
         call("ServerOptionsSetModelRepositoryPath", options, settings.repository.encode())
         call("ServerOptionsSetModelControlMode", options, _EXPLICIT)
+        # Not set, it is whatever was in memory: a model that fails was then loaded again and again.
+        call("ServerOptionsSetModelLoadRetryCount", options, 0)
         for model in settings.models:
             call("ServerOptionsSetStartupModel", options, model.encode())
         call("ServerOptionsSetStrictModelConfig", options, True)

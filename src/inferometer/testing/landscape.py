@@ -61,6 +61,8 @@ class Landscape:
         batching = model_config.has_dynamic_batching(config)
         b = max(1, model_config.max_batch_size(config)) if batching else 1
         delay_s = model_config.queue_delay_us(config) / 1e6
+        if load.request_rate is not None:
+            return self._by_rate(load.request_rate, k, b, delay_s)
         n = float(load.concurrency or 1)
         rate = n / (self.outside_s + self._service(1.0, min(k, n)))
         for _ in range(30):
@@ -78,6 +80,21 @@ class Landscape:
         mean_s = n / rate
         depth = n / k
         return rate, 1000 * mean_s * (self.tail + self.tail_growth * depth**0.5 / (1 + 0.02 * depth))
+
+    def _by_rate(self, asked: float, k: int, b: int, delay_s: float) -> tuple[float, float]:
+        """Requests that do not wait for each other: batches as large as they must be, and beyond the capacity a queue
+        that grows as long as it is looked at."""
+        capacity = k * b / self._service(b, k)
+        if asked >= capacity:
+            return capacity, 1000 * self.tail * (self.outside_s + LOOK_S * (1.1 - capacity / asked))
+        batch, service = 1.0, self._service(1.0, 1.0)
+        for _ in range(30):
+            busy = min(float(k), asked * service / batch)
+            service = self._service(batch, busy)
+            batch = 0.5 * batch + 0.5 * min(max(asked / k * (service + delay_s), 1.0), float(b))
+        use = asked / capacity
+        mean_s = self.outside_s + (delay_s if batch < b else 0.0) + service * (1 + use**k / (k * (1 - use)))
+        return asked, 1000 * mean_s * (self.tail + self.tail_growth / (1 - use) ** 0.5)
 
     def _service(self, batch: float, busy: float) -> float:
         slow = max(1.0, busy / self.cores) ** self.sharing * (1 + self.friction * max(0.0, busy - 1))
@@ -109,7 +126,7 @@ class SimulatedTrials:
             draw = random.Random(f"{self.seed} {proposal.key}")
             calm = 1.0 if proposal.repeat == 0 else 0.6
             rate *= 1 + calm * self.landscape.noise * draw.gauss(0, 1)
-            mean_ms = 1000 * load.value / rate
+            mean_ms = 1000 * load.value / rate if load.concurrency else p99 / self.landscape.tail
             p99 *= 1 + calm * self.landscape.tail_noise * draw.gauss(0, 1)
             width = 2 * calm * self.landscape.noise
             figures = Figures(

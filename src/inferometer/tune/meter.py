@@ -2,30 +2,34 @@
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from inferometer.base.errors import PeerError
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.measurement import Estimate, Level, Measurement
-from inferometer.measure.server_metrics import GpuFigures
+from inferometer.measure.measurement import Level
 from inferometer.measure.stopping import Precision
+from inferometer.observe.host_load import HostMeter
+from inferometer.observe.poller import HostEndpoint
 from inferometer.profile.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
 from inferometer.profile.options import Options
 from inferometer.profile.points import read_intervals
-from inferometer.profile.prepare import Setup, prepare
+from inferometer.profile.prepare import Setup, moved, prepare
 from inferometer.profile.run import bench, crew
+from inferometer.server.in_process import Host
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.launch.site import Site
+from inferometer.tune.level_figures import figures, gpu_figures
 from inferometer.tune.search.search import Effort, Proposal
 from inferometer.tune.trial import Figures
 
 if TYPE_CHECKING:
     from inferometer.load.workers import Workers
 
-MEGA = 1_000_000
 SLICES = 20  # windows in the time a trial may take
 MOST_FAILED = 0.5  # share of failed requests above which there is nothing to report
 
@@ -45,7 +49,8 @@ class Reading:
 class Meter(Protocol):
     """The load generator."""
 
-    fingerprint: str  # of what is sent: trials with another one cannot stand for each other
+    def fingerprint(self, models: Sequence[str]) -> str:
+        """Of what is sent to these models: trials with another one cannot stand for each other."""
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         """Figures, or a MeterError; `is_fresh` when the models were just loaded."""
@@ -66,50 +71,79 @@ class _Line:
 
 
 class EngineMeter:
-    """Our own engine. Workers and their requests are kept while models come and go under the same name."""
+    """Our own engine. Workers and their requests are kept while models come and go under the same name.
+
+    Workers that hold the model themselves end with it; the requests are kept all the same.
+    """
 
     def __init__(self, options: Mapping[str, Options], watcher: Watcher, effort: Effort) -> None:
         self._options = options  # by model: what to send and how to judge it
         self._watcher = watcher
         self._effort = effort
         self._lines: dict[tuple[str, int], _Line] = {}
-        self.fingerprint = fingerprint(options)
+        self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
+
+    def fingerprint(self, models: Sequence[str]) -> str:
+        return fingerprint({model: self._options[model] for model in models})
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+        if is_fresh:
+            self._end([key for key, line in self._lines.items() if line.setup.host is not None])
         if len(proposal.parts) > 1:
             from inferometer.tune.together import measure_together
 
-            levels = measure_together(self, proposal, site, proposal.effort or self._effort)
-            return Reading(tuple(figures(level, site.pid) for level in levels), gpu_figures(levels[0]))
-        ((variant, load),) = proposal.parts
-        level = self.level(variant.model, load, site, proposal.effort, is_fresh=is_fresh)
-        return Reading((figures(level, site.pid),), gpu_figures(level))
+            effort = proposal.effort or self._effort
+            levels = measure_together(self, proposal, site, effort, is_fresh=is_fresh)
+        else:
+            ((variant, load),) = proposal.parts
+            self.make_ready(variant.model, load, site, is_fresh=is_fresh)
+            levels = [self.level(variant.model, load, site, proposal.effort)]
+        pids = self._pids(site)
+        return Reading(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
 
-    def level(
-        self, model: str, load: ClientLoad, site: Site, effort: Effort | None, *, is_fresh: bool
-    ) -> Level:
+    def _pids(self, site: Site) -> tuple[int, ...]:
+        """Of the processes that hold models, as far as they are on this machine."""
+        found = [line.setup.host.pid for line in self._lines.values() if line.setup.host is not None]
+        return tuple(pid for pid in (*found, site.pid) if pid is not None)
+
+    def make_ready(self, model: str, load: ClientLoad, site: Site, *, is_fresh: bool) -> None:
+        """Start the workers for this model, and warm it up if it was just loaded."""
+        is_new = (model, load.batch) not in self._lines
+        line = self._line(model, load.batch, site)
+        if is_fresh or (is_new and line.setup.host is not None):
+            with self._failing(model, load):
+                is_answered = warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
+            if not is_answered:
+                limit_s = line.setup.options.request_timeout_s
+                raise MeterError(f"it timed out: no request was answered within {limit_s:g} s")
+
+    def level(self, model: str, load: ClientLoad, site: Site, effort: Effort | None) -> Level:
         """One model under one load."""
-        try:
-            line = self._line(model, load.batch, site)
-            plan = _plan(load, line.setup.options)
-            instrument = line.bench
-            if is_fresh and not warm_up(instrument, Closed(_warm(load), count=_warm(load))):
-                raise MeterError(
-                    f"it timed out: no request was answered within {line.setup.options.request_timeout_s:g} s"
-                )
-            instrument.load.apply(Closed(0))
-            level = measure_level(instrument, self._recipe(line.setup, effort), plan)
-            instrument.load.apply(Closed(0))  # the next variant is loaded in peace
-        except PeerError as error:
-            raise MeterError(str(error)) from error
+        line = self._line(model, load.batch, site)
+        plan = _plan(load, line.setup.options)
+        with self._failing(model, load):
+            line.bench.load.apply(Closed(0))
+            level = measure_level(line.bench, self._recipe(line.setup, effort), plan)
+            for remark in level.remarks:
+                if remark.note is Note.WORKER_LOST:
+                    raise LocalError(remark.text)
+            line.bench.load.apply(Closed(0))  # the next variant is loaded in peace
         _check(level)
         return level
 
-    def make_ready(self, model: str, batch: int, site: Site) -> None:
-        """Start the workers for this model."""
+    @contextlib.contextmanager
+    def _failing(self, model: str, load: ClientLoad) -> Iterator[None]:
+        """What ends a trial here leaves it without figures. Workers that were lost are started anew the next time."""
+        key = model, load.batch
         try:
-            self._line(model, batch, site)
+            yield
         except PeerError as error:
+            raise MeterError(str(error)) from error
+        except LocalError as error:
+            host = self._lines[key].setup.host
+            if host is not None:  # the site will find it dead
+                raise MeterError(f"{error.message}: {host.end()}") from error
+            self._end([key])
             raise MeterError(str(error)) from error
 
     def _recipe(self, setup: Setup, effort: Effort | None) -> Recipe:
@@ -129,28 +163,71 @@ class EngineMeter:
         known = self._lines.get((model, batch))
         if known is not None:
             return known
-        asked = self._options[model]
-        options = replace(
-            asked,
-            model=model,
-            url=asked.url or (site.addresses.grpc if asked.protocol == "grpc" else site.addresses.http),
-            metrics_url=(asked.metrics_url or site.addresses.metrics_url) if asked.collect_metrics else None,
-            batch=batch,
-        )
-        setup = prepare(options, command="tune")
-        stack = contextlib.ExitStack()
-        workers: Workers = stack.enter_context(crew(setup))
-        line = _Line(setup, bench(setup, workers, self._watcher), stack)
+        try:
+            line = self._started(self._setup(model, batch, site))
+        except PeerError as error:
+            raise MeterError(str(error)) from error
         self._lines[model, batch] = line
         return line
 
+    def _started(self, setup: Setup) -> _Line:
+        stack = contextlib.ExitStack()
+        try:
+            workers: Workers = stack.enter_context(crew(setup))
+        except UsageError as error:
+            if setup.host is None:
+                raise
+            reason = " ".join(error.message.split())  # with a python model's own words
+            raise MeterError(reason) from error
+        return _Line(setup, bench(setup, workers, self._watcher), stack)
+
+    def _setup(self, model: str, batch: int, site: Site) -> Setup:
+        options = replace(self._options[model], model=model, batch=batch)
+        host = site.host(model)
+        if host is None:
+            addresses = site.addresses
+            options = replace(
+                options,
+                url=options.url or (addresses.grpc if options.protocol == "grpc" else addresses.http),
+                metrics_url=(options.metrics_url or addresses.metrics_url)
+                if options.collect_metrics
+                else None,
+            )
+            return prepare(options, command="tune")
+        self._end([key for key in self._lines if key[0] == model])  # a model is held once
+        known = self._setups.get((model, batch))
+        if known is None:
+            self._setups[model, batch] = known = prepare_held(options, host)
+        return moved(known, host)
+
+    def _end(self, keys: Sequence[tuple[str, int]]) -> None:
+        for key in keys:
+            self._lines.pop(key).stack.close()
+
     def forget(self) -> None:
-        for line in self._lines.values():
-            line.stack.close()
-        self._lines.clear()
+        self._end(list(self._lines))
 
     def close(self) -> None:
         self.forget()
+
+
+def prepare_held(options: Options, host: Host) -> Setup:
+    """For a worker that holds the model: no server has metrics then, so this host is looked at instead."""
+    plain = Options(model=options.model)
+    asked = replace(
+        options,
+        model_repository=".",  # the host has one of its own
+        collect_metrics=False,
+        metrics_interval_ms=plain.metrics_interval_ms,
+    )
+    setup = prepare(asked, command="tune", host=host)
+    if not options.collect_metrics:
+        return setup
+    return replace(
+        setup,
+        options=replace(setup.options, metrics_interval_ms=options.metrics_interval_ms),
+        metrics=HostEndpoint(HostMeter(), clock=monotonic_ns),
+    )
 
 
 # What decides which requests are sent; how long they are measured does not make another trial of it.
@@ -228,101 +305,3 @@ def _check(level: Level) -> None:
         raise MeterError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
         raise MeterError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
-
-
-def figures(level: Level, pid: int | None) -> Figures:
-    """A level in the metric catalogue's tags and units."""
-    found = level.measurement
-    assert found is not None
-    rows = [("perf_throughput", found.infer_per_s)]
-    names = {"mean": "avg", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
-    rows += [
-        (f"perf_latency_{names[name]}", _scaled(estimate, 1 / NS_PER_MS))
-        for name, estimate in found.latency_intervals
-        if name in names
-    ]
-    send_ms = (found.send_ns + found.receive_ns) / NS_PER_MS
-    wait_ms = max(0.0, found.service.mean_ns / NS_PER_MS - send_ms)
-    rows += [
-        ("perf_client_send_recv", Estimate(send_ms)),
-        ("perf_client_response_wait", Estimate(wait_ms)),
-        ("perf_error_rate", Estimate(100 * found.failed_share)),
-    ]
-    rows += [(tag, Estimate(value)) for tag, value in _server(found)]
-    rows += [(tag, Estimate(value)) for tag, value in _host(found, pid)]
-    return Figures(tuple(rows))
-
-
-def _scaled(row: Estimate, factor: float) -> Estimate:
-    if row.low is None or row.high is None:
-        return Estimate(row.value * factor)
-    return Estimate(row.value * factor, row.low * factor, row.high * factor)
-
-
-def _server(found: Measurement) -> list[tuple[str, float]]:
-    server = found.server
-    if server is None or not server.counters.success_count:
-        return []
-    counters = server.counters
-    per_request_ms = 1 / counters.success_count / NS_PER_MS
-    rows = [
-        ("perf_server_queue", counters.queue_ns * per_request_ms),
-        ("perf_server_compute_input", counters.compute_input_ns * per_request_ms),
-        ("perf_server_compute_infer", counters.compute_infer_ns * per_request_ms),
-        ("perf_server_compute_output", counters.compute_output_ns * per_request_ms),
-    ]
-    if counters.execution_count:
-        rows.append(("perf_server_batch", counters.inference_count / counters.execution_count))
-    return rows
-
-
-def _host(found: Measurement, pid: int | None) -> list[tuple[str, float]]:
-    if pid is None:
-        return []
-    import psutil
-
-    rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
-    used = resident(pid)
-    if used is not None:
-        rows.insert(0, ("cpu_used_ram", used / MEGA))
-    if found.metrics is not None and found.metrics.cpu_share is not None:
-        rows.append(("cpu_utilization", 100 * found.metrics.cpu_share))
-    return rows
-
-
-def resident(pid: int) -> int | None:
-    """Memory of the server and everything it started, the python backend's processes included."""
-    import psutil
-
-    try:
-        server = psutil.Process(pid)
-        family = [server, *server.children(recursive=True)]
-    except psutil.Error:
-        return None
-    total = 0
-    for process in family:
-        with contextlib.suppress(psutil.Error):
-            total += process.memory_info().rss
-    return total
-
-
-def gpu_figures(level: Level) -> tuple[tuple[str, Figures], ...]:
-    """Of the server's metrics; of the host's own GPUs where the server tells nothing."""
-    found = level.measurement
-    if found is None or found.metrics is None:
-        return ()
-    metrics = found.metrics
-    rows: Sequence[GpuFigures] = metrics.gpus or (metrics.host.gpus if metrics.host is not None else ())
-    return tuple((gpu.uuid, Figures(tuple(_gpu(gpu)))) for gpu in rows)
-
-
-def _gpu(gpu: GpuFigures) -> list[tuple[str, Estimate]]:
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    values = (
-        ("gpu_used_memory", None if used is None else used / MEGA),
-        ("gpu_free_memory", None if used is None or total is None else (total - used) / MEGA),
-        ("gpu_total_memory", None if total is None else total / MEGA),
-        ("gpu_utilization", None if gpu.utilization is None else 100 * gpu.utilization),
-        ("gpu_power_usage", gpu.power_w),
-    )
-    return [(tag, Estimate(value)) for tag, value in values if value is not None]

@@ -5,7 +5,7 @@ message's own field names; 64-bit numbers may be text, as in the JSON form of ev
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,11 @@ def read_file(path: Path) -> Fields:
         raise UsageError(
             f"the model configuration '{path}' cannot be read: {error}", remedy="check the file"
         ) from error
+
+
+def find_model(folders: Sequence[Path], model: str) -> Path | None:
+    """The folder of a model, in the first of these repositories that has it."""
+    return next((folder / model for folder in folders if (folder / model).is_dir()), None)
 
 
 def document(config: Any) -> Fields:

@@ -74,7 +74,8 @@ def run(lab: Lab, search: Search, study: Study) -> Study:
             fresh = [trial]
         for trial in fresh:
             lab.watcher.tried(trial)
-        trials += fresh
+        listed = {known.number for known in trials}  # a search may look at one again
+        trials += [trial for trial in fresh if trial.number not in listed]
         trial = fresh[-1]
         successes += trial.is_measured
         if attempts >= FIRST_ATTEMPTS and not successes:
@@ -101,13 +102,19 @@ def _known(lab: Lab, proposal: Proposal, *, retry: bool) -> Trial | None:
 
 
 def stored_key(lab: Lab, proposal: Proposal) -> str:
-    return f"{proposal.key} {lab.meter.fingerprint}".strip()
+    return key_of(proposal, lab.meter.fingerprint([variant.model for variant in proposal.variants]))
+
+
+def key_of(proposal: Proposal, sent: str) -> str:
+    """What trials are kept under: equal for those that can stand for each other."""
+    return f"{proposal.key} {sent}".strip()
 
 
 def _with(study: Study, lab: Lab, trials: list[Trial], ended: str) -> Study:
     used = {part.variant for trial in trials for part in trial.parts}
     variants = tuple(variant for variant in lab.names.known.values() if variant.name in used)
-    return replace(study, trials=tuple(trials), variants=variants, ended=ended)
+    sent = lab.meter.fingerprint(study.models)
+    return replace(study, trials=tuple(trials), variants=variants, ended=ended, sent=sent)
 
 
 def _attempts(lab: Lab, proposal: Proposal, study: str) -> list[Trial]:

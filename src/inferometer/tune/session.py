@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import inferometer
@@ -14,6 +13,7 @@ from inferometer.base.errors import UsageError
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
 from inferometer.profile.options import Options
+from inferometer.profile.prepare import IN_PROCESS_KIND
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.goal import Goal
@@ -26,7 +26,7 @@ from inferometer.tune.run import Lab, Watcher, run
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.search.search import Proposal, Search
-from inferometer.tune.settings import ModelSettings, Settings
+from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
 from inferometer.tune.space import automatic, manual
 from inferometer.tune.study import SCHEMA, Study
 from inferometer.tune.trial import Trial
@@ -96,6 +96,8 @@ def known_gpus(settings: Settings, nvml: Nvml | None) -> Mapping[str, Any]:
 def _idle(settings: Settings, nvml: Nvml | None) -> tuple[Trial, ...]:
     if nvml is None or not known_gpus(settings, nvml) or not settings.idle_s:
         return ()
+    if settings.launch.mode == IN_PROCESS:
+        return ()  # there is no server without a model
     return (watch_idle(nvml.read, settings.idle_s, settings.launch.metrics_interval_ms / 1000),)
 
 
@@ -144,17 +146,12 @@ def check_models(settings: Settings) -> None:
     if settings.launch.mode == "remote" or not folders:
         return
     for model in settings.models:
-        if find_model(folders, model.name) is None:
+        if model_config.find_model(folders, model.name) is None:
             known = sorted(path.name for folder in folders for path in folder.iterdir() if path.is_dir())
             raise UsageError(
                 f"the model '{model.name}' is not in the model repository '{folders[0]}'",
                 remedy=f"it has {', '.join(known) or 'no models'}",
             )
-
-
-def find_model(folders: Sequence[Path], model: str) -> Path | None:
-    """The folder of a model."""
-    return next((folder / model for folder in folders if (folder / model).is_dir()), None)
 
 
 def are_whole(settings: Settings) -> bool:
@@ -163,7 +160,7 @@ def are_whole(settings: Settings) -> bool:
         member for model in settings.models for member in (model.name, *(row.name for row in model.members))
     ]
     while names:
-        folder = find_model(settings.launch.repositories, name := names.pop())
+        folder = model_config.find_model(settings.launch.repositories, name := names.pop())
         if folder is None or not (folder / "config.pbtxt").exists():
             return False
         found = model_config.read_file(folder / "config.pbtxt")
@@ -178,7 +175,7 @@ def are_whole(settings: Settings) -> bool:
 
 def base_config(settings: Settings, site: Site, model: str) -> Fields:
     """The model's own file where there is one we can see, else what the server makes of it."""
-    folder = find_model(settings.launch.repositories, model)
+    folder = model_config.find_model(settings.launch.repositories, model)
     if folder is not None and (folder / "config.pbtxt").exists():
         found = model_config.read_file(folder / "config.pbtxt")
         if found.get("input") or found.get("ensemble_scheduling"):
@@ -259,11 +256,15 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
 
 
 def _engine(settings: Settings, watcher: Watcher) -> Meter:
-    return EngineMeter(
-        {model.name: model.options or Options(model=model.name) for model in settings.models},
-        _Levels(watcher),
-        settings.effort,
-    )
+    return EngineMeter(sent_options(settings), _Levels(watcher), settings.effort)
+
+
+def sent_options(settings: Settings) -> Mapping[str, Options]:
+    """What is sent to each model, and to a server of which kind."""
+    found = {model.name: model.options or Options(model=model.name) for model in settings.models}
+    if settings.launch.mode != IN_PROCESS:
+        return found
+    return {name: replace(options, service_kind=IN_PROCESS_KIND) for name, options in found.items()}
 
 
 class _Levels:

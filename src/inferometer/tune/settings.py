@@ -15,7 +15,8 @@ from inferometer.tune.search.search import Effort
 from inferometer.tune.space import Bounds
 
 SEARCHES = ("smart", "brute", "quick", "optuna")
-LAUNCH_MODES = ("local", "docker", "remote", "c_api")
+IN_PROCESS = "c_api"
+LAUNCH_MODES = ("local", "docker", "remote", IN_PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class LaunchSettings:
     mode: str = "local"
     repositories: tuple[Path, ...] = ()
     executable: str | None = None  # None: the embedded server
+    install_path: str | None = None  # of a library for c_api; None: the usual place, or the embedded one
     ports: Ports = field(default_factory=Ports)  # of a server of ours; 0 is picked
     addresses: Addresses = field(default_factory=Addresses)  # of somebody else's
     control: Control = field(default_factory=Control)

@@ -27,6 +27,8 @@ class Wish:
     budget_s: float | None = None
     repositories: tuple[Path, ...] = ()  # of a server of our own; none are the example models
     url: str | None = None  # of a server to tune on instead
+    launch_mode: str = "local"  # or c_api: no server, the library in a worker
+    install_path: str | None = None  # of that library
     search: str = "smart"
     bounds: Bounds = field(default_factory=Bounds)
     journal: Path = JOURNAL
@@ -37,11 +39,21 @@ def settings(wish: Wish) -> Settings:
     """Everything a search needs to know."""
     options = wish.options
     control = Control(options.protocol, options.headers, options.tls, options.grpc_tls)
+    if wish.url is not None and wish.launch_mode != "local":
+        raise UsageError(
+            f"the launch mode {wish.launch_mode} has no server, and --url names one",
+            remedy="give one of them",
+        )
     if wish.url is not None:
         addresses = Addresses(http=wish.url, grpc=wish.url)
         launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
     else:
-        launch = LaunchSettings(repositories=wish.repositories or (example_repository(),), control=control)
+        launch = LaunchSettings(
+            mode=wish.launch_mode,
+            repositories=wish.repositories or (example_repository(),),
+            install_path=wish.install_path,
+            control=control,
+        )
     constraints = _constraints(wish.slo)
     percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
     model = ModelSettings(

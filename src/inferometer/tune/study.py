@@ -35,6 +35,7 @@ class Study:
     idle: tuple[Trial, ...] = ()  # the server with no model loaded
     ended: str = ""  # why the search stopped
     seed: int = 0
+    sent: str | None = None  # the fingerprint of what was sent; trials with another one are not of this study
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from inferometer.tune.meter import EngineMeter
 
 
-def measure_together(meter: "EngineMeter", proposal: Proposal, site: Site, effort: Effort) -> "list[Level]":
+def measure_together(
+    meter: "EngineMeter", proposal: Proposal, site: Site, effort: Effort, *, is_fresh: bool
+) -> "list[Level]":
     """Levels in the order of the parts; none stops early, or the others would have the server to themselves."""
     whole = Effort(effort.duration_s, precision=0.0)
     for variant, load in proposal.parts:
-        meter.make_ready(variant.model, load.batch, site)
+        meter.make_ready(variant.model, load, site, is_fresh=is_fresh)
     with ThreadPoolExecutor(len(proposal.parts)) as pool:
         running = [
-            pool.submit(meter.level, variant.model, load, site, whole, is_fresh=False)
-            for variant, load in proposal.parts
+            pool.submit(meter.level, variant.model, load, site, whole) for variant, load in proposal.parts
         ]
         return [future.result() for future in running]

@@ -16,6 +16,7 @@ from inferometer.tune.launch.local import LocalOptions
 from inferometer.tune.launch.open import open_site
 from inferometer.tune.settings import LaunchSettings
 
+DEADLINE_S = 60
 SERVER = """\
 #!{python}
 import http.server, json, os, sys
@@ -79,6 +80,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def wait_until(is_so, what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(0.02)
+
+
 def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, repository):
     launch = LaunchSettings(
         repositories=(repository,),
@@ -101,8 +109,7 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
 def test_a_server_that_ended_is_started_again(tmp_path, server, repository):
     with open_site(LaunchSettings(repositories=(repository,), executable=str(server))) as site:
         os.kill(site.pid, signal.SIGKILL)
-        while site.is_running():
-            time.sleep(0.01)
+        wait_until(lambda: not site.is_running(), "the killed server has ended")
         assert site.revive()
         assert site.is_running()
         assert not site.revive()
@@ -133,8 +140,7 @@ with open_site(LaunchSettings(repositories=(Path({str(repository)!r}),), executa
     tool.kill()
     tool.wait()
     tool.stdout.close()
-    while is_alive(pid):  # the guard ends it
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(pid), f"the guard has ended the server, process {pid}")
 
 
 @pytest.mark.parametrize("name", ["no-such-tritonserver", "/nowhere/tritonserver"])
@@ -201,9 +207,10 @@ def test_docker_that_does_not_answer_is_said(tmp_path, monkeypatch, repository):
         pass
 
 
-def test_the_c_api_is_refused_with_a_sentence(repository):
-    with pytest.raises(UsageError, match="c_api is not supported yet"):
-        open_site(LaunchSettings(mode="c_api", repositories=(repository,)))
+def test_a_library_that_is_not_there_is_named(tmp_path, repository):
+    launch = LaunchSettings(mode="c_api", repositories=(repository,), install_path=str(tmp_path))
+    with pytest.raises(UsageError, match=r"has no lib/libtritonserver\.so"):
+        open_site(launch)
 
 
 def test_a_remote_server_that_is_not_there_is_named():

@@ -1,5 +1,6 @@
 """The smart search on simulated servers: as good as an exhaustive one, in few trials; resumed as if never stopped."""
 
+import math
 import random
 
 import pytest
@@ -29,6 +30,7 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
         instances=(1, draw.choice((3, 4, 5))),
         batch=(1, draw.choice((8, 16))),
         concurrency=(1, draw.choice((64, 128))),
+        request_rate=(16, 8192),
         delays_us=draw.choice(((), (), (500,))),
     )
     constraints = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
@@ -36,9 +38,9 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
     return Scope((task,), bounds, seed=seed, **settings)
 
 
-def exhaustive(landscape: Landscape, seed: int) -> tuple[float | None, float]:
+def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | None, float]:
     """A limit drawn from all the latencies there are (or none), and the best throughput that keeps it."""
-    space = candidates.make(scope_of(seed), Names(), per_doubling=4)
+    space = candidates.make(scope_of(seed, **settings), Names(), per_doubling=4)
     truth = [landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows]
     draw = random.Random(-seed - 1)
     limit_ms = None
@@ -68,18 +70,19 @@ def search(scope: Scope, simulated: SimulatedTrials, *, known=(), stop_after=Non
     return trials, names, running.ended
 
 
-def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes():
+@pytest.mark.parametrize(("by_rate", "count"), [(False, 100), (True, 12)], ids=["concurrency", "rate"])
+def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_rate, count):
     missed = []
-    for seed in range(100):
+    for seed in range(count):
         landscape = Landscape.drawn(seed)
-        limit_ms, best = exhaustive(landscape, seed)
-        scope = scope_of(seed, limit_ms)
+        limit_ms, best = exhaustive(landscape, seed, by_rate=by_rate)
+        scope = scope_of(seed, limit_ms, by_rate=by_rate)
         trials, names, _ = search(scope, SimulatedTrials(landscape, seed))
         found = rank(scope.goals, trials)[0]
         rate, p99 = landscape.truth(names.known[found.name], found.best.load)
         if rate < 0.95 * best or (limit_ms is not None and p99 > 1.05 * limit_ms):
             missed.append(seed)
-    assert len(missed) <= 5, missed
+    assert len(missed) <= max(1, 0.05 * count), missed
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 12])
@@ -145,3 +148,31 @@ def test_several_objectives_are_weighed():
     fastest = rank(scope.goals, fast)[0].best.value("perf_latency_p99")
     calmest = rank(quiet.goals, slow)[0].best.value("perf_latency_p99")
     assert calmest < fastest
+
+
+def pair_of(seed: int, limit_ms: float | None = None) -> Scope:
+    """Two models that are loaded together: the first counts most, the second has a limit."""
+    bounds = Bounds(instances=(1, 2), batch=(1, 8), concurrency=(1, 64))
+    limits = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
+    goals = (Goal("m", weight=5), Goal("n", constraints=limits))
+    spaces = [automatic(goal.model, {**BASE, "name": goal.model}, bounds, cpu_only=True) for goal in goals]
+    return Scope(tuple(map(Task, spaces, goals)), bounds, seed=seed)
+
+
+def test_models_together_are_weighed_and_each_keeps_its_own_limit():
+    seed = 0
+    landscape = Landscape.drawn(seed)
+
+    def truth(variants, load) -> tuple[float, float]:
+        (first, _), (second, p99) = (landscape.truth(variant, load) for variant in variants)
+        return (5 * math.log(first) + math.log(second)) / 6, p99
+
+    space = candidates.make(pair_of(seed), Names(), per_doubling=4)
+    rows = [truth(space.configurations[number].variants, load) for number, load in space.rows]
+    limit_ms = 1.05 * sorted(p99 for _, p99 in rows)[len(rows) // 6]
+    scope = pair_of(seed, limit_ms)
+    trials, names, _ = search(scope, SimulatedTrials(landscape, seed))
+    best = rank(scope.goals, trials)[0].best
+    found, p99 = truth([names.known[part.variant] for part in best.parts], best.load)
+    assert found > max(value for value, slow in rows if slow <= limit_ms) - 0.05
+    assert p99 <= 1.05 * limit_ms

@@ -17,12 +17,12 @@ from inferometer.cli import model_analyzer
 from inferometer.measure.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
-from inferometer.tune.launch.site import Addresses, Control, Site
+from inferometer.tune.launch.site import Addresses, Control, ServerSite
 from inferometer.tune.meter import MeterError, Reading, fingerprint
 from inferometer.tune.run import Lab, run
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.search import Search
-from inferometer.tune.session import check_models, find_model, make_scope
+from inferometer.tune.session import check_models, make_scope, sent_options
 from inferometer.tune.study import SCHEMA, Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import Names
@@ -76,7 +76,7 @@ class _Server:
         return True
 
 
-class _Site(Site):
+class _Site(ServerSite):
     def __init__(self):
         super().__init__(_Server(), Control(), is_ours=True)
         self.loaded = []
@@ -94,10 +94,13 @@ class Meter:
     """Figures by formula; what was measured is kept."""
 
     formula: object
-    fingerprint: str = ""
+    options: dict = field(default_factory=dict)
     runs: list = field(default_factory=list)
     interrupt_at: int = 0
     interrupts: int = 1
+
+    def fingerprint(self, models):
+        return fingerprint({model: self.options[model] for model in models})
 
     def measure(self, proposal, site, *, is_fresh):
         self.runs.append((",".join(variant.name for variant in proposal.variants), proposal.parts[0][1]))
@@ -187,8 +190,9 @@ class Analyzer:
         """As the real session does it, without a server."""
         check_models(settings)
         self.started += 1
-        sent = fingerprint({model.name: model.options for model in settings.models})
-        meter = Meter(self.formula, sent, interrupt_at=self.interrupt_at, interrupts=self.interrupts)
+        meter = Meter(
+            self.formula, sent_options(settings), interrupt_at=self.interrupt_at, interrupts=self.interrupts
+        )
         if make_meter is not None:
             meter = make_meter(settings, watcher)
         self.meters.append(meter)
@@ -223,7 +227,7 @@ class Analyzer:
 
 
 def _read(settings, name):
-    folder = find_model(settings.launch.repositories, name)
+    folder = model_config.find_model(settings.launch.repositories, name)
     if folder is None:
         raise UsageError(f"no model {name}")
     return model_config.read_file(folder / "config.pbtxt")

@@ -10,13 +10,14 @@ from scripted import W, answer, server
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError
 from inferometer.tune import journal as journals
+from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.goal import Goal
-from inferometer.tune.launch.site import Addresses, Control, Site
+from inferometer.tune.launch.site import Addresses, Control, ServerSite
 from inferometer.tune.meter import MeterError, Reading
 from inferometer.tune.run import Lab, run
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import Search
+from inferometer.tune.search.search import Proposal, Search
 from inferometer.tune.space import Bounds, automatic
 from inferometer.tune.study import SCHEMA, Study, recommend
 from inferometer.tune.variant import Names
@@ -44,7 +45,7 @@ class FakeServer:
         return self.is_up
 
 
-class FakeSite(Site):
+class FakeSite(ServerSite):
     """Loads into nothing."""
 
     def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:
@@ -67,10 +68,13 @@ class FakeMeter:
     """Answers by formula, and counts."""
 
     formula: object = server
-    fingerprint: str = ""
+    sent: str = ""
     runs: list[str] = field(default_factory=list)
     stop_after: int | None = None
     on_measure: object = None
+
+    def fingerprint(self, models) -> str:
+        return self.sent
 
     def measure(self, proposal, site, *, is_fresh) -> Reading:
         if self.stop_after is not None and len(self.runs) >= self.stop_after:
@@ -159,9 +163,23 @@ def test_an_interrupted_search_ends_after_the_trial_that_runs(path):
     assert (len(found.trials), found.ended) == (5, "interrupted")
 
 
+def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
+    def twice(names):
+        proposal = Proposal(((names.variant("W", W, {}), ClientLoad(2)),))
+        yield proposal
+        yield proposal
+        return "seen twice"
+
+    with journals.opened(path) as journal:
+        names = Names()
+        lab = Lab(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
+        found = run(lab, Search(twice(names)), Study(SCHEMA, "test", "online", "", (Goal("W"),)))
+    assert [trial.number for trial in found.trials] == [0]
+
+
 def test_another_payload_is_measured_anew(path):
     study_of(path, FakeMeter())
-    other = FakeMeter(fingerprint="other data")
+    other = FakeMeter(sent="other data")
     study_of(path, other)
     assert len(other.runs) == 28
 

@@ -9,10 +9,11 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.profile.options import Options
+from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.tune.dialect import rules
 from inferometer.tune.dialect.asked import Asked, Dialect
 from inferometer.tune.dialect.flags import Flags, ParseOptions, owned, words
-from inferometer.tune.dialect.job import JOURNAL, External, ProfileJob, ReportJob, Tables
+from inferometer.tune.dialect.job import JOURNAL, External, Library, ProfileJob, ReportJob, Tables
 from inferometer.tune.dialect.keys import FORMATS
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
@@ -22,7 +23,7 @@ from inferometer.tune.goal import LISTED_WEIGHT, Constraint, with_limit
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.search.scope import OptunaLimits
 from inferometer.tune.search.search import Effort
-from inferometer.tune.settings import ModelSettings, Settings
+from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Settings
 from inferometer.tune.space import Bounds
 
 # The load generator's options that are the tuner's business, and what says it to the tuner. The classic tool passes
@@ -35,7 +36,7 @@ _NOT_HERE = {
     "verbose-csv": "the tables are below export_path",
     "binary-search": "constraints are closed in on",
     "latency-threshold": "latency_budget sets a limit",
-    "triton-server-directory": "triton_server_path names the server",
+    "triton-server-directory": "triton_install_path names the installation",
     "model-repository": "model_repository names the folder",
     "bls-composing-models": "bls_composing_models names them",
 }
@@ -97,7 +98,7 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         has_own_objectives=asked.has("objectives"),
         plots=asked["plots"],
         flags=_flags(asked, models),
-        external=_external(asked, models) if asked.has("perf_analyzer_path") else None,
+        external=_external(asked, models, settings.launch) if asked.has("perf_analyzer_path") else None,
         warnings=tuple(_warnings(asked, models)),
     )
 
@@ -147,6 +148,7 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
     if given_batch is not None:
         batches = (whole(1)(f"{_flags_path(model)}.batch-size", given_batch),)
     is_bls = bool(asked["bls_composing_models"])
+    is_in_process = asked["triton_launch_mode"] == IN_PROCESS
     members = asked["bls_composing_models"] or asked["ensemble_composing_models"] or ()
     constraints = _constraints(asked, model)
     return ModelSettings(
@@ -162,7 +164,7 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
         options=_options(asked, model, flags, constraints, parse),
         members=tuple(_member(row) for row in members),
         is_bls=is_bls,
-        server_flags=model.own.get("triton_server_flags", ()),
+        server_flags=() if is_in_process else model.own.get("triton_server_flags", ()),
         environment=expanded(model.own.get("triton_server_environment", {})),
     )
 
@@ -302,7 +304,7 @@ def _flags(asked: Asked, models: Sequence[ModelAsked]) -> tuple[tuple[str, Flags
     return tuple((model.name, model.get("perf_analyzer_flags", given)) for model in models)
 
 
-def _external(asked: Asked, models: Sequence[ModelAsked]) -> External:
+def _external(asked: Asked, models: Sequence[ModelAsked], launch: LaunchSettings) -> External:
     import shutil
 
     name = asked["perf_analyzer_path"]
@@ -326,7 +328,14 @@ def _external(asked: Asked, models: Sequence[ModelAsked]) -> External:
         output=asked["perf_output_path"],
         metrics_interval_ms=round(1000 * asked["monitoring_interval"]),
         collects_gpus=not asked["dcgm_disable"],
+        library=_library(asked, launch) if launch.mode == IN_PROCESS else None,
     )
+
+
+def _library(asked: Asked, launch: LaunchSettings) -> Library:
+    directory = Path(launch.install_path or USUAL_DIRECTORY)
+    installed_library(directory, option("triton_install_path"))
+    return Library(directory, asked["output_model_repository_path"], launch.environment)
 
 
 def _tables(asked: Asked) -> Tables:
@@ -342,11 +351,12 @@ def _tables(asked: Asked) -> Tables:
 
 def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
     found = list(rules.warnings(asked))
-    for where, flags in (
-        ("triton_server_flags", asked["triton_server_flags"]),
-        *((f"{row.where}.triton_server_flags", row.own.get("triton_server_flags", ())) for row in models),
-    ):
-        found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
+    own = [(f"{row.where}.triton_server_flags", row.own.get("triton_server_flags", ())) for row in models]
+    if asked["triton_launch_mode"] == IN_PROCESS:
+        found += [f"{where} has no effect in launch mode {IN_PROCESS}" for where, flags in own if flags]
+    else:
+        for where, flags in (("triton_server_flags", asked["triton_server_flags"]), *own):
+            found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
     for model in models:
         if not asked.has("perf_analyzer_path"):
             found += [

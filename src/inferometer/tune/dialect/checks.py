@@ -8,7 +8,7 @@ from inferometer.tune import model_config
 from inferometer.tune.dialect.folders import check_output
 from inferometer.tune.dialect.job import ProfileJob, ReportJob
 from inferometer.tune.launch.open import open_site
-from inferometer.tune.session import check_models, find_model
+from inferometer.tune.session import check_models
 from inferometer.tune.settings import ModelSettings, Settings
 
 
@@ -56,7 +56,7 @@ def _check_parent(path: Path, option: str) -> None:
 
 
 def _check_members(settings: Settings, model: ModelSettings, *, is_brute_explicit: bool) -> list[str]:
-    folder = find_model(settings.launch.repositories, model.name)
+    folder = model_config.find_model(settings.launch.repositories, model.name)
     if folder is None or not (folder / "config.pbtxt").is_file():
         return []
     members = model_config.members(model_config.read_file(folder / "config.pbtxt"))

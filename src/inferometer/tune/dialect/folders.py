@@ -43,6 +43,7 @@ class VariantFolders:
 
     output: Path
     repositories: Sequence[Path] = ()
+    are_models: bool = False  # each a model of its own, to be loaded from here; else they stand in for theirs
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
@@ -56,7 +57,7 @@ class VariantFolders:
         if self._written.get(name) == variant.key:
             return
         folder = self.output / name
-        config = {**variant.config, "name": variant.model}
+        config = {**variant.config, "name": name if self.are_models else variant.model}
         with writing(folder):
             folder.mkdir(exist_ok=True)
             if name not in self._written:

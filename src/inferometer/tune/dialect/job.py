@@ -1,6 +1,7 @@
 """What a command is to do, besides the search itself."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,15 @@ from inferometer.tune.dialect.plots import Plot
 from inferometer.tune.settings import Settings
 
 JOURNAL = "journal.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a load generator is to load itself: Triton's installation, and the folder of the variants."""
+
+    directory: Path
+    variants: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class External:
     output: Path | None = None
     metrics_interval_ms: int = 1000
     collects_gpus: bool = False
+    library: Library | None = None  # launch mode c_api: there is no server
 
 
 @dataclass(frozen=True, slots=True)

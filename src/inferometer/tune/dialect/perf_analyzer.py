@@ -5,6 +5,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -20,7 +21,8 @@ from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.flags import LOAD_FLAGS, SWITCHES, data_flags, words
 from inferometer.tune.dialect.job import External
 from inferometer.tune.launch.site import Site
-from inferometer.tune.meter import MEGA, MeterError, Reading, resident
+from inferometer.tune.level_figures import MEGA, resident
+from inferometer.tune.meter import MeterError, Reading
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import Figures
 
@@ -73,25 +75,17 @@ class Windows:
         return {"measurement-mode": self.mode, **({name: self.size} if starts else {})}
 
 
-def command(
-    external: External, model: str, load: ClientLoad, site: Site, table: Path, extra: Mapping[str, object]
-) -> list[str]:
+def command(external: External, job: "_Job", site: Site, extra: Mapping[str, object]) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
+    model = job.model
     own: dict[str, object] = {
-        "model-name": model,
-        "batch-size": load.batch,
-        "url": site.addresses.grpc if external.protocol == "grpc" else site.addresses.http,
-        "protocol": external.protocol,
-        "latency-report-file": str(table),
+        "model-name": model if external.library is None else job.variant,
+        "batch-size": job.load.batch,
+        "latency-report-file": str(job.table),
         "verbose-csv": True,
-        **_load(load),
+        **_load(job.load),
+        **_where(external, site),
     }
-    if external.collects_gpus:
-        own |= {
-            "collect-metrics": True,
-            "metrics-url": site.addresses.metrics_url,
-            "metrics-interval": external.metrics_interval_ms,
-        }
     members = dict(external.members).get(model)
     if members:
         own["bls-composing-models"] = ",".join(members)
@@ -114,6 +108,29 @@ def command(
         if name in given and name not in short and (name not in SWITCHES[-3:])
     ]
     return [external.program, *words(first), *words(verbosity), *words(long)]
+
+
+def _where(external: External, site: Site) -> dict[str, object]:
+    """The server to ask, or what to load where there is none."""
+    library = external.library
+    if library is not None:
+        return {
+            "service-kind": "triton_c_api",
+            "triton-server-directory": str(library.directory),
+            "model-repository": str(library.variants),
+        }
+    addresses = site.addresses
+    found: dict[str, object] = {
+        "url": addresses.grpc if external.protocol == "grpc" else addresses.http,
+        "protocol": external.protocol,
+    }
+    if external.collects_gpus:
+        found |= {
+            "collect-metrics": True,
+            "metrics-url": addresses.metrics_url,
+            "metrics-interval": external.metrics_interval_ms,
+        }
+    return found
 
 
 def _load(load: ClientLoad) -> dict[str, object]:
@@ -154,9 +171,12 @@ def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
         yield uuid, Figures(tuple(values.items()))
 
 
-def fingerprint(external: External) -> str:
-    """Of what is sent to each model, as far as it is not the default."""
-    rows = [(model, found) for model, flags in external.flags if (found := data_flags(flags))]
+def fingerprint(external: External, models: Sequence[str]) -> str:
+    """Of what is sent to these models, as far as it is not the default."""
+    flags = dict(external.flags)
+    rows = [(model, found) for model in models if (found := data_flags(flags.get(model, ())))]
+    if external.library is not None:
+        rows.append(("", {"service-kind": ["triton_c_api"]}))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12] if rows else ""
 
 
@@ -167,19 +187,19 @@ class ProgramMeter:
     external: External
     error_log: Path
     say: Callable[[str], None]
-    fingerprint: str = field(init=False)
     starts: int = 0
     _has_failed: bool = False
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.fingerprint = fingerprint(self.external)
+    def fingerprint(self, models: Sequence[str]) -> str:
+        return fingerprint(self.external, models)
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             jobs = [
                 _Job(
                     variant.model,
+                    variant.name,
                     load,
                     Path(folder) / f"{variant.model}-results.csv",
                     self._flags(variant.model),
@@ -201,15 +221,16 @@ class ProgramMeter:
         return dict(dict(self.external.flags).get(model, ()))
 
     def _start(self, jobs: "Sequence[_Job]", site: Site, start: int) -> "list[_Outcome]":
-        commands = [
-            command(self.external, job.model, job.load, site, job.table, job.windows.flags(start))
-            for job in jobs
-        ]
+        commands = [command(self.external, job, site, job.windows.flags(start)) for job in jobs]
         try:
             for words_ in commands:
                 self._running.append(
                     subprocess.Popen(
-                        words_, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                        words_,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        env=self._environment(),
                     )
                 )
                 self.starts += 1
@@ -223,6 +244,10 @@ class ProgramMeter:
         finally:
             self.close()
         return found
+
+    def _environment(self) -> Mapping[str, str]:
+        library = self.external.library
+        return os.environ if library is None else {**os.environ, **library.environment}
 
     def _outcome(
         self, process: "subprocess.Popen[bytes]", job: "_Job", words_: Sequence[str], deadline: float
@@ -313,6 +338,7 @@ class ProgramMeter:
 @dataclass(slots=True)
 class _Job:
     model: str
+    variant: str
     load: ClientLoad
     table: Path
     flags: Mapping[str, object]

@@ -8,6 +8,7 @@ from inferometer.tune.dialect.asked import Asked
 from inferometer.tune.dialect.keys import BY_NAME
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.metrics import LATENCY_P99, OLD_LATENCY
+from inferometer.tune.settings import IN_PROCESS
 from inferometer.tune.space import message_choices
 
 CONCURRENCY_BOUNDS = ("run_config_search_min_concurrency", "run_config_search_max_concurrency")
@@ -207,8 +208,11 @@ def warnings(asked: Asked) -> Iterator[str]:
         yield f"{option('reload_model_disable')} has no effect in launch mode {mode}"
     if mode != "local" and asked.has("triton_server_path"):
         yield f"{option('triton_server_path')} has no effect in launch mode {mode}"
-    if asked.has("triton_install_path"):
+    if mode != IN_PROCESS and asked.has("triton_install_path"):
         yield f"{option('triton_install_path')} has no effect in launch mode {mode}"
+    for name in ("triton_server_flags", "triton_output_path"):
+        if mode == IN_PROCESS and asked[name]:
+            yield f"{option(name)} has no effect in launch mode {mode}: no server is started"
     if not asked.has("perf_analyzer_path"):
         for name in (
             "perf_analyzer_cpu_util", "perf_analyzer_max_auto_adjusts", "perf_output", "perf_output_path",

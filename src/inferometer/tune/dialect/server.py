@@ -12,7 +12,7 @@ from inferometer.tune.dialect.flags import Flags, ParseOptions, words
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
 from inferometer.tune.launch.site import Addresses, Control
-from inferometer.tune.settings import LaunchSettings
+from inferometer.tune.settings import IN_PROCESS, LaunchSettings
 
 
 def launch_settings(
@@ -21,7 +21,7 @@ def launch_settings(
     mode = asked["triton_launch_mode"]
     gpus: tuple[str, ...] | None = asked["gpus"]
     environment = expanded(asked["triton_server_environment"])
-    if gpus is not None and mode == "local":
+    if gpus is not None and mode in ("local", IN_PROCESS):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     first = models[0]
     flags = first.get("perf_analyzer_flags", asked["perf_analyzer_flags"])
@@ -30,6 +30,7 @@ def launch_settings(
         mode=mode,
         repositories=() if asked["model_repository"] is None else (asked["model_repository"],),
         executable=_executable(asked),
+        install_path=asked["triton_install_path"],
         ports=_ports(asked, dialect),
         addresses=Addresses(
             asked["triton_http_endpoint"], asked["triton_grpc_endpoint"], asked["triton_metrics_url"]

@@ -1,6 +1,6 @@
 """What earlier searches left behind: variants and trials, out of the journal or a classic checkpoint."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from inferometer.tune.dialect import checkpoint
 from inferometer.tune.dialect.job import JOURNAL
 from inferometer.tune.goal import Goal
 from inferometer.tune.journal import Journal
+from inferometer.tune.run import key_of
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.study import SCHEMA, Study, from_plain, plain
 from inferometer.tune.trial import Trial
@@ -36,15 +37,13 @@ class Stored:
 
 
 def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Trial]) -> Study:
-    """The study with these trials too, each content once, and those that are of a former configuration left out."""
+    """The study with these trials too, each content once; those of a former configuration, or of which something else
+    was sent, are left out."""
     by_name = {row.name: row for row in variants} | {row.name: row for row in study.variants}
-    once: dict[object, Trial] = {}
-    for trial in study.trials:  # a search may have looked at one again
-        once.setdefault((trial.status, trial.name, trial.key), trial)
-    kept = list(once.values())
+    kept = list(study.trials)
     seen = {trial.key for trial in kept if trial.is_measured}
     for trial in trials:
-        if trial.is_measured and trial.key not in seen and _is_current(trial, by_name):
+        if trial.is_measured and trial.key not in seen and _is_current(trial, by_name, study.sent):
             seen.add(trial.key)
             kept.append(trial)
     used = {part.variant for trial in kept for part in trial.parts}
@@ -53,11 +52,12 @@ def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Tria
     )
 
 
-def _is_current(trial: Trial, variants: Mapping[str, Variant]) -> bool:
+def _is_current(trial: Trial, variants: Mapping[str, Variant], sent: str | None) -> bool:
     if any(part.variant not in variants for part in trial.parts):
         return False
     parts = tuple((variants[part.variant], part.load) for part in trial.parts)
-    return trial.key.startswith(Proposal(parts, repeat=trial.repeat).key)
+    proposal = Proposal(parts, repeat=trial.repeat)
+    return trial.key.startswith(proposal.key) if sent is None else trial.key == key_of(proposal, sent)
 
 
 def read(folder: Path) -> Stored:
@@ -102,7 +102,7 @@ class Sending:
 
     protocol: str
     flags: Mapping[str, Mapping[str, list[str]]]  # by model
-    fingerprint: str  # of the load generator
+    fingerprint: Callable[[Sequence[str]], str]  # of the load generator
 
     def is_same(self, sent: Mapping[str, checkpoint.Sent]) -> bool:
         return all(
@@ -137,8 +137,9 @@ def take_in(journal: Journal, found: checkpoint.Found, sending: Sending) -> int:
             continue
         parts = tuple(replace(part, variant=renamed[part.variant].name) for part in trial.parts)
         proposal = Proposal(tuple((renamed[part.variant], part.load) for part in trial.parts))
-        mark = sending.fingerprint if sending.is_same(sent) else "other data"
-        key = f"{proposal.key} {mark}".strip()
+        models = [part.model for part in parts]
+        mark = sending.fingerprint(models) if sending.is_same(sent) else "other data"
+        key = key_of(proposal, mark)
         if journal.find(key, with_failed=False) is not None:
             continue
         whole = replace(trial, parts=parts, number=journal.next_number(), key=key)

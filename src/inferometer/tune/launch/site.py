@@ -1,12 +1,13 @@
-"""A server that variants are loaded into."""
+"""Where variants are loaded: a server, or the workers themselves."""
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.server.in_process import Host
 from inferometer.target.endpoint import Connection, Tls, parse_endpoint
 from inferometer.target.repository import READY, GrpcRepository, HttpRepository, Repository
 from inferometer.tune import model_config
@@ -61,7 +62,41 @@ def repository(addresses: Addresses, control: Control) -> Repository:
     return HttpRepository(Connection(endpoint, control.headers))
 
 
-class Site:
+class Site(Protocol):
+    """Has the variants of a trial loaded. Use as a context manager: what it started ends with it."""
+
+    is_special: bool  # made for one model's server flags
+
+    @property
+    def addresses(self) -> Addresses: ...
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server, where it is a process of this machine."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def close(self) -> None:
+        """Doing it twice does no harm."""
+
+    def is_running(self) -> bool: ...
+
+    def revive(self) -> bool:
+        """Make good for what died; whether anything had."""
+
+    def base_config(self, model: str) -> Fields:
+        """What the server makes of the model's own configuration."""
+
+    def apply(self, variants: Sequence[Variant]) -> bool:
+        """Have exactly these loaded; whether anything changed."""
+
+    def host(self, model: str) -> Host | None:
+        """For a worker that is to hold the model itself; None where a server does."""
+
+
+class ServerSite:
     """Loads variants in place of each other; the server is only restarted when it died or when it must be.
 
     A variant stands in for the model under the model's own name. Models that somebody else had loaded are put back
@@ -81,7 +116,7 @@ class Site:
 
     # --- life
 
-    def __enter__(self) -> "Site":
+    def __enter__(self) -> Self:
         self._is_open = True
         self._server.start()
         self.starts += 1
@@ -167,6 +202,9 @@ class Site:
             self._load(known, variant.model, {**variant.config, "name": variant.model})
             self._loaded[variant.model] = variant.key
         return True
+
+    def host(self, model: str) -> None:
+        return None
 
     def _check_loaded(self, variants: Sequence[Variant]) -> None:
         for variant in variants:

@@ -18,6 +18,7 @@ from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, Point
 from inferometer.tune.variant import Names, Variant
 
 PER_DOUBLING = 8  # loads between n and 2n
+PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is what an answer can be off by
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
 PER_INSTANCE_DOUBLING = (
@@ -51,12 +52,13 @@ class Candidates:
     firsts: NDArray[np.int64]  # one row of each kind
 
 
-def make(scope: Scope, names: Names, *, per_doubling: int = PER_DOUBLING) -> Candidates:
+def make(scope: Scope, names: Names, *, per_doubling: int | None = None) -> Candidates:
     """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
     configurations = list(_configurations(scope, names))
     if len(configurations) > MOST_CONFIGURATIONS:
         drawn = random.Random(scope.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
         configurations = [configurations[0], *drawn]
+    per_doubling = per_doubling or (PER_RATE_DOUBLING if scope.by_rate else PER_DOUBLING)
     loads = [
         load_of(value, batch, by_rate=scope.by_rate)
         for batch in sorted(scope.tasks[0].batches)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 ROUNDS = 24
+MOST_USE = 0.98  # of a server's capacity, for a forecast of how long requests wait
+LOOK_S = 1.0  # how long a rate is measured, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,27 @@ def throughput(parameters: Array, spots: Spots) -> Array:
     return np.asarray(rate)
 
 
+def latency_s(parameters: Array, spots: Spots) -> Array:
+    """Mean latency at a request rate, for each row of parameters and each spot.
+
+    Batches are what comes while one is executed; a request waits as Sakasegawa's approximation of M/M/k says. Beyond
+    the capacity the queue grows as long as it is measured.
+    """
+    fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
+    exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
+    k, b = spots.instances[None, :], spots.batch[None, :]
+    delay, rate = spots.delay_s[None, :], spots.load[None, :]
+    batch, service = np.ones_like(fixed * rate), fixed + item
+    for _ in range(ROUNDS // 2):
+        service = (fixed + batch * item) * _slowdown(np.minimum(k, rate * service / batch), cores, exponent)
+        batch = 0.5 * batch + 0.5 * np.clip(rate / k * (service + delay), 1.0, b)
+    capacity = _capacity(fixed, item, cores, exponent, k, b)
+    use = np.minimum(rate / capacity, MOST_USE)
+    wait = service * use ** np.sqrt(2 * (k + 1)) / (k * (1 - use))
+    growth = LOOK_S / 2 * np.maximum(0.0, 1 - capacity / rate)
+    return np.asarray(outside + np.where(batch < b, delay, 0.0) + service + wait + growth)
+
+
 def _between_1_and(most: Array, values: Array) -> Array:
     np.maximum(values, 1.0, out=values)
     return np.asarray(np.minimum(values, most, out=values))
@@ -88,8 +111,14 @@ def _capacity(fixed: Array, item: Array, cores: Array, exponent: Array, k: Array
     return k * b / ((fixed + b * item) * _slowdown(k, cores, exponent))
 
 
-def fit(spots: Spots, measured: Array, seed: int, *, start: Array | None = None) -> Array:
-    """The parameters that come closest to measured rates, by random search that closes in. One row."""
+def fit(
+    spots: Spots, measured: Array, seed: int, *, start: Array | None = None, waited_s: Array | None = None
+) -> Array:
+    """The parameters that come closest to measured rates, by random search that closes in. One row.
+
+    Below its capacity a server answers at the rate it is asked at, whatever its parameters are: what tells then is how
+    long requests took, `waited_s`.
+    """
     random = np.random.default_rng(seed)
     logs = np.log(np.maximum(measured, 1e-9))
     rows = LOW + (HIGH - LOW) * random.random((400, PARAMETERS))
@@ -99,6 +128,9 @@ def fit(spots: Spots, measured: Array, seed: int, *, start: Array | None = None)
     for _ in range(6):
         errors = np.abs(np.log(np.maximum(throughput(rows, spots), 1e-9)) - logs)
         cost = np.minimum(errors, 0.7).mean(axis=1) + 0.5 * (errors**2).mean(axis=1)
+        if waited_s is not None:
+            misses = np.minimum(np.abs(np.log(latency_s(rows, spots) / waited_s)), 2.0)
+            cost += 0.5 * np.nanmean(misses, axis=1)
         best = rows[int(cost.argmin())]
         rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
         rows[0] = best

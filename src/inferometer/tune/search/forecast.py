@@ -1,6 +1,7 @@
 """What a smart search believes about every candidate: the queueing forecast, corrected by what was measured."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from inferometer.tune.search.fluid import Array, Spots
 from inferometer.tune.trial import Trial
 
 LATENCY = "perf_latency"
+MEAN = "perf_latency_avg"
 LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, far from what was measured
 
 
@@ -25,27 +27,34 @@ class Belief:
     deviation: Array
 
 
+Beliefs = tuple[dict[str, Belief], ...]
+"""By model of those loaded together, then by tag."""
+
+
 @dataclass(slots=True)
 class Forecaster:
     """Learns from trials; `seed` makes its random search repeatable."""
 
     candidates: Candidates
-    goal: Goal
+    goals: tuple[Goal, ...]
     seed: int
     parameters: Array | None = None
     _fitted_at: int = 0
     _forecast: Array | None = None  # with these parameters, for every candidate
 
-    def beliefs(self, rows: list[int], trials: list[Trial]) -> dict[str, Belief]:
-        """By tag, for every figure the goal needs; `rows` are the candidates the trials are of."""
+    def beliefs(self, rows: list[int], trials: list[Trial]) -> Beliefs:
+        """Of every model, for every figure its goal needs; `rows` are the candidates the trials are of."""
         base = self._base(rows, trials)
+        return tuple(self._of_part(part, base, rows, trials) for part in range(len(self.goals)))
+
+    def _of_part(self, part: int, base: Array, rows: list[int], trials: list[Trial]) -> dict[str, Belief]:
         places = self.candidates.places
         found: dict[str, Belief] = {}
-        measured = self._values(trials, THROUGHPUT)
+        measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
         speed = _corrected(self.candidates, rows, measured, base)
         found[THROUGHPUT] = speed
-        for tag in self._tags():
-            values = self._values(trials, tag)
+        for tag in _tags(self.goals[part]):
+            values = _logs([trial.value(tag, part) for trial in trials])
             known = [number for number, value in enumerate(values) if not math.isnan(value)]
             if tag in found or not known:
                 continue
@@ -57,38 +66,55 @@ class Forecaster:
                 mean, deviation = _everywhere(tail, self.candidates)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
                 found[tag] = Belief(little + mean, deviation)
+            elif tag.startswith(LATENCY):
+                waiting = self._waiting()
+                tail = process.fit(places[at], values[known] - waiting[at], least_scale=0.2)
+                mean, deviation = _everywhere(tail, self.candidates)
+                found[tag] = Belief(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
                 found[tag] = _corrected(self.candidates, at, values[known], np.zeros(len(places)))
         return found
 
+    def _waiting(self) -> Array:
+        """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
+        assert self.parameters is not None
+        spots = _at(self.candidates.spots, self.candidates.firsts)
+        each = np.log(1000 * fluid.latency_s(self.parameters[None, :], spots)[0])
+        return np.asarray(each[self.candidates.kinds])
+
     def _requests(self) -> Array:
         return self.candidates.spots.load
 
-    def _tags(self) -> list[str]:
-        objectives = [tag for tag, _ in self.goal.objectives]
-        return list(dict.fromkeys([*objectives, *(row.tag for row in self.goal.constraints)]))
-
-    def _values(self, trials: list[Trial], tag: str) -> Array:
-        """Logarithms; of inferences per request where it is a rate."""
-        found = []
-        for trial in trials:
-            value = trial.combined(tag)
-            if value is not None and tag == THROUGHPUT:
-                value /= trial.load.batch
-            found.append(math.nan if value is None else math.log(max(value, 1e-6)))
-        return np.array(found)
+    def _values(self, rates: list[float | None], trials: list[Trial]) -> Array:
+        """Logarithms of requests per second."""
+        batches = np.array([trial.load.batch for trial in trials], float)
+        return np.asarray(_logs(rates) - np.log(batches))
 
     def _base(self, rows: list[int], trials: list[Trial]) -> Array:
         """The queueing forecast of the request rate, as logarithm."""
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
-            measured = np.exp(self._values(trials, THROUGHPUT))
+            measured = np.exp(self._values([trial.combined(THROUGHPUT) for trial in trials], trials))
             at = _at(self.candidates.spots, rows)
-            self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters)
+            waited = None
+            if self.candidates.spots.by_rate:
+                waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
+            if waited is not None and np.isnan(waited).all():
+                waited = None
+            self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters, waited_s=waited)
             spots = _at(self.candidates.spots, self.candidates.firsts)
             each = np.log(fluid.throughput(self.parameters[None, :], spots)[0])
             self._forecast = each[self.candidates.kinds]
         return self._forecast
+
+
+def _tags(goal: Goal) -> list[str]:
+    objectives = [tag for tag, _ in goal.objectives]
+    return list(dict.fromkeys([*objectives, *(row.tag for row in goal.constraints)]))
+
+
+def _logs(values: list[float | None]) -> Array:
+    return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
 
 
 def _corrected(candidates: Candidates, rows: list[int], values: Array, base: Array) -> Belief:
@@ -109,26 +135,43 @@ def _at(spots: Spots, rows: list[int] | NDArray[np.int64]) -> Spots:
     )
 
 
-def utility(goal: Goal, beliefs: dict[str, Belief], batches: Array) -> Belief:
-    """Weighted logarithms of the objectives: differences of it are relative gains."""
+def utility(goals: Sequence[Goal], beliefs: Beliefs, batches: Array) -> Belief:
+    """Weighted logarithms of the objectives of all models: differences of it are relative gains."""
     mean = np.zeros(len(batches))
     variance = np.zeros(len(batches))
-    for tag, share in goal.shares:
-        belief = beliefs.get(tag)
+    total = sum(goal.weight for goal in goals)
+    rows = [
+        (goal.weight / total * share, tag, own)
+        for goal, own in zip(goals, beliefs, strict=True)
+        for tag, share in goal.shares
+    ]
+    for share, tag, own in rows:
+        belief = own.get(tag)
         if belief is None:
             continue
         sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
-        rows = np.log(batches) if tag == THROUGHPUT else 0.0
-        mean += share * sign * (belief.mean + rows)
+        sent = np.log(batches) if tag == THROUGHPUT else 0.0
+        mean += share * sign * (belief.mean + sent)
         variance += (share * belief.deviation) ** 2
     return Belief(mean, np.sqrt(np.maximum(variance, 1e-10)))
 
 
-def chance(goal: Goal, beliefs: dict[str, Belief], batches: Array) -> Array:
-    """That all constraints are kept."""
+def together(beliefs: Beliefs) -> Belief:
+    """Of the request rate of all models."""
+    speeds = [own[THROUGHPUT] for own in beliefs]
+    if len(speeds) == 1:
+        return speeds[0]
+    mean = np.log(np.sum([np.exp(speed.mean) for speed in speeds], axis=0))
+    return Belief(mean, np.max([speed.deviation for speed in speeds], axis=0))
+
+
+def chance(goals: Sequence[Goal], beliefs: Beliefs, batches: Array) -> Array:
+    """That the constraints of all models are kept."""
     found = np.ones(len(batches))
-    for constraint in goal.constraints:
-        belief = beliefs.get(constraint.tag)
+    rows = [
+        (row, own.get(row.tag)) for goal, own in zip(goals, beliefs, strict=True) for row in goal.constraints
+    ]
+    for constraint, belief in rows:
         if belief is None:
             continue
         mean = belief.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)

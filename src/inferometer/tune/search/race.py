@@ -38,7 +38,7 @@ def _rivals(seen: Seen, standing: list[Trial]) -> list[tuple[float, int]]:
     leader = standing[0]
     goals = seen.scope.goals
     batches = np.array([load.batch for _, load in seen.candidates.rows], float)
-    feasible = chance(goals[0], seen.beliefs, batches)
+    feasible = chance(goals, seen.beliefs, batches)
     found = []
     for trial in standing[1:]:
         row = row_of(seen, trial)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inferometer.tune.metrics import THROUGHPUT
+from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, pool
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.forecast import Belief, Forecaster
+from inferometer.tune.search.forecast import Beliefs, Forecaster
 from inferometer.tune.search.scope import Scope
 from inferometer.tune.search.search import Effort, Proposal, Say, Step
 from inferometer.tune.trial import Trial
@@ -31,7 +31,7 @@ class Seen:
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
     costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
-    beliefs: dict[str, Belief] = field(default_factory=dict)
+    beliefs: Beliefs = ()
 
 
 def measure(seen: Seen, row: int, effort: Effort) -> Generator[Step, Trial | None, None]:
@@ -62,10 +62,12 @@ def measure(seen: Seen, row: int, effort: Effort) -> Generator[Step, Trial | Non
 
 def predicted(seen: Seen, row: int) -> tuple[tuple[str, float], ...]:
     load = seen.candidates.rows[row][1]
-    return tuple(
-        (tag, float(np.exp(belief.mean[row])) * (load.batch if tag == THROUGHPUT else 1))
-        for tag, belief in seen.beliefs.items()
-    )
+    found: dict[str, list[float]] = {}
+    for own in seen.beliefs:
+        for tag, belief in own.items():
+            value = float(np.exp(belief.mean[row])) * (load.batch if tag == THROUGHPUT else 1)
+            found.setdefault(tag, []).append(value)
+    return tuple((tag, BY_TAG[tag].combine(values)) for tag, values in found.items())
 
 
 def is_over(seen: Seen, *, left_for: float) -> bool:

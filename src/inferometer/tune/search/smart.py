@@ -19,7 +19,7 @@ from inferometer.tune.metrics import THROUGHPUT
 from inferometer.tune.scoring import passes, pool
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.fluid import Array
-from inferometer.tune.search.forecast import Forecaster, chance, expected_gain, utility
+from inferometer.tune.search.forecast import Forecaster, chance, expected_gain, together, utility
 from inferometer.tune.search.race import WORTH, who_runs
 from inferometer.tune.search.scope import Scope
 from inferometer.tune.search.search import Effort, Proposal, Skip, Step, Steps
@@ -52,7 +52,7 @@ SPENT = "the budget is spent"
 
 def smart(scope: Scope, names: Names) -> Steps:
     candidates = all_candidates.make(scope, names)
-    seen = Seen(scope, candidates, Forecaster(candidates, scope.goals[0], scope.seed))
+    seen = Seen(scope, candidates, Forecaster(candidates, scope.goals, scope.seed))
     for row in _opening(seen):
         if is_over(seen, left_for=0.1):
             break
@@ -156,11 +156,11 @@ def _next(seen: Seen) -> tuple[float, int | None]:
 
 def _gains(seen: Seen) -> tuple[Array, Array]:
     """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
-    goal = seen.scope.goals[0]
+    goals = seen.scope.goals
     seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
     batches = np.array([load.batch for _, load in seen.candidates.rows], float)
-    value = utility(goal, seen.beliefs, batches)
-    feasible = chance(goal, seen.beliefs, batches)
+    value = utility(goals, seen.beliefs, batches)
+    feasible = chance(goals, seen.beliefs, batches)
     which = np.array([number for number, _ in seen.candidates.rows])
     kinds = seen.candidates.kinds
     is_open = ~np.isin(kinds, kinds[seen.rows])  # what cannot differ from a measured one tells nothing new
@@ -209,16 +209,16 @@ def _race(seen: Seen) -> Generator[Step, Trial | None, str]:
 def _settle_default(seen: Seen) -> Generator[Step, Trial | None, None]:
     """The gain is said over the default at its own best load, so that is looked for too."""
     which = np.array([number for number, _ in seen.candidates.rows])
-    goal = seen.scope.goals[0]
+    goals = seen.scope.goals
     batches = np.array([load.batch for _, load in seen.candidates.rows], float)
     for _ in range(DEFAULT_LOOKS):
         if 0 in seen.broken or is_over(seen, left_for=HOLD.duration_s):
             return
         seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
-        own = np.flatnonzero((which == 0) & (chance(goal, seen.beliefs, batches) > 0.5))
+        own = np.flatnonzero((which == 0) & (chance(goals, seen.beliefs, batches) > 0.5))
         if not len(own):
             return
-        best = int(own[utility(goal, seen.beliefs, batches).mean[own].argmax()])
+        best = int(own[utility(goals, seen.beliefs, batches).mean[own].argmax()])
         if best in seen.rows:
             return
         yield from measure(seen, best, HOLD)
@@ -232,13 +232,13 @@ def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
     if not seen.beliefs:
         return
     measured = {seen.candidates.rows[row][0] for row in seen.rows} | seen.broken
-    speed = seen.beliefs[THROUGHPUT]
+    speed = together(seen.beliefs)
     standing = standing_of(seen)
     best = standing[0].combined(THROUGHPUT) or 0.0
     which = np.array([number for number, _ in seen.candidates.rows])
-    goal = seen.scope.goals[0]
+    goals = seen.scope.goals
     batches = np.array([load.batch for _, load in seen.candidates.rows], float)
-    feasible = chance(goal, seen.beliefs, batches) > 0.05
+    feasible = chance(goals, seen.beliefs, batches) > 0.05
     said = 0
     for number, configuration in enumerate(seen.candidates.configurations):
         if number in measured or said >= MOST_SKIPS:

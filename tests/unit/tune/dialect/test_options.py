@@ -235,7 +235,12 @@ REFUSED = [
     ),
     ("LLM", None, ["--model-type", "LLM"], ["LLM", "not supported"]),
     ("no load generator", None, ["--perf-analyzer-path", "no-such-program"], ["no-such-program"]),
-    ("no process of its own", None, ["--triton-launch-mode", "c_api"], ["c_api", "not supported"]),
+    (
+        "no library",
+        None,
+        ["--triton-launch-mode", "c_api", "--triton-install-path", "/no/such/triton"],
+        ["/no/such/triton", "lib/libtritonserver.so", "--triton-install-path"],
+    ),
     ("no server", None, ["--triton-server-path", "no-such-server"], ["no-such-server"]),
     ("no folder for exports", None, ["-e", "no/such/folder"], ["--export-path", "no/such"]),
     ("no folder for checkpoints", None, ["-s", "no/such/folder"], ["--checkpoint-directory", "no/such"]),
@@ -276,6 +281,41 @@ def test_a_repository_is_needed_except_for_a_remote_server():
     with pytest.raises(UsageError, match="--model-repository"):
         job("--profile-models", "W")
     assert job("--profile-models", "W", "--triton-launch-mode", "remote").settings.launch.repositories == ()
+
+
+def test_without_a_server_its_settings_have_no_effect_and_say_so():
+    words = ("-m", "r", "--profile-models", "W", "--triton-launch-mode")
+    given = (
+        "--triton-output-path",
+        "log",
+        "--triton-server-path",
+        "t",
+        "--triton-install-path",
+        "/opt/other",
+    )
+    found = job(*words, "c_api", *given, "--gpus", "0,1")
+    assert [text.partition(" ")[0] for text in found.warnings] == [
+        "--triton-server-path",
+        "--triton-output-path",
+    ]
+    assert found.settings.launch.install_path == "/opt/other"
+    assert found.settings.launch.environment == {"CUDA_VISIBLE_DEVICES": "0,1"}
+    elsewhere = job(*words, "local", "--triton-install-path", "/opt/other")
+    assert [text.partition(" ")[0] for text in elsewhere.warnings] == ["--triton-install-path"]
+
+
+def test_server_flags_have_no_effect_without_a_server(tmp_path):
+    yaml = """
+triton_launch_mode: c_api
+triton_server_flags: {log-verbose: 1}
+profile_models: {W: {triton_server_flags: {http-port: 5}}}
+"""
+    found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
+    assert [text.partition(" ")[0] for text in found.warnings] == [
+        "triton_server_flags",
+        "profile_models.W.triton_server_flags",
+    ]
+    assert found.settings.models[0].server_flags == ()
 
 
 def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):

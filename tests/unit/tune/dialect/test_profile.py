@@ -61,6 +61,31 @@ def test_variants_are_folders_with_links_to_the_first(tool):
     assert tool.config("W_config_3")["name"] == "W"
 
 
+@pytest.fixture
+def library(tmp_path):
+    """What looks like Triton's installation."""
+    place = tmp_path / "triton"
+    (place / "lib").mkdir(parents=True)
+    (place / "lib" / "libtritonserver.so").touch()
+    return place
+
+
+def test_without_a_server_every_variant_is_a_model_of_its_own(tool, library):
+    words = ("--triton-launch-mode", "c_api", "--triton-install-path", library)
+    assert tool.profile(*BOUNDED, *words, models="E") == 0
+    names = {name: tool.config(name)["name"] for name in tool.variants()}
+    assert all(name == found for name, found in names.items())
+    assert {"E_config_default", "E_config_0", "A_config_0", "A", "S"} < set(names)
+
+
+def test_measurements_without_a_server_do_not_stand_for_those_with_one(tool, library):
+    fixed = ("-c", "1", "--run-config-search-disable", "--override-output-model-repository")
+    assert tool.profile(*fixed) == 0
+    assert tool.profile(*fixed, "--triton-launch-mode", "c_api", "--triton-install-path", library) == 0
+    assert len(tool.runs) == 1
+    assert len(tool.rows()) == 1
+
+
 def test_a_repeated_run_measures_nothing_and_says_the_same(tool, capsys):
     tool.profile(*BOUNDED)
     before, numbers = tool.rows(), sorted(path.name for path in tool.folder.glob("checkpoints/*.ckpt"))
@@ -325,6 +350,22 @@ def test_an_edited_model_is_measured_again(tool):
     assert {
         row["Max Batch Size"] for row in tool.rows() if row["Model Config Path"] == "W_config_default"
     } == {"16"}
+
+
+def test_another_model_leaves_the_first_as_it_was_measured(tool):
+    fixed = ("-c", "1,2", "--run-config-search-disable", "--override-output-model-repository")
+    assert tool.profile(*fixed) == 0
+    assert tool.profile(*fixed, models="W,A") == 0
+    assert {name for name, _ in tool.runs} == {"A_config_default"}
+    assert len(tool.rows()) == 4
+
+
+def test_measurements_with_other_data_are_not_in_the_tables(tool):
+    fixed = ("-c", "1,2", "--run-config-search-disable", "--override-output-model-repository")
+    assert tool.profile(*fixed) == 0
+    tool.formula = lambda variant, load: (7.0, 1.0)
+    assert tool.profile(*fixed, yaml={"perf_analyzer_flags": {"shape": ["IN:64"]}}) == 0
+    assert [row["Throughput (infer/sec)"] for row in tool.rows()] == ["7.0", "7.0"]
 
 
 def test_a_load_that_fails_costs_its_variant_the_rest_only(tool, capsys):

@@ -45,6 +45,30 @@ def test_the_program_gets_the_classic_words(tool, stub):
     assert (row["Throughput (infer/sec)"], row["p99 Latency (ms)"]) == ("200.0", "4.0")
 
 
+def test_without_a_server_the_program_loads_the_variants(tool, stub, tmp_path):
+    library = tmp_path / "triton" / "lib" / "libtritonserver.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    place = ("--triton-launch-mode", "c_api", "--triton-install-path", library.parents[1])
+    words = ("--perf-analyzer-path", stub.path, "--run-config-search-disable", "-c", "2", *place)
+    assert tool.profile(*words) == 0
+    (command,) = stub.commands
+    assert command[:6] == ["-m", "W_config_default", "-b", "1", "-f", command[5]]
+    assert command[6:] == [
+        "--verbose-csv",
+        "--service-kind",
+        "triton_c_api",
+        "--concurrency-range",
+        "2",
+        "--measurement-mode",
+        "count_windows",
+        "--triton-server-directory",
+        str(library.parents[1]),
+        "--model-repository",
+        "output_model_repository",
+    ]
+
+
 def test_users_flags_win(tool, stub):
     yaml = {
         "perf_analyzer_flags": {
