@@ -18,6 +18,7 @@ class Note(Enum):
     SERVER_GONE = "check that the server still runs, and its log"
     FAILURES = "see the failure groups; --max-error-rate sets the share that is acceptable"
     NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
+    NO_RESPONSE = "only their end came, so they are in no figure; check the input data if that was not meant"
     MEMBER_NOT_CALLED = (
         "no request reached this model while measuring; check the name given to --bls-composing-models"
     )

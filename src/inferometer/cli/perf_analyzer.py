@@ -31,6 +31,7 @@ _ADDED = (
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
+    Note.NO_RESPONSE,
     Note.WRONG_KIND,
 )
 
@@ -208,7 +209,10 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return OK
     if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
-    if not level.is_stable and any(not window.request_count for window in _judged_windows(result, level)):
+    is_bare = level.measurement is None  # a whole plan is always stable
+    if (is_bare or not level.is_stable) and not all(
+        window.request_count for window in _judged_windows(result, level)
+    ):
         _complain("No valid requests recorded within time interval. Please use a larger time window.")
         return NO_REQUESTS
     if len(result.levels) == 1 and not level.is_stable:

@@ -111,6 +111,7 @@ class Window:
     streams: "Streams | None" = None
     tokens: Tokens | None = None
     kept: int = 0  # requests within the limits of the promise
+    empty: int = 0  # streams that ended well without a response: they are no requests of the window
     expense: Expense = Expense()
     before: Snapshot | None = None
     after: Snapshot | None = None
@@ -140,6 +141,7 @@ class OpenWindow:
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
     has_tokens: bool = False
     limits: Limits | None = None  # of a promise
+    drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
     count: int = 0
     _latency: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
     _service: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
@@ -155,11 +157,12 @@ class OpenWindow:
     _streams: list[Streams] = field(default_factory=list)
     _tokens: list[Tokens] = field(default_factory=list)
     _kept: int = 0
+    _empty: int = 0
 
     @property
     def ended_count(self) -> int:
-        """Requests that ended, well or badly."""
-        return self.count + sum(failure.count for failure in self._failures.values())
+        """Requests that ended, well or badly or without a response."""
+        return self.count + self._empty + sum(failure.count for failure in self._failures.values())
 
     @property
     def failures(self) -> Mapping[int, FailureCount]:
@@ -173,6 +176,9 @@ class OpenWindow:
         self._first_sent_ns = min(self._first_sent_ns or sent, sent)
         self._add_failures(records)
         good = records.good
+        if self.drops_empty:
+            ended, good = len(good), good.where(good.responses > 0)
+            self._empty += ended - len(good)
         self.count += len(good)
         self._latency.append(good.end_ns - (good.due_ns if self.is_open else good.sent_ns))
         if self.is_open:
@@ -235,6 +241,7 @@ class OpenWindow:
             streams=join_streams(self._streams),
             tokens=join_tokens(self._tokens),
             kept=self._kept,
+            empty=self._empty,
             expense=expense,
             before=before,
             after=after,
@@ -270,6 +277,7 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         std_ns=deviation(durations),
         p50_ns=_thinned_percentile(durations, 50),
         p99_ns=_thinned_percentile(durations, 99),
+        empty_count=window.empty,
     )
 
 

@@ -155,7 +155,7 @@ def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, V
 def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
     level = conclude(run.course(verdict))
     if bench.journal is not None:
-        count = sum(window.request_count for window in run.figures)
+        count = sum(window.request_count + window.empty_count for window in run.figures)
         bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
     bench.watcher.level_finished(level)
     return level
@@ -335,7 +335,7 @@ class _LevelRun:
             window = replace(window, samples=self._bench.metrics.take())
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        is_lead = self._recipe.is_whole and not self._windows and not window.count and not window.failures
+        is_lead = self._recipe.is_whole and not self._windows and not self._open.ended_count
         if not is_lead or self._is_finished:  # a whole plan counts from its first request on
             self._before = after
             self._windows.append(window)
@@ -354,7 +354,9 @@ class _LevelRun:
     def _new_window(self, start_ns: int) -> OpenWindow:
         recipe = self._recipe
         bounds = None if recipe.promise is None else limits(recipe.promise)
-        return OpenWindow(start_ns, self._is_open, recipe.has_tokens, bounds)
+        return OpenWindow(
+            start_ns, self._is_open, recipe.has_tokens, bounds, drops_empty=recipe.model.is_decoupled
+        )
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost
@@ -381,7 +383,9 @@ class _LevelRun:
 
     def judge(self) -> Verdict:
         judged = self.figures if self._recipe.is_whole else self.figures[-1:]
-        is_failing = any(row.failed_count for row in judged) and not any(row.request_count for row in judged)
+        is_failing = any(row.failed_count for row in judged) and not any(
+            row.request_count or row.empty_count for row in judged
+        )
         if self._is_gone or (is_failing and self._was_silent and self._last_good_ns > self._start_ns):
             self._cut_silence()
             answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S

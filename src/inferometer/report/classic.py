@@ -40,7 +40,7 @@ SERVICE_DIFFERENCE = 0.01
 OVERHEAD_SHARE = 0.5
 MOST_GPUS = 16
 
-_NO_INSTABILITY = (Note.CLIENT_LIMITED, Note.METRICS_MISSING, Note.METRICS_SLOW)
+_NO_INSTABILITY = (Note.CLIENT_LIMITED, Note.METRICS_MISSING, Note.METRICS_SLOW, Note.NO_RESPONSE)
 
 
 def report(result: Result) -> str:
@@ -206,7 +206,7 @@ def _sequence_count(measurement: Measurement) -> str:
 
 
 def _delayed(measurement: Measurement) -> Iterator[str]:
-    total = measurement.request_count + measurement.failed_count
+    total = measurement.ended_count
     share = measurement.delayed_count / total if total else 0.0
     if share <= DELAYED_SHARE:
         return
