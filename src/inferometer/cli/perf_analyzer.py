@@ -28,6 +28,7 @@ _ADDED = (
     Note.FEW_FILES,
     Note.FEW_PORTS,
     Note.MEMBER_NOT_CALLED,
+    Note.SEVERAL_VERSIONS,
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
@@ -113,11 +114,14 @@ class _Printer:
         self._options = options
         self._interrupts = interrupts
         self._has_header = has_header
+        self._announced = ("", 0.0)
 
     def level_started(self, mode: str, value: float) -> None:
+        """Told of the warm-up too, which the classic tool announces by concurrency alone."""
         from inferometer.report.classic import level_header
 
-        if self._has_header:
+        is_again, self._announced = self._announced == (mode, value), (mode, value)
+        if self._has_header and (mode == "concurrency" or not is_again):
             _say(level_header(mode, value))
 
     def window_finished(self, number: int, window: "WindowFigures") -> None:
