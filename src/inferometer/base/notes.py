@@ -22,7 +22,9 @@ class Note(Enum):
     MEMBER_NOT_CALLED = (
         "no request reached this model while measuring; check the name given to --bls-composing-models"
     )
-    SEVERAL_VERSIONS = "its figures may be those of others; name the version, as in --bls-composing-models model:2"
+    SEVERAL_VERSIONS = (
+        "its figures may be those of others; name the version, as in --bls-composing-models model:2"
+    )
     STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
     WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"

@@ -158,7 +158,7 @@ class Measurement:
     duration_ns: int
     request_count: int  # good ones
     failed_count: int
-    delayed_count: int  # sent later than they were due
+    delayed_count: int  # the sender was held up and sent them later than they were due
     infer_per_s: Estimate
     send_per_s: float  # requests that went out
     latency: Distribution  # closed loop: from the send; open loop: from the due time

@@ -130,7 +130,9 @@ def _about(
 ) -> Iterator[Remark]:
     empty = sum(window.empty for window in course.windows)
     if empty:
-        yield Remark(Note.NO_RESPONSE, f"{empty} {'request' if empty == 1 else 'requests'} ended without a response")
+        yield Remark(
+            Note.NO_RESPONSE, f"{empty} {'request' if empty == 1 else 'requests'} ended without a response"
+        )
     if found is None:
         if not empty:
             yield Remark(Note.NO_REPLY, "no request finished")

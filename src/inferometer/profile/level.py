@@ -11,6 +11,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Crew, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
 from inferometer.measure.goodput import limits
+from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import latency_estimate, rate_estimate
 from inferometer.measure.slo import Slo
@@ -184,6 +185,7 @@ class _LevelRun:
         self._is_open = isinstance(point.plan, Open)
         self._is_paced = self._is_open and recipe.is_whole
         self._pace = Pace()
+        self._lateness = Lateness()
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -355,7 +357,12 @@ class _LevelRun:
         recipe = self._recipe
         bounds = None if recipe.promise is None else limits(recipe.promise)
         return OpenWindow(
-            start_ns, self._is_open, recipe.has_tokens, bounds, drops_empty=recipe.model.is_decoupled
+            start_ns,
+            self._is_open,
+            recipe.has_tokens,
+            bounds,
+            drops_empty=recipe.model.is_decoupled,
+            lateness=self._lateness,
         )
 
     def _expense(self) -> Expense:

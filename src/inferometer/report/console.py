@@ -89,7 +89,9 @@ def finding_sentence(finding: Finding) -> str:
     """The answer of a search in words."""
     unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
     if not finding.value and finding.low:
-        broke = "" if finding.high is None else f", and broke at {quantity(finding.high)} on {finding.limited_by}"
+        broke = (
+            "" if finding.high is None else f", and broke at {quantity(finding.high)} on {finding.limited_by}"
+        )
         return (
             f"'{finding.promise}' was kept at {quantity(finding.low)} {unit} in a short try{broke}; "
             "no longer run has held it."

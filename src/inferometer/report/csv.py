@@ -68,7 +68,9 @@ def reported(result: Result) -> list[tuple[Level, Measurement]]:
 
 def _layout(result: Result) -> Layout:
     is_verbose = bool(result.effective.get("verbose_csv"))
-    shows_tokens = is_verbose or result.command != "perf_analyzer"  # scripts know the columns of the classic tool
+    shows_tokens = (
+        is_verbose or result.command != "perf_analyzer"
+    )  # scripts know the columns of the classic tool
     servers = [row.server for _, row in reported(result) if row.server is not None]
     return Layout(
         has_server=bool(servers),

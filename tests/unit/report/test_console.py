@@ -129,8 +129,20 @@ def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleTyp
     ("value", "low", "high", "limit", "says"),
     [
         (98.0, 100.0, 104.0, "p99", "up to 98.0 requests/s (held); the limit lies between 100 and 104"),
-        (98.0, 100.0, None, "nothing", "(held); nothing broke it up to 100, the most that was tried in the time."),
-        (0.0, 100.0, None, "nothing", "was kept at 100 requests/s in a short try; no longer run has held it."),
+        (
+            98.0,
+            100.0,
+            None,
+            "nothing",
+            "(held); nothing broke it up to 100, the most that was tried in the time.",
+        ),
+        (
+            0.0,
+            100.0,
+            None,
+            "nothing",
+            "was kept at 100 requests/s in a short try; no longer run has held it.",
+        ),
         (0.0, 100.0, 104.0, "p99", "in a short try, and broke at 104 on p99; no longer run has held it."),
         (0.0, 0.0, 10.0, "p99", "is not kept at any load that was tried; it broke on p99."),
     ],
