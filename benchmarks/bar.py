@@ -56,5 +56,5 @@ class Bar:
     direction: Direction = Direction.AT_MOST
     target: float | None = None  # None: shown for information
     rival: str | None = None
-    rounds: int | None = None  # when the setting's make no sense
+    rounds: int | None = None  # when the setting's would be too many, or too few for what is so unsteady
     only_full: bool = False

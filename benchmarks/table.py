@@ -32,6 +32,7 @@ BARS = (
         unit="us",
         target=0.25,
         rival=PERF_ANALYZER,
+        rounds=5,
         open=contests.cpu_per_request(8, "grpc"),
     ),
     Bar(
@@ -40,6 +41,7 @@ BARS = (
         unit="us",
         target=0.4,
         rival=PERF_ANALYZER,
+        rounds=5,
         open=contests.cpu_per_request(1, "grpc"),
     ),
     Bar(
@@ -73,6 +75,7 @@ BARS = (
         direction=Direction.AT_LEAST,
         target=0.75,
         rival=WRK,
+        rounds=5,
         open=contests.nginx_rate(8),
     ),
     Bar(
@@ -82,6 +85,7 @@ BARS = (
         direction=Direction.AT_LEAST,
         target=0.75,
         rival=WRK,
+        rounds=5,
         open=contests.nginx_rate(64),
     ),
     Bar(
@@ -97,6 +101,7 @@ BARS = (
         title="open loop at 2,000/s to nginx: p99 of the send behind its due time",
         unit="us",
         target=150,
+        rounds=5,
         open=contests.nginx_lag(2000),
     ),
     Bar(
@@ -105,6 +110,7 @@ BARS = (
         unit="us",
         target=1.0,
         rival=PERF_ANALYZER,
+        rounds=9,
         open=contests.triton_lag(2000),
     ),
     Bar(
@@ -126,7 +132,7 @@ BARS = (
     ),
     Bar(
         name="tuner",
-        title="time to a configuration, 78 of them, ours / brute",
+        title="time to a configuration, 119 of them, ours / brute",
         unit="s",
         target=0.15,
         rival="model-analyzer 1.58",

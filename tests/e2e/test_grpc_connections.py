@@ -1,5 +1,6 @@
 """What a gRPC server may do with its connections without anything being wrong: go away, come back, be narrow."""
 
+import json
 import socket
 import ssl
 import threading
@@ -193,6 +194,16 @@ def test_a_server_that_takes_one_stream_at_a_time_serves_all(
     with FakeGrpcTriton(settings={MAX_CONCURRENT_STREAMS: 1}) as fake:
         ended = measure(fake, 100, 8, *words)
     assert_all_good(ended, 100)
+
+
+def test_calls_that_wait_for_a_stream_are_made_in_turn(measure: Callable, tmp_path: Path) -> None:
+    export = tmp_path / "export.json"
+    with FakeGrpcTriton(settings={MAX_CONCURRENT_STREAMS: 1}) as fake:
+        measure(fake, 100, 4, "--connections", "1", "--profile-export-file", str(export))
+    (level,) = json.loads(export.read_text())["experiments"]
+    requests = sorted(level["requests"], key=lambda request: request["timestamp"])
+    ends = [request["response_timestamps"][0] for request in requests]
+    assert ends == sorted(ends)
 
 
 @BOTH

@@ -5,6 +5,8 @@ The rules:
 * A **slot** is one unit of concurrency: a number from 0 up. It has at most one request outstanding.
 * The **link** owns sockets and codecs. `link.send(slot, step, now, mark)` starts a request; some time later the
   link calls `engine.finish(slot, ...)` exactly once for it, good or bad. The engine never sees a byte.
+* A link may call `engine.turn(slot, ...)` instead for a good reply that was only counted. A slot that is **steady**,
+  in a closed plan without an end, gets the next step as the answer, and the link sends it: one call, no way round.
 * The **reactor** waits for whatever the link registered, and calls it. On a simulated clock it jumps there.
 * The engine decides what comes next. In a closed plan: another request on the same slot, a pause after a
   failure in which the server did not answer at all, or nothing, because the plan's count is used up or the
@@ -18,8 +20,9 @@ The rules:
         due times |       | plan        v
                   +------------- finish(slot) ---> row in the ring
 
-The path of a good reply (finish, issue) runs some ten thousand times a second: it touches only local
-names and lists, allocates nothing, and the collector is off while it runs (worker.py).
+A turn is taken some ten thousand times a second, and between two of them the server has used the caches: what costs
+is less how long the path is than how many different places it touches. It is one function here and few in the links,
+and the collector is off while they run (worker.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -60,6 +63,29 @@ class Finish(Protocol):
         tokens: int = 0,
         prompt_tokens: int = 0,
     ) -> None: ...
+
+
+class Turn(Protocol):
+    """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
+
+    A step below 0 means that the engine has seen to the slot itself."""
+
+    def __call__(
+        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]: ...
+
+
+NOTHING = (-1, 0)
+
+
+def finishing(finish: Finish) -> Turn:
+    """For who wants to hear of every end: a turn that is never taken."""
+
+    def turn(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+        finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
+        return NOTHING
+
+    return turn
 
 
 class Link(Protocol):
@@ -111,7 +137,7 @@ Explain = Callable[[int, str], None]
 class OpenLink(Protocol):
     """Makes the link, given where it reports to."""
 
-    def __call__(self, *, finish: Finish, explain: Explain) -> Link: ...
+    def __call__(self, *, finish: Finish, turn: Turn, explain: Explain) -> Link: ...
 
 
 class Engine:
@@ -134,7 +160,7 @@ class Engine:
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
-        self.sent = 0  # requests, ever
+        self.is_interrupted = False  # set by who wants run() to return
         self._step_count = steps
         self._reactor = reactor
         self._ring = ring
@@ -149,6 +175,7 @@ class Engine:
         self._steps: list[int] = []
         self._busy: list[bool] = []
         self._failures: list[int] = []  # of each slot, in a row
+        self._is_steady: list[bool] = []  # the slot's next request follows a good one at once
         self._sequences = sequences
         self._marks: list[Mark | None] = []
         self._lanes: list[int] = []  # of each slot in an open plan
@@ -169,8 +196,11 @@ class Engine:
         self._awaited: set[int] = set()  # slots of the latest batch that have not had enough responses
         self._again = self._issue  # what a slot does after its request has ended
         self._spool = spool
-        finish = self.finish if spool is None else self._finish_and_keep
-        self.link = open_link(finish=finish, explain=self._explain)
+        finish, turn = self.finish, self.turn
+        if spool is not None:
+            finish = self._finish_and_keep
+            turn = finishing(finish)
+        self.link = open_link(finish=finish, turn=turn, explain=self._explain)
         self._send = self.link.send
 
     # --- what the worker asks for
@@ -187,11 +217,18 @@ class Engine:
             self._apply_periodic(plan)
         self._close_idle_lanes()
 
+    @property
+    def sent(self) -> int:
+        """Requests, ever."""
+        return self._ring.written + sum(self._busy)
+
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due, self._again = None, NEVER, self._issue
         self._concurrency = plan.concurrency
         self._is_endless = plan.count is None and self._sequences is None
         self._grow(plan.concurrency)
+        for slot in range(len(self._is_steady)):
+            self._settle(slot)
         paused = {slot for _, slot in self._pauses}
         for slot in range(plan.concurrency):
             if not self._busy[slot] and slot not in paused:
@@ -201,6 +238,7 @@ class Engine:
     def _apply_open(self, plan: Open, start_ns: int) -> None:
         self._open, self._again = plan, self._release
         self._concurrency, self._is_endless = 0, False
+        self._is_steady = [False] * len(self._is_steady)
         self.active -= len(self._pauses)
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
@@ -224,8 +262,12 @@ class Engine:
             self._steps.append(0)
             self._busy.append(False)
             self._failures.append(0)
+            self._is_steady.append(False)
             self._marks.append(None)
             self._lanes.append(0)
+
+    def _settle(self, slot: int) -> None:
+        self._is_steady[slot] = self._is_endless and slot < self._concurrency and not self._failures[slot]
 
     @property
     def is_applied(self) -> bool:
@@ -242,13 +284,13 @@ class Engine:
         """Every request has ended and none will follow."""
         return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
-    def run(self, until_ns: int | None, stop: Callable[[], bool] = lambda: False) -> None:
-        """Turn the loop until the given time, or until `stop` says so."""
+    def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
+        """Turn the loop until the given time, or until `stop` says so, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, next_look = self._cells, 0
         end = NEVER if until_ns is None else until_ns
         next_tick = self._next_tick()
-        while not stop():
+        while not self.is_interrupted and not (stop is not None and stop()):
             wake = end if end < next_tick else next_tick
             if self._pauses and self._pauses[0][0] < wake:
                 wake = self._pauses[0][0]
@@ -302,10 +344,8 @@ class Engine:
         """Called by the link, once per request; `times` are those of a stream's responses."""
         ring = self._ring
         position = ring.position
-        sequence = started = 0
         mark = self._marks[slot]
-        if mark is not None:
-            sequence, started = self._end_mark(slot, mark)
+        sequence, started = (0, 0) if mark is None else self._end_mark(slot, mark)
         pack_row(
             self._cells,
             position,
@@ -327,27 +367,36 @@ class Engine:
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE
         ring.written += 1
-        if status == 0 and self._is_endless and slot < self._concurrency:
-            # The usual case, in one piece: the same slot sends the next step.
-            if self._failures[slot]:
-                self._failures[slot] = 0
-            step = self._step
-            self._step = (step + self._stride) % self._step_count
-            self._steps[slot] = step
-            self.sent += 1
-            now = self._clock()
-            self._due[slot] = self._started[slot] = now
-            self._send(slot, step, now, None)
-            return
         self._busy[slot] = False
         if status:
+            self._is_steady[slot] = False
             if self._failed(slot, end_ns, received):
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
+            self._settle(slot)
         if mark is not None and self._pauses_between(slot, mark, end_ns):
             return
         self._again(slot)
+
+    def turn(self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+        """Called by the link instead of `finish` after a good reply that was only counted."""
+        if not self._is_steady[slot]:
+            self.finish(slot, 0, sent_ns, wrote_ns, now_ns, now_ns, received)
+            return NOTHING
+        ring, due, steps = self._ring, self._due, self._steps
+        position = ring.position
+        pack_row(
+            self._cells, position,
+            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
+        )  # fmt: skip
+        position += ROW_BYTES
+        ring.position = position if position != ring.end else FIRST_BYTE
+        ring.written += 1
+        steps[slot] = step = self._step
+        self._step = (step + self._stride) % self._step_count
+        due[slot] = now = self._clock()
+        return step, now
 
     def _finish_and_keep(
         self,
@@ -406,7 +455,6 @@ class Engine:
         self._steps[slot] = step
         self._busy[slot] = True
         self._started[slot] = now_ns
-        self.sent += 1
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
@@ -435,7 +483,6 @@ class Engine:
         self._due[slot] = self._started[slot] = now
         self._steps[slot] = step
         self._busy[slot] = True
-        self.sent += 1
         self._send(slot, step, now, self._marks[slot])
         return True
 
@@ -578,6 +625,7 @@ class Engine:
     def _cancel_late(self, now_ns: int) -> None:
         limit = now_ns - self._timeout_ns
         for slot, busy in enumerate(self._busy):
-            if busy and self._started[slot] <= limit:
+            # A steady slot's requests start when they are due; of others the time is noted.
+            if busy and max(self._started[slot], self._due[slot]) <= limit:
                 text = f"no complete reply within {self._timeout_ns / 1e9:g} s"
                 self.link.cancel(slot, outcome.TIMEOUT, text)

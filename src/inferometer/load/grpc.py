@@ -4,7 +4,7 @@ Slots come in groups of SHARE; a group shares a connection (docs/measurement.md 
 at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
 
 A unary call whose reply is only counted is **plain**: it goes out as bytes made beforehand, and a reply like the one
-before is recognised whole (wire/usual.py). That path, from _ready to flush, is what a load test spends its time on.
+before is recognised whole (wire/usual.py). That path, in _ready, is what a load test spends its time on.
 
 With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
 carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish, Responded
+from inferometer.load.engine import Explain, Finish, Responded, Turn
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
@@ -64,7 +64,6 @@ class _Call:
     channel: "_Channel"
     request: Request | None = None
     stream: Stream | None = None
-    spare: Stream | None = None  # of the last plain call, to be used again
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
@@ -76,6 +75,11 @@ class _Call:
     difference: str = ""  # what the comparison found
     received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
     times: list[int] = field(default_factory=list)
+
+
+def _body_size(call: _Call) -> int:
+    assert isinstance(call.request, Http2Request)
+    return call.request.quick_size
 
 
 class GrpcLink:
@@ -90,6 +94,7 @@ class GrpcLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
+        turn: Turn,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -99,6 +104,7 @@ class GrpcLink:
         self.reactor = reactor
         self.clock = clock
         self.finish = finish
+        self.turn = turn
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
@@ -106,7 +112,7 @@ class GrpcLink:
         self.responded: Responded | None = None
         self._messages = requests
         self._requests = _render(wiring, requests)
-        self._plain = [request for request in self._requests if isinstance(request, Http2Request)]
+        self.plain = [request for request in self._requests if isinstance(request, Http2Request)]
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
@@ -126,20 +132,17 @@ class GrpcLink:
         channel = call.channel
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        if channel.is_quick and mark is None and self.replies is None:
-            request = self._plain[step]
-            stream = channel.open_plain(call, request, call.spare)
-            if stream is not None:
+        if channel.is_quick and mark is None and self.replies is None and not channel.waiting:
+            request = self.plain[step]
+            if channel.open_plain(call, request):
                 call.request = request
-                call.stream = stream
-                call.spare = None
                 channel.unwritten.append(call)
                 if not channel.is_corked:
                     channel.flush()
                 return
-        self._send(call, step, mark)
+        self.send_generally(call, step, mark)
 
-    def _send(self, call: _Call, step: int, mark: Mark | None) -> None:
+    def send_generally(self, call: _Call, step: int, mark: Mark | None) -> None:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
         if self.replies is not None:
             call.step = step if self.replies.wants(call.slot) else -1
@@ -228,7 +231,10 @@ class _Channel:
         self.open_plain = self.http2.open_plain
         self._clock = link.clock
         self._buffer = link.buffer
-        self._waiting: list[_Call] = []  # for the connection, or for room on it
+        self._turn = link.turn
+        self._plain = link.plain
+        self._now_ns = 0  # when the bytes came that are being worked off
+        self.waiting: list[_Call] = []  # for the connection, or for room on it
         self.unwritten: list[_Call] = []
         self._unsent: list[Buffer] = []
         self._fd = -1
@@ -254,18 +260,18 @@ class _Channel:
         if not self._is_open:
             if not call.wrote_ns:
                 call.sent_ns = 0  # connection set-up is no part of the service time
-            self._waiting.append(call)
+            self.waiting.append(call)
             self.prepare()
             return
         http2 = self.http2
         if call.stream is not None and call.stream.id not in http2.streams:
             call.stream = None  # it has ended; we are about to hear of it
-        if call.stream is None and not http2.can_open:
-            self._waiting.append(call)  # the wait for a stream counts: the request is due and not answered
+        if call.stream is None and (self.waiting or not http2.can_open):
+            self.waiting.append(call)  # the wait for a stream counts: the request is due and not answered
             if not self.is_corked:
                 self._start_waiting()
-            return
-        self._begin(call)
+        else:
+            self._begin(call)
         if not self.is_corked:
             self.flush()
 
@@ -294,8 +300,9 @@ class _Channel:
             self._connection.http2.send(call.stream, parts)
 
     def give_up(self, call: _Call) -> None:
-        if call in self._waiting:
-            self._waiting.remove(call)
+        if call in self.waiting:
+            self.waiting.remove(call)
+        self._unfold()
         if call.stream is not None and self._is_open:
             self._connection.cancel(call.stream)
             call.stream = None
@@ -332,19 +339,19 @@ class _Channel:
     def _refused(self, status: int, text: str) -> None:
         self._dial = None
         self.is_leaving = True
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         now = self._link.clock()
         for call in waiting:
             call.stream = None
             self._link.end(call, status, text, now)
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._connection.http2.can_open:
-            call = self._waiting.pop(0)
+        while self.waiting and self._connection.http2.can_open:
+            call = self.waiting.pop(0)
             if not call.sent_ns:
                 call.sent_ns = self._link.clock()
             self._begin(call)
-        if self._waiting and self._is_shared and self._link.wiring.is_streaming:
+        if self.waiting and self._is_shared and self._link.wiring.is_streaming:
             self._move_waiting(own=True)  # streams stay open: there will be no room for these
 
     def flush(self) -> None:
@@ -397,17 +404,9 @@ class _Channel:
         return True
 
     def _ready(self, mask: int) -> None:
-        if mask == READ:
-            self._receive()
+        if mask != READ:
+            self._ready_to_write(mask)
             return
-        if mask & WRITE:
-            self.flush()
-            if self._is_open and not self._unsent:
-                self._link.reactor.change(self._fd, READ)
-        if mask & ~WRITE and self._is_open:
-            self._receive()
-
-    def _receive(self) -> None:
         buffer = self._buffer
         try:
             length = self._recv_into(buffer)
@@ -417,36 +416,97 @@ class _Channel:
             self._lost(error)
             return
         now = self._clock()
-        at = 0
-        if self.is_quick:
-            ended: list[Stream] = []
-            at = self.http2.receive_usual(buffer, length, ended)
-            if ended:
-                self._end_plainly(ended, now)
-        if not at:
-            self._read(buffer, length, now)
-        elif at < length:
-            self._read(buffer[at:length], length - at, now)
+        if not self.is_quick:
+            self._take(0, length, now)
+            return
+        # The usual case, in one piece: replies like the ones before, each followed by the next call of its slot.
+        self._now_ns = now
+        self.is_corked = True
+        at = self.http2.exchange(buffer, length, self._follow)
+        self.is_corked = False
+        queue, unwritten = self._sender.queue, self.unwritten
+        is_single = at == length and len(queue) == 1 and len(unwritten) == 1
+        if not is_single or self._unsent or self.waiting or self._sender.ring or self._is_tls:
+            self._take(at, length, now)
+            return
+        frame = queue.pop()
+        try:
+            sent = self._send(frame)
+        except LATER:
+            sent = 0
+        except OSError as error:
+            self._lost(error)
+            return
+        if sent == len(frame):
+            unwritten.pop().wrote_ns = self._clock()
         else:
-            if self._waiting:
-                self._start_waiting()
+            self._unsent = [memoryview(frame)[sent:]]
+            self._link.reactor.change(self._fd, READ | WRITE)
+
+    def _follow(self, call: _Call) -> Http2Request | None:
+        """A plain call has been answered: the next one of its slot, if it follows at once."""
+        call.request = None
+        step, due = self._turn(
+            call.slot, call.sent_ns, call.wrote_ns, self._now_ns, self.http2.usual.received
+        )
+        if step < 0:
+            return None
+        call.request = request = self._plain[step]
+        call.sent_ns = due
+        call.wrote_ns = 0
+        if self.waiting:
+            self.waiting.append(call)  # behind those who wait longer
+            return None
+        self.unwritten.append(call)
+        return request
+
+    def _ready_to_write(self, mask: int) -> None:
+        if mask & WRITE:
             self.flush()
+            if self._is_open and not self._unsent:
+                self._link.reactor.change(self._fd, READ)
+        if mask & ~WRITE and self._is_open:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            length = self._recv_into(self._buffer)
+        except LATER:
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        self._take(0, length, self._clock())
+
+    def _take(self, at: int, length: int, now_ns: int) -> None:
+        """Of what has come, everything from `at` on."""
+        if self.http2.late:
+            self._send_late()
+        if not at:
+            self._read(self._buffer, length, now_ns)
+        elif at < length:
+            self._read(self._buffer[at:length], length - at, now_ns)
+        else:
+            self._after_events()
         if self._is_tls and self._is_open and self._pending():
             self._receive()  # decrypted already, so epoll will not tell of it
 
-    def _end_plainly(self, ended: list[Stream], now_ns: int) -> None:
-        """The usual case, in one piece: whole replies like the ones before."""
+    def _send_late(self) -> None:
+        late, self.http2.late = self.http2.late, []
         self.is_corked = True
-        finish, received = self._link.finish, self.http2.usual.received
-        for stream in ended:
-            call: _Call = stream.token
-            call.request = call.stream = None
-            call.spare = stream
-            finish(call.slot, 0, call.sent_ns, call.wrote_ns, now_ns, now_ns, received)
+        for call in late:
+            self.unwritten.remove(call)
+            self.send(call)
         self.is_corked = False
+
+    def _unfold(self) -> None:
+        """Plain calls become calls like any other."""
+        for stream in self.http2.unfold(_body_size):
+            stream.token.stream = stream
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
+        self._unfold()
         events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
             self._work_off(events, now_ns)
@@ -485,7 +545,7 @@ class _Channel:
         elif ending.is_retriable and call.refusals < RETRIES:
             call.refusals += 1
             call.stream = None
-            self._waiting.append(call)
+            self.waiting.append(call)
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
@@ -544,16 +604,16 @@ class _Channel:
             self.is_leaving = True
             self.is_quick = False
             self._move_waiting()
-        if self.is_leaving and not http2.streams:
+        if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return
-        if self._waiting:
+        if self.waiting:
             self._start_waiting()
         self.flush()
 
     def _move_waiting(self, *, own: bool = False) -> None:
         """Calls that this connection will not take go to its successor, or each to a connection of its own."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         link = self._link
         for call in waiting:
             call.stream = None
@@ -565,6 +625,7 @@ class _Channel:
         now = self._link.clock()
         status = outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET
         self._close()
+        self._unfold()
         for stream in list(self._connection.http2.streams.values()):
             call: _Call = stream.token
             if call.stream is stream and call.request is not None:

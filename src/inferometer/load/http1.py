@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish, Responded
+from inferometer.load.engine import Explain, Finish, Responded, Turn, finishing
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
@@ -40,6 +40,7 @@ class Http1Link:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
+        turn: Turn,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -55,13 +56,16 @@ class Http1Link:
         self.reader = wiring.reader
         self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
         self.is_reading = replies is not None or wiring.reader is not None
-        self._requests = requests
+        self.turn = (
+            finishing(finish) if self.is_reading else turn
+        )  # what is read of a reply is decided in send()
+        self.requests = requests
         self._connections: list[_Connection] = []
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         if slot >= len(self._connections):
             self._grow(slot + 1)
-        request = self._requests[step]
+        request = self.requests[step]
         connection = self._connections[slot]
         if self.replies is not None:
             connection.step = step if self.replies.wants(slot) else -1
@@ -113,7 +117,6 @@ class _Connection:
         "_decoder",
         "_dial",
         "_fd",
-        "_finish",
         "_first_ns",
         "_is_open",
         "_link",
@@ -121,10 +124,12 @@ class _Connection:
         "_recv_into",
         "_replies",
         "_request",
+        "_requests",
         "_send",
         "_sent_ns",
         "_slot",
         "_socket",
+        "_turn",
         "_unsent",
         "_wrote_ns",
         "step",
@@ -139,7 +144,8 @@ class _Connection:
         self._link = link
         self._clock = link.clock
         self._buffer = link.buffer
-        self._finish = link.finish
+        self._turn = link.turn
+        self._requests = link.requests
         self._slot = slot
         self._is_open = False
         self._dial: Dial | None = None
@@ -217,11 +223,29 @@ class _Connection:
             return
         now = self._clock()
         decoder = self._decoder
-        if length == decoder.usual_size and decoder.is_usual(buffer) and self._request is not None:
-            # The usual case, in one piece: a whole reply like the one before.
+        if (
+            length == decoder.usual_size
+            and buffer.startswith(decoder.usual_raw)
+            and not (decoder.received or decoder.keep or self._request is None)
+        ):
+            # The usual case, in one piece: a whole reply like the one before, and the next request.
             self._request = None
             self._replies += 1
-            self._finish(self._slot, 0, self._sent_ns, self._wrote_ns, now, now, length)
+            step, due = self._turn(self._slot, self._sent_ns, self._wrote_ns, now, length)
+            if step < 0:
+                return
+            self._request = request = self._requests[step]
+            self._wrote_ns = 0
+            self._sent_ns = due
+            try:
+                sent = self._send(request)
+            except OSError as error:
+                self._not_sent(request, error)
+                return
+            if sent == len(request):
+                self._wrote_ns = self._clock()
+            else:
+                self._send_later(request, sent)
             return
         self._take(length, now)
 

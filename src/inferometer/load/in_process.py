@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inferometer.base.clock import Clock
-from inferometer.load.engine import Explain, Finish
+from inferometer.load.engine import Explain, Finish, Turn
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
@@ -60,6 +60,7 @@ class InProcessLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
+        turn: Turn,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -70,6 +71,7 @@ class InProcessLink:
         self._replies = replies
         self._clock = clock
         self._finish = finish
+        self._turn = turn
         self._explain = explain
         self._calls: list[_Call] = []
         self._carriers: list[_Carrier] = []
@@ -192,6 +194,12 @@ class InProcessLink:
             self._report(call, call.end_ns or now_ns)
 
     def _report(self, call: _Call, end_ns: int) -> None:
+        if call.responses == 1 and not call.status and not self._is_streaming:
+            call.times.clear()
+            step, due_ns = self._turn(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
+            if step >= 0:
+                self.send(call.slot, step, due_ns, None)
+            return
         times, call.times = call.times, []
         if call.status:
             self._explain(call.status, call.text)

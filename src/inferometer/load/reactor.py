@@ -9,6 +9,9 @@ from inferometer.load.timer import Timer
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
+AT_ONCE = (
+    42  # events of one call: room for that many comes from Python's own small blocks, for more from malloc()
+)
 SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
 LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
 
@@ -38,7 +41,7 @@ class EpollReactor:
 
     def wait(self, until_ns: int | None) -> None:
         handlers = self._handlers
-        for fd, mask in self._poll() if until_ns is None else self._poll_until(until_ns):
+        for fd, mask in self._poll(-1, AT_ONCE) if until_ns is None else self._poll_until(until_ns):
             # A handler of this round may have closed a descriptor that is still in the list.
             handler = handlers.get(fd)
             if handler is not None:
@@ -49,14 +52,14 @@ class EpollReactor:
         spin = min(self._spin_ns, max(SPIN_NS, gap // 2))
         if gap > spin:
             self._timer.set(until_ns - spin)
-            ready = self._poll()
+            ready = self._poll(-1, AT_ONCE)
             if ready != [(self._timer.fd, READ)]:
                 return ready
             self._timer.clear(READ)
             self._learn(self._clock() - (until_ns - spin))
         poll, clock = self._poll, self._clock
         while True:
-            ready = poll(0)
+            ready = poll(0, AT_ONCE)
             if ready or clock() >= until_ns:
                 return ready
 

@@ -134,8 +134,12 @@ class _Worker:
         gc.collect()
         gc.freeze()
         gc.disable()
-        self._engine.run(None, self._should_stop)
-        assert self._stop is not None
+        while self._stop is None:
+            if self._pending_apply:
+                self._engine.run(None, self._is_applied)
+            else:
+                self._engine.run(None)
+            self._engine.is_interrupted = False
         self._engine.apply(Closed(0))
         self._engine.run(monotonic_ns() + self._stop.grace_ns, lambda: self._engine.is_finished)
         cancelled = self._engine.cancel_all()
@@ -143,23 +147,24 @@ class _Worker:
             self._spool.flush()
         self._controller.send(Stopped(cancelled))
 
-    def _should_stop(self) -> bool:
+    def _is_applied(self) -> bool:
         if self._pending_apply and self._engine.is_applied:
             self._pending_apply = False
             self._controller.send(Applied())
-        return self._stop is not None
+        return not self._pending_apply
 
     def _message(self, mask: int) -> None:
         message = self._controller.recv()
         match message:
             case Apply(plan, start_ns):
-                self._pending_apply = True
+                self._pending_apply = self._engine.is_interrupted = True
                 self._engine.apply(plan, start_ns)
             case Sync():
                 self._ring.publish()
                 self._controller.send(self._report())
             case Stop():
                 self._stop = message
+                self._engine.is_interrupted = True
 
     def _report(self) -> Synced:
         engine, spool = self._engine, self._spool

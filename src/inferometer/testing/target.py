@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from inferometer.load.engine import Engine, Explain, Finish, Link, Responded
+from inferometer.load.engine import Engine, Explain, Finish, Link, Responded, Turn
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark, Sequences
@@ -58,11 +58,14 @@ class FakeServer:
 class _FakeNetwork:
     """Link and reactor in one: a heap of requests by the time they end."""
 
-    def __init__(self, server: FakeServer, clock: FakeClock, finish: Finish, explain: Explain) -> None:
+    def __init__(
+        self, server: FakeServer, clock: FakeClock, finish: Finish, turn: Turn, explain: Explain
+    ) -> None:
         self.reconnects = self.connects = self.connect_ns = self.opening = 0
         self._server = server
         self._clock = clock
         self._finish = finish
+        self._turn = turn
         self._explain = explain
         self._ends: list[tuple[int, int, int]] = []  # (end, order, slot)
         self._order = itertools.count()
@@ -131,8 +134,12 @@ class _FakeNetwork:
         if reply.responses_ns:
             times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
             self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
-        else:
+        elif reply.status:
             self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
+        else:
+            step, due_ns = self._turn(slot, sent_ns, sent_ns, now_ns, reply.received)
+            if step >= 0:
+                self.send(slot, step, due_ns, None)
 
 
 class SimulatedLoad:
@@ -156,8 +163,8 @@ class SimulatedLoad:
         self._backlog: list[Records] = []
         networks: list[_FakeNetwork] = []
 
-        def open_link(*, finish: Finish, explain: Explain) -> Link:
-            networks.append(_FakeNetwork(server, clock, finish, explain))
+        def open_link(*, finish: Finish, turn: Turn, explain: Explain) -> Link:
+            networks.append(_FakeNetwork(server, clock, finish, turn, explain))
             return networks[0]
 
         class _Reactor:

@@ -114,12 +114,12 @@ class ReplyDecoder:
         "_room",
         "_step",
         "_usual_head",
-        "_usual_raw",
         "_usual_size",
         "body",
         "head",
         "keep",
         "received",
+        "usual_raw",
         "usual_size",
     )
 
@@ -132,9 +132,11 @@ class ReplyDecoder:
         self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
         self._room = 0  # bytes of body to keep from here on
         self._pending = bytearray()  # arrived, but not yet taken by a step
-        self.usual_size = -1  # bytes of the last good reply, if it was a success and more may follow it
+        # Of so many bytes that begin with `usual_raw`, one who has read nothing of a reply and keeps none may say that
+        # they are a whole reply like the last good one; the decoder need not see them.
+        self.usual_size = -1
         self._usual_head: Head | None = None  # of the last good reply of known length,
-        self._usual_raw = b""  # as it was sent,
+        self.usual_raw = b""  # as it was sent,
         self._usual_size = -1  # and its size with the body
 
     def receive(self, data: bytearray | bytes | memoryview, length: int) -> bool:
@@ -148,7 +150,7 @@ class ReplyDecoder:
         if (
             length == self._usual_size
             and not self.received
-            and data.startswith(self._usual_raw)
+            and data.startswith(self.usual_raw)
             and not self.keep
         ):
             self.head = self._usual_head
@@ -156,13 +158,6 @@ class ReplyDecoder:
             self._step = _DONE
             return True
         return self._advance(data, length)
-
-    def is_usual(self, data: bytearray) -> bool:
-        """Of `usual_size` bytes: whether they are one whole reply like the last good one.
-
-        If so it is done with, as by next(): the decoder has not changed.
-        """
-        return not self.received and data.startswith(self._usual_raw) and not self.keep
 
     def next(self) -> None:
         """Forget the finished reply; bytes that arrived behind it count for the next one.
@@ -250,7 +245,7 @@ class ReplyDecoder:
             self._usual_head = head
             is_good = head.reusable and 200 <= head.status < 300
             self.usual_size = len(raw) + length if is_good else -1
-            self._usual_raw = raw
+            self.usual_raw = raw
             self._usual_size = len(raw) + length
 
     def _take_sized(self, data: bytearray | bytes, at: int, stop: int) -> int:

@@ -34,7 +34,8 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
 replies in a row were also of the same size, that reply becomes a pattern (usual.py), and an owner who only counts
-replies may call receive_usual() first: it takes as many as it finds, and tells the reader nothing.
+replies may call exchange() first, which also sends what follows. A request of that kind is **plain**: it is known by
+the bytes of its stream's id alone, and becomes a stream only when anything else than the usual reply comes (unfold).
 """
 
 from collections.abc import Callable
@@ -133,12 +134,16 @@ class Http2Connection:
     __slots__ = (
         "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
         "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_limit",
-        "_match", "_next_id", "_our_window", "_reader", "_unreturned", "_usual_head", "_usual_trailers",
-        "answers", "broken", "closing", "goaway", "ready", "sender", "streams", "usual",
+        "_next_id", "_our_window", "_reader", "_unreturned", "_usual_head", "_usual_trailers",
+        "answers", "broken", "closing", "goaway", "late", "match", "plain", "ready", "sender", "streams", "usual",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
         self.streams: dict[int, Stream] = {}
+        self.plain: dict[
+            bytes, Any
+        ] = {}  # tokens of requests that are nothing but sent, by the bytes of the stream id
+        self.late: list[Any] = []  # see exchange()
         self.ready = False  # the server's SETTINGS have come
         self.closing = False  # no more streams can be opened; those open go on unless it is broken
         self.goaway: Goaway | None = None  # the server's, the last one
@@ -164,7 +169,7 @@ class Http2Connection:
         self._usual_head = self._usual_trailers = _NONE
         self._last_size = -1  # of the body of the last usual reply
         self.usual = UNKNOWN_REPLY
-        self._match: Match = match_nothing  # that of `usual`, while we are between two frames
+        self.match: Match = match_nothing  # that of `usual`, while we are between two frames
         self._cancelled: dict[int, None] = {}
         self._forgotten = 0  # streams up to this one may have been cancelled, too
         self._greet()
@@ -189,38 +194,79 @@ class Http2Connection:
     @property
     def can_open(self) -> bool:
         """One more stream is allowed now."""
-        return len(self.streams) < self._limit
+        return len(self.streams) + len(self.plain) < self._limit
 
     @property
     def wants_to_send(self) -> bool:
         """take() is worth a call, though it may find nothing after all."""
         return self.sender.is_waiting
 
-    def open_plain(self, token: Any, request: Request, spare: Stream | None) -> Stream | None:
-        """Like open() for a request that ends, whose reply is only counted, if all of it can be queued at once.
-
-        `spare` is a stream that receive_usual() gave; it is used again."""
+    def open_plain(self, token: Any, request: Request) -> bool:
+        """Like open() for a request that ends, whose reply is only counted, if all of it can be queued at once."""
         sender, size = self.sender, request.quick_size
-        if size > sender.quick_limit or size > sender.window or len(self.streams) >= self._limit:
-            return None
+        if size > sender.quick_limit or size > sender.window or not self.can_open:
+            return False
         stream_id = self._next_id
         self._next_id = stream_id + 2
         if stream_id == LARGEST_STREAM_ID:
             self._close()
+        name = pack_id(stream_id)
         sender.window -= size
-        sender.queue.append(pack_id(stream_id).join(request.pieces))
-        if spare is None:
-            spare = Stream(stream_id, token, False, 0, True)
-            spare.is_plain = True
-        spare.id = stream_id
-        spare.window = sender.initial_window - size
-        self.streams[stream_id] = spare
-        return spare
+        sender.queue.append(name.join(request.pieces))
+        self.plain[name] = token
+        return True
+
+    def exchange(self, data: Buffer, length: int, follow: Callable[[Any], Request | None]) -> int:
+        """Take replies to plain requests that are like the one before, as long as data[:length] has nothing else.
+
+        `follow` is told whose each was, and gives the plain request that takes its place, if there is one; a token
+        whose request had no place after all is put into `late`. Returns how far it came."""
+        plain, sender = self.plain, self.sender
+        at = 0
+        while (found := self.match(data, at, length)) is not None:
+            name, update = found[1], found[2]
+            token = plain.get(name)
+            unreturned = self._unreturned + self.usual.content
+            window = sender.window if update is None else sender.window + number(update)
+            if token is None or unreturned * 2 >= self._our_window or window > frames.LARGEST_WINDOW:
+                break
+            del plain[name]
+            self._unreturned = unreturned
+            sender.window = window
+            at = found.end()
+            request = follow(token)
+            if request is not None:
+                # What open_plain() does, without the call.
+                size, stream_id = request.quick_size, self._next_id
+                window = sender.window - size
+                if size > sender.quick_limit or window < 0 or len(plain) + len(self.streams) >= self._limit:
+                    self.late.append(token)
+                else:
+                    self._next_id = stream_id + 2
+                    if stream_id == LARGEST_STREAM_ID:
+                        self._close()
+                    name = pack_id(stream_id)
+                    sender.window = window
+                    sender.queue.append(name.join(request.pieces))
+                    plain[name] = token
+            if at == length:
+                break
+        return at
+
+    def unfold(self, size: Callable[[Any], int]) -> list[Stream]:
+        """Make streams of the plain requests, whose bodies have these sizes: receive() and the like need them."""
+        unfolded = []
+        for name, token in self.plain.items():
+            stream = Stream(number(name), token, False, self.sender.initial_window - size(token), True)
+            self.streams[stream.id] = stream
+            unfolded.append(stream)
+        self.plain.clear()
+        return unfolded
 
     def open(self, token: Any, request: Request, *, keep: bool = False) -> Stream:
         """Start a stream; its first frames, or all of them, are queued."""
         streams = self.streams
-        if len(streams) >= self._limit:
+        if not self.can_open:
             raise LocalError("no further stream can be opened on this connection")
         stream_id = self._next_id
         self._next_id = stream_id + 2
@@ -247,33 +293,6 @@ class Http2Connection:
         """What to send now: all that is queued, and of waiting data about `limit` bytes."""
         self.answers = 0
         return self.sender.take(limit)
-
-    def receive_usual(self, data: Buffer, length: int, ended: list[Stream]) -> int:
-        """Take replies like the one before, as long as data[:length] has nothing else; returns how far it came.
-
-        The streams are added to `ended`; each has had `usual.received` bytes."""
-        match, streams, sender = self._match, self.streams, self.sender
-        if self._unreturned + length > self._our_window:
-            return 0
-        at = 0
-        while (found := match(data, at, length)) is not None:
-            stream_id = number(found[1])
-            stream = streams.get(stream_id)
-            if stream is None or not stream.is_plain:
-                break
-            if (update := found[2]) is not None:
-                window = sender.window + number(update)
-                if window > frames.LARGEST_WINDOW:
-                    break
-                sender.window = window
-            del streams[stream_id]
-            ended.append(stream)
-            at = found.end()
-        if at:
-            self._unreturned += self.usual.content * len(ended)
-            if self._unreturned * 2 >= self._our_window:
-                self._return_window()
-        return at
 
     def receive(self, data: Buffer, length: int) -> None:
         """Take data[:length]. It never raises for what the peer did: see `broken`."""
@@ -334,7 +353,7 @@ class Http2Connection:
         elif at < length:
             self._held += data[at:length]
         is_between = not self._held and not self._left and self._expected < 0
-        self._match = self.usual.match if is_between else match_nothing
+        self.match = self.usual.match if is_between else match_nothing
 
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
@@ -501,7 +520,6 @@ class Http2Connection:
         if stream is None:
             return
         stream.received += len(block) + FRAME_HEAD
-        stream.is_plain = False
         if headers.fault:
             self._fail(stream, frames.PROTOCOL_ERROR, f"the reply has {headers.fault}")
         elif stream.head is None:
@@ -573,7 +591,7 @@ class Http2Connection:
     def _break(self, fault: Fault) -> None:
         """A connection error (5.4.1)."""
         self.broken = fault
-        self._match = match_nothing
+        self.match = match_nothing
         self._close()
         self._queue(frames.goaway(0, fault.code, fault.message))
         self._fail_all(BROKEN, fault.code, fault.message)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from inferometer.wire import frames
 from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
 from inferometer.wire.headers import encode_block
-from inferometer.wire.sender import Stream
+from inferometer.wire.sender import Request, patch
 
 HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc")])
 OTHER_HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc"), ("x", "y")])
@@ -38,30 +38,37 @@ class Peer:
         self.is_quick = is_quick
         self.ended: list[tuple[int, int]] = []
         self.quick = 0
+        self.next: dict[int, Request] = {}  # what follows the replies to these
         self.feed(frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.SETTINGS, frames.ACK, 0))
-        self.connection.open(0, REQUEST)  # the first of a connection is never plain
-        for number in range(1, CALLS + 2):
-            assert self.http2.open_plain(number, REQUEST, None) is not None
+        for number in range(4):
+            self.connection.open(number, REQUEST)
         for first in (1, 3, 5, 7):
             self.feed(reply(first, head=(SHRINK if first == 1 else b"") + HEAD))
+        for number in range(4, CALLS + 2):
+            assert self.http2.open_plain(number, REQUEST)
         assert self.http2.usual.content == 14
 
     def feed(self, data: bytes) -> None:
-        at, done = 0, list[Stream]()
+        at = 0
         if self.is_quick:
-            at = self.http2.receive_usual(data, len(data), done)
-        self.quick += len(done)
-        self.ended += [(stream.id, 0) for stream in done]
+            at = self.http2.exchange(data, len(data), self.follow)
+        if at < len(data):
+            self.http2.unfold(lambda token: REQUEST.quick_size)
         for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
             if ending is not None:
-                self.ended.append((stream.id, ending.code))
+                self.ended.append((stream.token, ending.code))
+
+    def follow(self, token: int) -> Request | None:
+        self.quick += 1
+        self.ended.append((token, 0))
+        return self.next.pop(token, None)
 
     def state(self) -> tuple[object, ...]:
         http2 = self.http2
         sent = b"".join(map(bytes, self.connection.take()))
         return (
             self.ended,
-            sorted(http2.streams),
+            sorted([*http2.streams, *(int.from_bytes(name) for name in http2.plain)]),
             http2.sender.window,
             sent,
             str(http2.broken),
@@ -109,23 +116,40 @@ def test_replies_like_the_ones_before_are_taken_together_with_what_the_server_al
     window = peer.http2.sender.window
     peer.feed(reply(9) + update(100) + reply(13) + reply(11) + update(20))
     assert peer.quick == 3
-    assert [number for number, _ in peer.ended[-3:]] == [9, 13, 11]
+    assert [token for token, _ in peer.ended[-3:]] == [4, 6, 5]
     assert peer.http2.sender.window == window + 120
 
 
-def test_a_stream_is_used_again() -> None:
+def test_a_reply_is_followed_by_the_next_request() -> None:
     peer = Peer(is_quick=True)
-    done: list[Stream] = []
-    raw = reply(9)
-    assert peer.http2.receive_usual(raw, len(raw), done) == len(raw)
-    assert peer.http2.open_plain("again", REQUEST, done[0]) is done[0]
-    peer.feed(reply(done[0].id))
-    assert peer.ended[-1] == (done[0].id, 0)
-    assert peer.quick == 1
+    peer.connection.take()
+    peer.next = {4: REQUEST}
+    peer.feed(reply(9) + reply(11))
+    assert peer.quick == 2
+    new = 2 * CALLS + 5  # the streams before it have odd numbers up to 2 * CALLS + 3
+    assert b"".join(map(bytes, peer.connection.take())) == patch(REQUEST, new)
+    peer.feed(reply(new))
+    assert peer.ended[-1] == (4, 0)
+    assert peer.quick == 3
+
+
+def test_a_request_that_has_no_place_comes_late() -> None:
+    peer = Peer(is_quick=True)
+    peer.http2._limit = 1
+    peer.connection.take()
+    peer.next = {4: REQUEST}
+    peer.feed(reply(9))
+    assert peer.http2.late == [4]
+    assert peer.connection.take() == []
 
 
 def test_no_room_for_another_stream_opens_none() -> None:
     peer = Peer(is_quick=True)
-    limit = (frames.MAX_CONCURRENT_STREAMS << 32 | 1).to_bytes(6, "big")
-    peer.feed(frames.frame(frames.SETTINGS, 0, 0, limit))
-    assert peer.http2.open_plain("late", REQUEST, None) is None
+    peer.feed(limit(1))
+    assert not peer.http2.open_plain("late", REQUEST)
+
+
+def limit(streams: int) -> bytes:
+    """SETTINGS that allow so many streams at once."""
+    setting = (frames.MAX_CONCURRENT_STREAMS << 32 | streams).to_bytes(6, "big")
+    return frames.frame(frames.SETTINGS, 0, 0, setting)
