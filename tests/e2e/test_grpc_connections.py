@@ -437,11 +437,10 @@ def speak(responses: Responses) -> Infer:
         (({"is_final": None},), 1),
         ((MORE, MORE, MORE, EMPTY), 3),
         ((MORE, MORE, ONE), 3),
-        ((EMPTY,), 0),
         (({"has_data": False, "is_final": False}, MORE, EMPTY), 1),
         ((MORE,) * 500 + (EMPTY,), 500),
     ],
-    ids=["one", "without the flag", "3 and empty", "3", "none", "one empty early", "500"],
+    ids=["one", "without the flag", "3 and empty", "3", "one empty early", "500"],
 )
 def test_responses_are_counted(responses: Responses, counted: int, measure: Callable, tmp_path: Path) -> None:
     with FakeGrpcTriton(speak(responses), decoupled=True) as fake:
@@ -449,9 +448,16 @@ def test_responses_are_counted(responses: Responses, counted: int, measure: Call
     assert_all_good(ended, 12)
     (level,) = api.load(str(tmp_path / "r.json")).levels
     streaming = level.measurement.streaming
-    assert (streaming.responses if streaming else 0) == 12 * counted
-    if counted:
-        assert f"    Responses per request: {counted}\n" in ended.stdout
+    assert streaming.responses == 12 * counted
+    assert f"    Responses per request: {counted}\n" in ended.stdout
+
+
+def test_requests_without_a_response_are_told_apart(measure: Callable) -> None:
+    with FakeGrpcTriton(speak((EMPTY,)), decoupled=True) as fake:
+        ended = measure(fake, 12, 2, "--streaming")
+    assert ended.code == 3
+    assert "12 requests ended without a response" in ended.stderr
+    assert "Client:" not in ended.stdout
 
 
 def test_responses_of_earlier_requests_are_not_taken_for_those_of_the_next(

@@ -157,7 +157,7 @@ def test_the_classic_report_is_the_clients_only(run: Callable, tmp_path: Path) -
         ended = run(
             *("perf_analyzer", *CLASSIC, "-u", f"http://{fake.server.address}", "-i", "http"),
             *("--input-data", data, "--concurrency-range", "2", "-p", "200", "--stability-percentage", "999"),
-            *("-f", str(tmp_path / "report.csv")),
+            *("-f", str(tmp_path / "report.csv"), "--verbose-csv"),
         )
     assert ended.code == 0, ended.stderr
     lines = ended.stdout.splitlines()

@@ -443,6 +443,7 @@ def test_36_a_sweep_ends_at_the_latency_limit(
     assert ended.code == 0
     assert re.findall(r"^Request concurrency: (\d+)$", ended.stdout, re.M) == ["1", "5", "9"]
     assert re.findall(r"^Concurrency: (\d+), ", ended.stdout, re.M) == ["1", "5"]
+    assert ended.stdout.count("  Client: \n") == 2
     assert ended.stderr.count("Measured latency went over the set limit of 150 msec. \n") == 1
     assert sorted(row["Concurrency"] for row in rows(folder / "limit.csv")) == ["1", "5"]
 
@@ -467,6 +468,34 @@ def test_42_a_request_count_is_exact(pa: Callable[..., Ended], triton: EmbeddedT
     assert ended.figure("Request count:") == 100
     assert ended.stdout.count("  Pass [") == 1
     assert "  Sending 100 benchmark requests\n  Using synchronous calls for inference\n\n" in ended.stdout
+
+
+def test_a_warm_up_by_rate_has_no_header_of_its_own(pa: Callable[..., Ended]) -> None:
+    ended = pa(
+        *("-m", "addsub", "--warmup-request-count", "5"),
+        *("--request-rate-range", "100", "--request-count", "100"),
+    )
+    assert ended.code == 0
+    assert ended.stdout.count("Request Rate: 100 inference requests per seconds\n") == 1
+    assert ended.figure("Request count:") == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("-m", "addsub", "--max-threads", "1", "--concurrency-range", "3"), "Overriding max_threads"),
+        (("-m", "accumulator", "--sequence-id-range", "0:9"), "invalid start sequence id"),
+        (("-m", "accumulator", "--sequence-length", "-1"), "The sequence length must be > 0"),
+    ],
+    ids=["threads", "id", "length"],
+)
+def test_what_is_taken_instead_is_said(words: tuple[str, ...], says: str, pa: Callable[..., Ended]) -> None:
+    ended = pa(*words, "--request-count", "24")
+    assert ended.code == 0
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("WARNING: ")
+    assert says in line
+    assert "Inferences/Second vs." in ended.stdout
 
 
 def test_43_warm_up_requests_are_not_reported(pa: Callable[..., Ended], triton: EmbeddedTriton) -> None:

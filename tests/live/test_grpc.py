@@ -363,3 +363,24 @@ def test_measure_over_grpc(triton: EmbeddedTriton) -> None:
     assert level.measurement.request_count > 0
     assert level.measurement.failed_count == 0
     assert level.measurement.server is not None
+
+
+def test_a_decoupled_request_without_a_response_is_not_counted(
+    pa: Callable[..., Ended], data: Callable[..., str], folder: Path
+) -> None:
+    none, one = {"content": [], "shape": [0]}, {"content": [1], "shape": [1]}
+    steps = [{"IN": part, "DELAY": part, "WAIT": [0]} for part in (none, one, none)]
+    words = ("-m", "repeat", "--streaming", "--request-count", "6")
+    mixed = pa(
+        *words,
+        *("--input-data", data("some.json", *steps)),
+        *("--profile-export-file", str(folder / "some-requests.json")),
+    )
+    assert mixed.code == 0
+    assert (mixed.figure("Request count:"), mixed.figure("Responses per request:")) == (2, 1)
+    assert "4 requests ended without a response" in mixed.stderr
+    (found,) = json.loads((folder / "some-requests.json").read_text())["experiments"]
+    assert sorted(len(request["response_timestamps"]) for request in found["requests"]) == [1, 1, 1, 1, 2, 2]
+    silent = pa(*words, "--input-data", data("none.json", steps[0]))
+    assert silent.code == 3
+    assert "No valid requests recorded within time interval." in silent.stderr

@@ -1,5 +1,7 @@
 """The search lands on the capacity of servers whose capacity is known."""
 
+from dataclasses import replace
+
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
@@ -57,3 +59,23 @@ def test_knee_is_where_latency_has_not_doubled(rig, recipe):
     finding = search(made, recipe, "p99<100ms", is_rate=False)
     assert 2 <= finding.knee < 4
     assert finding.value in (38, 39)
+
+
+def test_too_little_time_still_gives_what_was_kept(rig, recipe):
+    """Each level takes longer than it should, and nothing breaks the promise before the time is over."""
+    made = rig(lambda number, sent: Reply(NS_PER_MS))
+    slow = replace(made.bench, read_counters=lambda: made.clock.move_to(made.clock() + NS_PER_S))
+    quest = Quest(parse_slo("p99<10s"), 60 * NS_PER_S, is_rate=False, start=1.0)
+    steps = list(find(slow, recipe(), quest))
+    finding, highest = steps[-1].finding, max(step.level.value for step in steps)
+    assert (finding.low, finding.high) == (highest, None)
+    assert finding.value == highest
+
+
+def test_a_search_that_is_stopped_tells_what_passed(rig, recipe):
+    made = rig(lambda number, sent: Reply(5 * NS_PER_MS))
+    steps = find(made.bench, recipe(), Quest(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0))
+    assert next(steps).level.value == 10
+    made.log.interrupt_after = 0
+    finding = list(steps)[-1].finding
+    assert (finding.value, finding.low, finding.high) == (0, 10, None)

@@ -18,8 +18,12 @@ class Note(Enum):
     SERVER_GONE = "check that the server still runs, and its log"
     FAILURES = "see the failure groups; --max-error-rate sets the share that is acceptable"
     NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
+    NO_RESPONSE = "only their end came, so they are in no figure; check the input data if that was not meant"
     MEMBER_NOT_CALLED = (
         "no request reached this model while measuring; check the name given to --bls-composing-models"
+    )
+    SEVERAL_VERSIONS = (
+        "its figures may be those of others; name the version, as in --bls-composing-models model:2"
     )
     STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
     WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"

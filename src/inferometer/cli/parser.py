@@ -83,6 +83,7 @@ _CLASSIC_STOPPING = (
     "max_trials",
     "request_count",
 )
+_CLASSIC_URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
 _DURATION_S = 10.0
 _REQUEST_TIMEOUT_S = 60.0
 
@@ -99,7 +100,11 @@ class Use:
 def parse_classic(argv: Sequence[str]) -> "Options | Ask":
     """The options of the script `perf_analyzer`."""
     asked = read_words(argv, _CLASSIC, partial(check_asked, is_classic=True))
-    return asked if isinstance(asked, Ask) else _options(asked)
+    if isinstance(asked, Ask):
+        return asked
+    if asked.get("service_kind") == "torchserve":
+        asked.setdefault("url", _CLASSIC_URL)
+    return _options(asked)
 
 
 def parse_measure(argv: Sequence[str], *, duration_s: float = _DURATION_S) -> "Options | Ask":

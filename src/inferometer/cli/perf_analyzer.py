@@ -28,9 +28,11 @@ _ADDED = (
     Note.FEW_FILES,
     Note.FEW_PORTS,
     Note.MEMBER_NOT_CALLED,
+    Note.SEVERAL_VERSIONS,
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_REPLY,
+    Note.NO_RESPONSE,
     Note.WRONG_KIND,
 )
 
@@ -112,11 +114,14 @@ class _Printer:
         self._options = options
         self._interrupts = interrupts
         self._has_header = has_header
+        self._announced = ("", 0.0)
 
     def level_started(self, mode: str, value: float) -> None:
+        """Told of the warm-up too, which the classic tool announces by concurrency alone."""
         from inferometer.report.classic import level_header
 
-        if self._has_header:
+        is_again, self._announced = self._announced == (mode, value), (mode, value)
+        if self._has_header and (mode == "concurrency" or not is_again):
             _say(level_header(mode, value))
 
     def window_finished(self, number: int, window: "WindowFigures") -> None:
@@ -209,7 +214,10 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return OK
     if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
-    if not level.is_stable and any(not window.request_count for window in _judged_windows(result, level)):
+    is_bare = level.measurement is None  # a whole plan is always stable
+    if (is_bare or not level.is_stable) and not all(
+        window.request_count for window in _judged_windows(result, level)
+    ):
         _complain("No valid requests recorded within time interval. Please use a larger time window.")
         return NO_REQUESTS
     if len(result.levels) == 1 and not level.is_stable:

@@ -49,6 +49,11 @@ class _Lane:
     outstanding: int = 0
     started_ns: int = 0  # when the live sequence's first request was due
 
+    @property
+    def is_live(self) -> bool:
+        """The server may still see requests of its sequence."""
+        return self.position > 0 or self.outstanding > 0
+
 
 @dataclass(slots=True)
 class Sequences:
@@ -152,7 +157,7 @@ class Sequences:
     def _begin(self, lane: _Lane, due_ns: int) -> None:
         lane.stream = self.plan.streams[self._begun % len(self.plan.streams)]
         lane.length = self._length(lane.stream)
-        lane.sequence_id = self._next_id(lane.sequence_id)
+        lane.sequence_id = self._next_id(lane)
         lane.started_ns = due_ns
         self._begun += self.parts
 
@@ -162,10 +167,17 @@ class Sequences:
         base = self.plan.length or BASE_LENGTH
         return max(1, base + int(self._random.uniform(-1, 1) * self.plan.variation / 100 * base))
 
-    def _next_id(self, previous: int) -> int:
-        """Ids go up and around within the range; one that is in use is left to its sequence."""
+    def _next_id(self, asking: _Lane) -> int:
+        """Ids go up and around within the range; one whose sequence has not ended at the server is left to it."""
         plan = self.plan
-        candidate = plan.first_id + self._begun % (plan.last_id - plan.first_id + 1)
-        if any(lane.sequence_id == candidate and lane.position for lane in self._lanes):
-            return previous or candidate
-        return candidate
+        span = plan.last_id - plan.first_id + 1
+        candidate = plan.first_id + self._begun % span
+        if not any(
+            lane.sequence_id == candidate and lane.is_live and lane is not asking for lane in self._lanes
+        ):
+            return candidate
+        used = {lane.sequence_id for lane in self._lanes if lane is not asking and lane.is_live}
+        if asking.sequence_id and asking.sequence_id not in used:
+            return asking.sequence_id
+        later = (plan.first_id + (self._begun + turn * self.parts) % span for turn in range(1, len(used) + 1))
+        return next((identifier for identifier in later if identifier not in used), candidate)

@@ -127,6 +127,7 @@ class WindowFigures:
     std_ns: int
     p50_ns: int = 0  # 0 where nothing ended well
     p99_ns: int = 0
+    empty_count: int = 0  # streams without a response, which are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Measurement:
     duration_ns: int
     request_count: int  # good ones
     failed_count: int
-    delayed_count: int  # sent later than they were due
+    delayed_count: int  # the sender was held up and sent them later than they were due
     infer_per_s: Estimate
     send_per_s: float  # requests that went out
     latency: Distribution  # closed loop: from the send; open loop: from the due time
@@ -174,11 +175,16 @@ class Measurement:
     metrics: ServerMetrics | None = None  # only when they were collected
     tokens: TokenFigures | None = None  # only of servers that make text
     goodput: Goodput | None = None  # only when something was promised
+    empty_count: int = 0  # streams that ended well without a response, which are in no other figure
 
     @property
     def failed_share(self) -> float:
-        total = self.request_count + self.failed_count
-        return self.failed_count / total if total else 0.0
+        return self.failed_count / self.ended_count if self.ended_count else 0.0
+
+    @property
+    def ended_count(self) -> int:
+        """Requests that ended in any way."""
+        return self.request_count + self.failed_count + self.empty_count
 
 
 @dataclass(frozen=True, slots=True)

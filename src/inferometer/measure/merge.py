@@ -66,6 +66,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     widths = _Widths.of(latency, wanted)
     whole = distribution(latency, wanted)  # which sorts
     failed = sum(window.failed_count for window in windows)
+    empty = sum(window.empty for window in windows)
     return Measurement(
         batch=subject.batch,
         duration_ns=duration_ns,
@@ -87,6 +88,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         sequences=_sequences(windows, duration_ns),
         tokens=token_figures([window.tokens for window in windows if window.tokens is not None], duration_ns),
         goodput=_goodput(windows, subject, duration_ns, count + failed),
+        empty_count=empty,
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
 
@@ -160,7 +162,7 @@ def _client_cost(windows: Sequence[Window], lag: Durations | None) -> ClientCost
     expenses = [window.expense for window in windows]
     elapsed_ns = sum(expense.elapsed_ns for expense in expenses)
     busy_ns = [sum(each) for each in zip(*(expense.cpu_ns for expense in expenses), strict=True)]
-    requests = sum(window.count + window.failed_count for window in windows)
+    requests = sum(window.count + window.failed_count + window.empty for window in windows)
     connects = sum(expense.connects for expense in expenses)
     loop_lags = np.array([lag for expense in expenses for lag in expense.loop_lags_ns], dtype=np.int64)
     return ClientCost(

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.measure.goodput import Limits, kept
 from inferometer.measure.growing import Growing
+from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
 from inferometer.measure.tokens import Tokens, join_tokens, tokens
@@ -20,7 +21,6 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
 
-DELAY_NS = NS_PER_MS
 THINNED_COUNT = 1 << 20
 
 
@@ -107,10 +107,11 @@ class Window:
     received_bytes: int
     first_sent_ns: int  # 0 when nothing ended
     failures: dict[int, FailureCount]
-    delayed: int = 0  # requests sent more than DELAY_NS after they were due
+    delayed: int = 0  # requests that were held up
     streams: "Streams | None" = None
     tokens: Tokens | None = None
     kept: int = 0  # requests within the limits of the promise
+    empty: int = 0  # streams that ended well without a response: they are no requests of the window
     expense: Expense = Expense()
     before: Snapshot | None = None
     after: Snapshot | None = None
@@ -140,6 +141,8 @@ class OpenWindow:
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
     has_tokens: bool = False
     limits: Limits | None = None  # of a promise
+    drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
+    lateness: Lateness = field(default_factory=Lateness)  # of the whole level
     count: int = 0
     _latency: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
     _service: Growing[np.int64] = field(default_factory=lambda: Growing(np.int64))
@@ -155,11 +158,12 @@ class OpenWindow:
     _streams: list[Streams] = field(default_factory=list)
     _tokens: list[Tokens] = field(default_factory=list)
     _kept: int = 0
+    _empty: int = 0
 
     @property
     def ended_count(self) -> int:
-        """Requests that ended, well or badly."""
-        return self.count + sum(failure.count for failure in self._failures.values())
+        """Requests that ended, well or badly or without a response."""
+        return self.count + self._empty + sum(failure.count for failure in self._failures.values())
 
     @property
     def failures(self) -> Mapping[int, FailureCount]:
@@ -173,11 +177,14 @@ class OpenWindow:
         self._first_sent_ns = min(self._first_sent_ns or sent, sent)
         self._add_failures(records)
         good = records.good
+        if self.drops_empty:
+            ended, good = len(good), good.where(good.responses > 0)
+            self._empty += ended - len(good)
         self.count += len(good)
         self._latency.append(good.end_ns - (good.due_ns if self.is_open else good.sent_ns))
         if self.is_open:
             self._service.append(good.end_ns - good.sent_ns)
-            self._delayed += int((records.sent_ns - records.due_ns > DELAY_NS).sum())
+            self._delayed += self.lateness.count(records)
         self._ended.append(((good.end_ns - self.start_ns) // NS_PER_US).astype(np.uint32))
         self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
         # Responses of a stream come one by one, each at once: the time between them is the server's.
@@ -237,6 +244,7 @@ class OpenWindow:
             streams=join_streams(self._streams),
             tokens=join_tokens(self._tokens),
             kept=self._kept,
+            empty=self._empty,
             expense=expense,
             before=before,
             after=after,
@@ -272,6 +280,7 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         std_ns=deviation(durations),
         p50_ns=_thinned_percentile(durations, 50),
         p99_ns=_thinned_percentile(durations, 99),
+        empty_count=window.empty,
     )
 
 

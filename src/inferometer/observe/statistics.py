@@ -54,6 +54,7 @@ class ModelStatistics:
     is_ensemble: bool = False
     has_cache: bool = False
     was_called: bool = True
+    also_called: tuple[str, ...] = ()  # other versions, where none was named; their counters are not in these
     members: tuple["ModelStatistics", ...] = ()
 
 
@@ -110,6 +111,7 @@ def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStat
         is_ensemble=model.is_ensemble,
         has_cache=model.has_cache,
         was_called=bool(called),
+        also_called=tuple(sorted(set(called) - {version}, key=_version_order)),
         members=tuple(difference(member, before, after) for member in model.composing),
     )
 

@@ -103,8 +103,7 @@ def _maybe_rates(course: Course, found: Measurement) -> Rates | None:
     asked = point.value if point.asked_per_s is None else point.asked_per_s
     if course.pace is not None:
         return course.pace.rates(asked)
-    ended = found.request_count + found.failed_count
-    return Rates(asked, found.send_per_s, ended * NS_PER_S / found.duration_ns)
+    return Rates(asked, found.send_per_s, found.ended_count * NS_PER_S / found.duration_ns)
 
 
 def _as_scheduled(course: Course, found: Measurement, rates: Rates) -> Measurement:
@@ -129,8 +128,14 @@ def _said(course: Course) -> Iterator[Remark]:
 def _about(
     course: Course, found: Measurement | None, rates: Rates | None, paced: Sequence[Remark]
 ) -> Iterator[Remark]:
+    empty = sum(window.empty for window in course.windows)
+    if empty:
+        yield Remark(
+            Note.NO_RESPONSE, f"{empty} {'request' if empty == 1 else 'requests'} ended without a response"
+        )
     if found is None:
-        yield Remark(Note.NO_REPLY, "no request finished")
+        if not empty:
+            yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from file_remarks(found)
     yield from port_remarks(found)

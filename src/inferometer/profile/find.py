@@ -22,6 +22,7 @@ STEP_DOWN = 0.95  # after a hold run that broke the promise
 PROBES = 14  # about as many as a search takes
 HOLD_SHARE = 0.25  # of the whole time
 FIRST_S = 1.0
+FIRST_SHARE = 0.1  # of the whole time, where that is less
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,20 @@ def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
     end_ns = bench.clock() + quest.duration_ns
     start = quest.start
     if start is None:
-        first = _measure(bench, recipe, Point("concurrency", 1, Closed(1)), FIRST_S * NS_PER_S)
+        look_ns = min(FIRST_S * NS_PER_S, FIRST_SHARE * quest.duration_ns)
+        first = _measure(bench, recipe, Point("concurrency", 1, Closed(1)), look_ns)
         yield Step(first)
         start = 1.0 if not quest.is_rate else tidy(_rate(first) / 2)
     probe_ns = quest.duration_ns * (1 - HOLD_SHARE) / PROBES
+    is_over = False
     for value in bracket(start, CLOSE, verdicts, is_whole=not quest.is_rate):
+        if is_over:  # asked only now: the bracket knows of a level when it is asked for the next
+            break
         level = _measure(bench, recipe, _point(quest, value), probe_ns)
         visited.append(level)
         verdicts.passed = keeps(quest.promise, level)
         yield Step(level)
-        if bench.watcher.is_interrupted() or level.is_cut_short or bench.clock() > end_ns:
-            break
+        is_over = bench.watcher.is_interrupted() or level.is_cut_short or bench.clock() > end_ns
     yield from _hold(bench, recipe, quest, visited, verdicts)
 
 

@@ -11,6 +11,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Cost, Crew, Harvest, Load
 from inferometer.load.plan import NEVER, Open, Plan
 from inferometer.measure.goodput import limits
+from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import latency_estimate, rate_estimate
 from inferometer.measure.slo import Slo
@@ -159,7 +160,7 @@ def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, V
 def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
     level = conclude(run.course(verdict))
     if bench.journal is not None:
-        count = sum(window.request_count for window in run.figures)
+        count = sum(window.request_count + window.empty_count for window in run.figures)
         bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
     bench.watcher.level_finished(level)
     return level
@@ -190,6 +191,7 @@ class _LevelRun:
         # Asked once: Python looks long at an object before it says that it fits a protocol.
         self._ticking = bench.watcher if isinstance(bench.watcher, Ticking) else None
         self._pace = Pace()
+        self._lateness = Lateness()
         self._windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -340,7 +342,7 @@ class _LevelRun:
             window = replace(window, samples=self._bench.metrics.take())
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        is_lead = self._recipe.is_whole and not self._windows and not window.count and not window.failures
+        is_lead = self._recipe.is_whole and not self._windows and not self._open.ended_count
         if not is_lead or self._is_finished:  # a whole plan counts from its first request on
             self._before = after
             self._windows.append(window)
@@ -359,7 +361,14 @@ class _LevelRun:
     def _new_window(self, start_ns: int) -> OpenWindow:
         recipe = self._recipe
         bounds = None if recipe.promise is None else limits(recipe.promise)
-        return OpenWindow(start_ns, self._is_open, recipe.has_tokens, bounds)
+        return OpenWindow(
+            start_ns,
+            self._is_open,
+            recipe.has_tokens,
+            bounds,
+            drops_empty=recipe.model.is_decoupled,
+            lateness=self._lateness,
+        )
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost
@@ -386,7 +395,9 @@ class _LevelRun:
 
     def judge(self) -> Verdict:
         judged = self.figures if self._recipe.is_whole else self.figures[-1:]
-        is_failing = any(row.failed_count for row in judged) and not any(row.request_count for row in judged)
+        is_failing = any(row.failed_count for row in judged) and not any(
+            row.request_count or row.empty_count for row in judged
+        )
         if self._is_gone or (is_failing and self._was_silent and self._last_good_ns > self._start_ns):
             self._cut_silence()
             answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S

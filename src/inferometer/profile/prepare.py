@@ -156,6 +156,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Se
             *traffic.findings,
             *warnings,
             *_ignored(options),
+            *_mended(options),
             *metrics_warnings,
             *_few_files(options, last),
         ),
@@ -264,6 +265,18 @@ def _ignored(options: Options) -> tuple[str, ...]:
     return ()
 
 
+def _mended(options: Options) -> tuple[str, ...]:
+    """What was asked of sequences and cannot be had, and what is taken instead."""
+    warnings = []
+    if options.sequence_length is not None and options.sequence_length <= 0:
+        warnings.append(
+            f"WARNING: The sequence length must be > 0, but is {options.sequence_length}; the default is used."
+        )
+    if options.sequence_ids is not None and options.sequence_ids[0] == 0:
+        warnings.append("WARNING: 0 is an invalid start sequence id; sequences start at 1.")
+    return tuple(warnings)
+
+
 @contextmanager
 def _contract_words(prefix: str, command: str) -> Iterator[None]:
     """The classic dialect says at which stage the data was refused."""
@@ -280,18 +293,17 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     span = options.request_rate if is_rate(options) else options.concurrency
     if span is None:
         return 1, ()
-    if span.end is None:
-        return span.start, ()
+    end = span.start if span.end is None else span.end
     if options.asynchronous or is_rate(options):
-        return span.end or None, ()
-    if span.end:
-        highest = int(max(span.start, span.end))
+        return end or None, ()
+    if end:
+        highest = int(max(span.start, end))
         given = options.max_threads
         is_overridden = given is not None and given < highest
         words = (
             f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
         )
-        return span.end, ((words,) if is_overridden else ())
+        return end, ((words,) if is_overridden else ())
     limit = options.max_threads or SYNC_LIMIT
     return limit, (
         f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",

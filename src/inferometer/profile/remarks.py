@@ -47,9 +47,25 @@ def port_remarks(found: Measurement) -> Iterator[Remark]:
 
 
 def member_remarks(server: ModelStatistics | None) -> Iterator[Remark]:
-    """Models that the model's code was said to call, and did not. Members of an ensemble may rest behind its cache."""
-    if server is None or server.is_ensemble:
+    """Models that the model's code was said to call, and did not. Members of an ensemble may rest behind its cache.
+
+    And models whose figures are those of one version, while others were called too."""
+    if server is None:
+        return
+    yield from _versions(server)
+    if server.is_ensemble:
         return
     for member in server.members:
         if not member.was_called:
             yield Remark(Note.MEMBER_NOT_CALLED, f"'{server.name}' did not call '{member.name}'")
+
+
+def _versions(server: ModelStatistics) -> Iterator[Remark]:
+    if server.also_called:
+        others = ", ".join(server.also_called)
+        yield Remark(
+            Note.SEVERAL_VERSIONS,
+            f"version {server.version} of '{server.name}' is shown, and version {others} was called too",
+        )
+    for member in server.members:
+        yield from _versions(member)

@@ -40,7 +40,14 @@ SERVICE_DIFFERENCE = 0.01
 OVERHEAD_SHARE = 0.5
 MOST_GPUS = 16
 
-_NO_INSTABILITY = (Note.CLIENT_LIMITED, Note.METRICS_MISSING, Note.METRICS_SLOW)
+_NO_INSTABILITY = (
+    Note.CLIENT_LIMITED,
+    Note.METRICS_MISSING,
+    Note.METRICS_SLOW,
+    Note.NO_RESPONSE,
+    Note.MEMBER_NOT_CALLED,
+    Note.SEVERAL_VERSIONS,
+)
 
 
 def report(result: Result) -> str:
@@ -157,9 +164,14 @@ def pass_line(number: int, window: WindowFigures, percentile: int | None) -> str
 
 
 def level_block(result: Result, level: Level) -> str:
-    """Client and Server block of one level; nothing where no request finished, nor for periodic concurrency."""
+    """Client and Server block of one level; nothing where no request finished, nor for periodic concurrency.
+
+    A level that ends a search by its latency is not shown, unless there is no other.
+    """
     measurement = level.measurement
     if measurement is None or is_periodic(result.effective):
+        return ""
+    if level.is_stable and level.is_over_limit and len(result.levels) > 1:
         return ""
     lines = ["  Client: ", *_client(result, level, measurement)]
     if measurement.server is not None:
@@ -206,7 +218,7 @@ def _sequence_count(measurement: Measurement) -> str:
 
 
 def _delayed(measurement: Measurement) -> Iterator[str]:
-    total = measurement.request_count + measurement.failed_count
+    total = measurement.ended_count
     share = measurement.delayed_count / total if total else 0.0
     if share <= DELAYED_SHARE:
         return

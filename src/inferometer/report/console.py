@@ -88,13 +88,22 @@ def render(result: Result, console: Console) -> None:
 def finding_sentence(finding: Finding) -> str:
     """The answer of a search in words."""
     unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
+    if not finding.value and finding.low:
+        broke = (
+            "" if finding.high is None else f", and broke at {quantity(finding.high)} on {finding.limited_by}"
+        )
+        return (
+            f"'{finding.promise}' was kept at {quantity(finding.low)} {unit} in a short try{broke}; "
+            "no longer run has held it."
+        )
     if not finding.value:
         return (
             f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}."
         )
     words = f"Keeps '{finding.promise}' up to {quantity(finding.value)} {unit} (held)"
     if finding.high is None:
-        return f"{words}; more was not tried. Knee at {quantity(finding.knee)}."
+        tried = f"nothing broke it up to {quantity(finding.low)}, the most that was tried in the time"
+        return f"{words}; {tried}. Knee at {quantity(finding.knee)}."
     between = f"the limit lies between {quantity(finding.low)} and {quantity(finding.high)}"
     return f"{words}; {between}, where {finding.limited_by} breaks it. Knee at {quantity(finding.knee)}."
 

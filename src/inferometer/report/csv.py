@@ -67,14 +67,18 @@ def reported(result: Result) -> list[tuple[Level, Measurement]]:
 
 
 def _layout(result: Result) -> Layout:
+    is_verbose = bool(result.effective.get("verbose_csv"))
+    shows_tokens = (
+        is_verbose or result.command != "perf_analyzer"
+    )  # scripts know the columns of the classic tool
     servers = [row.server for _, row in reported(result) if row.server is not None]
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(any_cache(model) for model in servers),
         has_transport=not result.model.get("is_decoupled"),
-        is_verbose=bool(result.effective.get("verbose_csv")),
+        is_verbose=is_verbose,
         has_gpus=bool(result.effective.get("collect_metrics")),
-        has_tokens=any(row.tokens is not None for _, row in reported(result)),
+        has_tokens=shows_tokens and any(row.tokens is not None for _, row in reported(result)),
         has_goodput=any(row.goodput is not None for _, row in reported(result)),
         percentile=result.effective.get("percentile"),
         effective=result.effective,

@@ -439,3 +439,12 @@ def test_the_parser_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("words", "url"), [("", "localhost:8000"), ("-u there:8080", "there:8080")])
+def test_the_script_looks_for_torchserve_where_the_classic_tool_does(words: str, url: str) -> None:
+    line = f"-m resnet --service-kind torchserve --input-data {__file__} {words}"
+    assert parse(line).url == url
+    asked = parse_measure(shlex.split(f"-m resnet --service-kind torchserve --input-data {__file__}"))
+    assert isinstance(asked, Options)
+    assert not asked.url  # it is looked for at its own port, 8080

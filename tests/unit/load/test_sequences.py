@@ -203,3 +203,24 @@ def test_turns_wait_for_the_answer_and_then_for_their_delay():
         int(step): (int(sent) - start) // MS for step, sent in zip(whole.step, whole.sent_ns, strict=True)
     }
     assert times == {0: 0, 3: 0, 1: 25, 2: 60}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@given(st.data())
+def test_no_id_begins_again_before_its_last_request_has_ended(parts, data):
+    """Three lanes share few ids; requests end in any order."""
+    few = SequencePlan(streams=((0,),), is_given=False, length=2, first_id=5, last_id=4 + 4 * parts)
+    sequences = Sequences(few, index=parts - 1, parts=parts)
+    outstanding, latest = {}, {}
+    for _ in range(40):
+        lane = data.draw(st.integers(0, 2))
+        if lane in outstanding:
+            sequences.ended(lane, outstanding.pop(lane))
+            continue
+        _, mark = sequences.next(lane, due_ns=1)
+        assert 5 <= mark.sequence_id <= few.last_id
+        others = [number for number in range(3) if number != lane]
+        live = {outstanding[number].sequence_id for number in others if number in outstanding}
+        live |= {latest[number].sequence_id for number in sequences.unfinished() if number != lane}
+        assert mark.sequence_id not in live
+        outstanding[lane] = latest[lane] = mark

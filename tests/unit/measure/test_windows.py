@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from inferometer.measure.windows import THINNED_COUNT, Window, figures
+from inferometer.measure.windows import THINNED_COUNT, Expense, OpenWindow, Window, figures
+from inferometer.records import status
+from inferometer.records.records import COLUMNS, from_rows
 
 
 def window(durations):
@@ -29,3 +31,27 @@ def test_a_huge_window_is_thinned_evenly():
     row = figures(window(np.arange(3 * THINNED_COUNT)), level_start_ns=0, batch=1, chosen=None)
     assert row.p50_ns == pytest.approx(1.5 * THINNED_COUNT, rel=1e-3)
     assert row.p99_ns == pytest.approx(2.97 * THINNED_COUNT, rel=1e-3)
+
+
+def ended(*requests):
+    """Records of (end, responses, status), each sent at 0."""
+    rows = np.zeros((len(requests), len(COLUMNS)), dtype=np.int64)
+    for row, (end_ns, responses, code) in zip(rows, requests, strict=True):
+        for name, value in (("end_ns", end_ns), ("responses", responses), ("status", code)):
+            row[COLUMNS.index(name)] = value
+    return from_rows(rows)
+
+
+@pytest.mark.parametrize(("drops_empty", "count", "empty"), [(True, 2, 3), (False, 5, 0)])
+def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, count, empty):
+    found = OpenWindow(0, drops_empty=drops_empty)
+    found.add(ended((10, 0, 0), (20, 3, 0), (30, 0, 0), (40, 1, 0), (50, 0, status.RESET), (60, 0, 0)))
+    assert (found.count, found.ended_count) == (count, 6)
+    row = figures(
+        found.close(10**9, expense=Expense(), before=None, after=None),
+        level_start_ns=0,
+        batch=1,
+        chosen=None,
+    )
+    assert (row.request_count, row.empty_count, row.failed_count) == (count, empty, 1)
+    assert row.latency_ns == (30 if drops_empty else 32)

@@ -40,6 +40,12 @@ def test_version_is_the_one_that_was_called_and_the_highest_of_several():
     )
 
 
+def test_other_versions_that_were_called_are_kept_in_mind():
+    after = snapshot([row("m", "1", 6), row("m", "2", 6), row("m", "10", 5), row("m", "3", 0)])
+    assert difference(model("m"), {}, after).also_called == ("1", "2")
+    assert difference(model("m", "2"), {}, after).also_called == ()
+
+
 def test_asked_version_is_kept_even_if_another_was_busier():
     found = difference(model("m", "2"), {}, snapshot([row("m", "1", 9), row("m", "2", 1)]))
     assert (found.version, found.counters.success_count) == ("2", 1)

@@ -33,6 +33,13 @@ def test_listed_model_that_was_not_called_is_noted(server, texts):
     assert {remark.note for remark in remarks} <= {Note.MEMBER_NOT_CALLED}
 
 
+def test_other_versions_that_were_called_are_noted_however_deep():
+    server = model("bls", model("ensemble", model("leaf", also_called=("2", "3")), is_ensemble=True))
+    (remark,) = member_remarks(server)
+    assert remark.note is Note.SEVERAL_VERSIONS
+    assert remark.text == "version 1 of 'leaf' is shown, and version 2, 3 was called too"
+
+
 @pytest.mark.parametrize(
     ("files", "limit", "is_said"),
     [(10, 1024, False), (1020, 1024, True), (1024, 1024, True), (10**6, 0, False)],

@@ -167,6 +167,12 @@ def unstable(build: ModuleType) -> Any:
     return build.result(build.level(row, is_stable=False, remarks=[remark]))
 
 
+def only_over_limit(build: ModuleType) -> Any:
+    return build.result(
+        build.level(plain_level(build), is_over_limit=True), latency_limit_ms=40, concurrency_end=9
+    )
+
+
 def over_limit(build: ModuleType) -> Any:
     levels = (
         build.level(plain_level(build)),
@@ -211,6 +217,7 @@ RUNS = (
     failures,
     unstable,
     over_limit,
+    only_over_limit,
     binary_search,
     bls,
 )

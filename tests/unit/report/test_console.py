@@ -11,7 +11,8 @@ from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
 from inferometer.measure.measurement import ClientCost, Doubt, FailureGroup, StartFigures
-from inferometer.report.console import closing_sentence, render
+from inferometer.measure.result import Finding
+from inferometer.report.console import closing_sentence, finding_sentence, render
 
 Golden = Callable[[str, str], None]
 
@@ -122,3 +123,32 @@ def test_slowest_step_is_named_with_its_share_and_waiting(build: ModuleType) -> 
 def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleType) -> None:
     assert closing_sentence(build.level(build.measurement(9, 9.0, 9, 9, (1, 2, 3, 4)))) == ""
     assert closing_sentence(build.level(None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "limit", "says"),
+    [
+        (98.0, 100.0, 104.0, "p99", "up to 98.0 requests/s (held); the limit lies between 100 and 104"),
+        (
+            98.0,
+            100.0,
+            None,
+            "nothing",
+            "(held); nothing broke it up to 100, the most that was tried in the time.",
+        ),
+        (
+            0.0,
+            100.0,
+            None,
+            "nothing",
+            "was kept at 100 requests/s in a short try; no longer run has held it.",
+        ),
+        (0.0, 100.0, 104.0, "p99", "in a short try, and broke at 104 on p99; no longer run has held it."),
+        (0.0, 0.0, 10.0, "p99", "is not kept at any load that was tried; it broke on p99."),
+    ],
+)
+def test_a_finding_says_what_was_kept(
+    value: float, low: float, high: float | None, limit: str, says: str
+) -> None:
+    sentence = finding_sentence(Finding("p99<1ms", "request_rate", value, low, high, limit, knee=50.0))
+    assert says in sentence

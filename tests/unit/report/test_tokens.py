@@ -96,8 +96,9 @@ def cells(result: Any) -> dict[str, str]:
 
 
 def test_the_csv_gains_columns_at_its_end(build: ModuleType, streamed: Measurement):
-    plain = list(cells(build.result(build.level(replace(streamed, tokens=None, streaming=None)))))
-    row = cells(build.result(build.level(replace(streamed, goodput=Goodput("x", 9, 4.5, 0.9)))))
+    verbose = {"verbose_csv": True}
+    plain = list(cells(build.result(build.level(replace(streamed, tokens=None, streaming=None)), **verbose)))
+    row = cells(build.result(build.level(replace(streamed, goodput=Goodput("x", 9, 4.5, 0.9))), **verbose))
     assert list(row)[: len(plain)] == plain
     assert {name: row[name] for name in list(row)[len(plain) :]} == {
         "Avg Time To First Token": "30000",
@@ -111,6 +112,12 @@ def test_the_csv_gains_columns_at_its_end(build: ModuleType, streamed: Measureme
         "Input Tokens/Request": "5",
         "Goodput": "4.5",
     }
+
+
+def test_the_script_keeps_the_classic_columns_unless_asked(build: ModuleType, streamed: Measurement):
+    result = build.result(build.level(streamed))
+    assert list(cells(result))[-1] == "p99 latency"
+    assert list(cells(replace(result, command="measure")))[-1] == "Input Tokens/Request"
 
 
 def test_the_result_file_keeps_them(build: ModuleType, streamed: Measurement):
