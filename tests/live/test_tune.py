@@ -174,10 +174,11 @@ def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp
         [*program, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     assert tool.stderr is not None
-    seen = [tool.stderr.readline() for _ in range(2)]
+    seen = [line for line in (tool.stderr.readline() for _ in range(2)) if line]
+    assert seen
     os.kill(tool.pid, signal.SIGKILL)
     tool.wait()
     tool.stderr.close()
     done = call("inferometer", *command)
     assert done.code == 0, done.stderr
-    assert done.stderr.splitlines()[:2] == [line.rstrip("\n") for line in seen]
+    assert done.stderr.splitlines()[: len(seen)] == [line.rstrip("\n") for line in seen]
