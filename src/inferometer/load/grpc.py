@@ -445,7 +445,7 @@ class _Channel:
 
     def _follow(self, call: _Call) -> Http2Request | None:
         """A plain call has been answered: the next one of its slot, if it follows at once."""
-        call.request = None
+        call.request = call.stream = None
         step, due = self._turn(
             call.slot, call.sent_ns, call.wrote_ns, self._now_ns, self.http2.usual.received
         )

@@ -228,9 +228,15 @@ class Http2Connection:
             token = plain.get(name)
             unreturned = self._unreturned + self.usual.content
             window = sender.window if update is None else sender.window + number(update)
-            if token is None or unreturned * 2 >= self._our_window or window > frames.LARGEST_WINDOW:
+            if unreturned * 2 >= self._our_window or window > frames.LARGEST_WINDOW:
                 break
-            del plain[name]
+            if token is not None:
+                del plain[name]
+            elif (stream := self.streams.get(number(name))) is not None and stream.is_plain:
+                token = stream.token
+                del self.streams[stream.id]
+            else:
+                break
             self._unreturned = unreturned
             sender.window = window
             at = found.end()
@@ -258,6 +264,7 @@ class Http2Connection:
         unfolded = []
         for name, token in self.plain.items():
             stream = Stream(number(name), token, False, self.sender.initial_window - size(token), True)
+            stream.is_plain = True
             self.streams[stream.id] = stream
             unfolded.append(stream)
         self.plain.clear()
@@ -520,6 +527,7 @@ class Http2Connection:
         if stream is None:
             return
         stream.received += len(block) + FRAME_HEAD
+        stream.is_plain = False
         if headers.fault:
             self._fail(stream, frames.PROTOCOL_ERROR, f"the reply has {headers.fault}")
         elif stream.head is None:

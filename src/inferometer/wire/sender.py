@@ -70,7 +70,7 @@ class Stream:
     """One request and its reply."""
 
     __slots__ = (
-        "content", "ends", "head", "id", "keep", "reading", "received", "ringed", "token", "unreturned",
+        "content", "ends", "head", "id", "is_plain", "keep", "reading", "received", "ringed", "token", "unreturned",
         "waiting", "window",
     )  # fmt: skip
 
@@ -78,6 +78,7 @@ class Stream:
         self.id = stream_id
         self.token = token  # the caller's
         self.keep = keep  # for the reader: whether bodies are wanted
+        self.is_plain = False  # made by unfold(), and nothing of the reply has come
         self.head: Headers | None = None  # of the reply, when it has come
         self.reading: Any = None  # the reader's
         self.received = 0  # bytes of all its frames
