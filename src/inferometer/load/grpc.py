@@ -3,8 +3,8 @@
 Slots come in groups of SHARE; a group shares a connection (docs/measurement.md says why that many). Whatever is ready
 at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
 
-A unary call whose reply is only counted is **plain**: it goes out as bytes made beforehand, and a reply like the one
-before is recognised whole (wire/usual.py). That path, in _ready, is what a load test spends its time on.
+A unary call whose reply is only counted is plain (load/plain.py). That path, in _ready, is what a load test spends its
+time on.
 
 With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
 carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
@@ -20,6 +20,7 @@ from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish, Responded, Turn
 from inferometer.load.http1 import BUFFER, LATER
+from inferometer.load.plain import PlainCalls
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark
@@ -77,11 +78,6 @@ class _Call:
     times: list[int] = field(default_factory=list)
 
 
-def _body_size(call: _Call) -> int:
-    assert isinstance(call.request, Http2Request)
-    return call.request.quick_size
-
-
 class GrpcLink:
     """Channels and the calls of the slots on them."""
 
@@ -112,7 +108,7 @@ class GrpcLink:
         self.responded: Responded | None = None
         self._messages = requests
         self._requests = _render(wiring, requests)
-        self.plain = [request for request in self._requests if isinstance(request, Http2Request)]
+        self.plain_requests = [request for request in self._requests if isinstance(request, Http2Request)]
         self._channels: dict[int, _Channel] = {}
         self._calls: list[_Call] = []
 
@@ -132,17 +128,13 @@ class GrpcLink:
         channel = call.channel
         call.sent_ns = now_ns
         call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
-        if channel.is_quick and mark is None and self.replies is None and not channel.waiting:
-            request = self.plain[step]
-            if channel.open_plain(call, request):
-                call.request = request
-                channel.unwritten.append(call)
-                if not channel.is_corked:
-                    channel.flush()
-                return
-        self.send_generally(call, step, mark)
+        is_quick = channel.is_quick and mark is None and self.replies is None and not channel.waiting
+        if not is_quick or not channel.plain.open(call, self.plain_requests[step]):
+            self._send_generally(call, step, mark)
+        elif not channel.is_corked:
+            channel.flush()
 
-    def send_generally(self, call: _Call, step: int, mark: Mark | None) -> None:
+    def _send_generally(self, call: _Call, step: int, mark: Mark | None) -> None:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
         if self.replies is not None:
             call.step = step if self.replies.wants(call.slot) else -1
@@ -228,14 +220,11 @@ class _Channel:
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
         self._sender = self.http2.sender
-        self.open_plain = self.http2.open_plain
         self._clock = link.clock
         self._buffer = link.buffer
-        self._turn = link.turn
-        self._plain = link.plain
-        self._now_ns = 0  # when the bytes came that are being worked off
         self.waiting: list[_Call] = []  # for the connection, or for room on it
-        self.unwritten: list[_Call] = []
+        self._unwritten: list[_Call] = []
+        self.plain = PlainCalls(self.http2, link.plain_requests, link.turn, self._unwritten)
         self._unsent: list[Buffer] = []
         self._fd = -1
         self._socket: socket.socket
@@ -282,7 +271,7 @@ class _Channel:
         else:
             assert request is not None
             self._begin_on_stream(call, request)
-        self.unwritten.append(call)
+        self._unwritten.append(call)
 
     def _begin_on_stream(self, call: _Call, message: bytes | memoryview) -> None:
         wiring = self._link.wiring
@@ -302,7 +291,7 @@ class _Channel:
     def give_up(self, call: _Call) -> None:
         if call in self.waiting:
             self.waiting.remove(call)
-        self._unfold()
+        self.plain.unfold()
         if call.stream is not None and self._is_open:
             self._connection.cancel(call.stream)
             call.stream = None
@@ -364,15 +353,16 @@ class _Channel:
                     break  # the server's windows are closed
             if not self._transmit():
                 return
-        if self.unwritten:
+        if self._unwritten:
             self._stamp_written()
 
     def _stamp_written(self) -> None:
         now = self._clock()
-        calls, self.unwritten = self.unwritten, []
+        calls = self._unwritten.copy()
+        self._unwritten.clear()  # the list itself is shared
         for call in calls:
             if call.stream is not None and call.stream.waiting:
-                self.unwritten.append(call)  # its data waits for the server's window
+                self._unwritten.append(call)  # its data waits for the server's window
             else:
                 call.wrote_ns = now
 
@@ -416,17 +406,16 @@ class _Channel:
             self._lost(error)
             return
         now = self._clock()
-        if not self.is_quick:
+        if not self.is_quick or self.waiting:
             self._take(0, length, now)
             return
         # The usual case, in one piece: replies like the ones before, each followed by the next call of its slot.
-        self._now_ns = now
         self.is_corked = True
-        at = self.http2.exchange(buffer, length, self._follow)
+        at = self.plain.exchange(buffer, length, now)
         self.is_corked = False
-        queue, unwritten = self._sender.queue, self.unwritten
+        queue, unwritten = self._sender.queue, self._unwritten
         is_single = at == length and len(queue) == 1 and len(unwritten) == 1
-        if not is_single or self._unsent or self.waiting or self._sender.ring or self._is_tls:
+        if not is_single or self._unsent or self._sender.ring or self._is_tls:
             self._take(at, length, now)
             return
         frame = queue.pop()
@@ -442,23 +431,6 @@ class _Channel:
         else:
             self._unsent = [memoryview(frame)[sent:]]
             self._link.reactor.change(self._fd, READ | WRITE)
-
-    def _follow(self, call: _Call) -> Http2Request | None:
-        """A plain call has been answered: the next one of its slot, if it follows at once."""
-        call.request = call.stream = None
-        step, due = self._turn(
-            call.slot, call.sent_ns, call.wrote_ns, self._now_ns, self.http2.usual.received
-        )
-        if step < 0:
-            return None
-        call.request = request = self._plain[step]
-        call.sent_ns = due
-        call.wrote_ns = 0
-        if self.waiting:
-            self.waiting.append(call)  # behind those who wait longer
-            return None
-        self.unwritten.append(call)
-        return request
 
     def _ready_to_write(self, mask: int) -> None:
         if mask & WRITE:
@@ -480,7 +452,7 @@ class _Channel:
 
     def _take(self, at: int, length: int, now_ns: int) -> None:
         """Of what has come, everything from `at` on."""
-        if self.http2.late:
+        if self.plain.late:
             self._send_late()
         if not at:
             self._read(self._buffer, length, now_ns)
@@ -492,21 +464,15 @@ class _Channel:
             self._receive()  # decrypted already, so epoll will not tell of it
 
     def _send_late(self) -> None:
-        late, self.http2.late = self.http2.late, []
+        late, self.plain.late = self.plain.late, []
         self.is_corked = True
         for call in late:
-            self.unwritten.remove(call)
             self.send(call)
         self.is_corked = False
 
-    def _unfold(self) -> None:
-        """Plain calls become calls like any other."""
-        for stream in self.http2.unfold(_body_size):
-            stream.token.stream = stream
-
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
-        self._unfold()
+        self.plain.unfold()
         events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
             self._work_off(events, now_ns)
@@ -625,7 +591,7 @@ class _Channel:
         now = self._link.clock()
         status = outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET
         self._close()
-        self._unfold()
+        self.plain.unfold()
         for stream in list(self._connection.http2.streams.values()):
             call: _Call = stream.token
             if call.stream is stream and call.request is not None:

@@ -33,9 +33,8 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
-replies in a row were also of the same size, that reply becomes a pattern (usual.py), and an owner who only counts
-replies may call exchange() first, which also sends what follows. A request of that kind is **plain**: it is known by
-the bytes of its stream's id alone, and becomes a stream only when anything else than the usual reply comes (unfold).
+replies in a row were also of the same size, that reply becomes a pattern (usual.py): an owner who only counts replies
+may look for it with `match`, and see to what it means for this connection. load/plain.py does.
 """
 
 from collections.abc import Callable
@@ -133,9 +132,9 @@ class Http2Connection:
 
     __slots__ = (
         "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
-        "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_limit",
-        "_next_id", "_our_window", "_reader", "_unreturned", "_usual_head", "_usual_trailers",
-        "answers", "broken", "closing", "goaway", "late", "match", "plain", "ready", "sender", "streams", "usual",
+        "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_reader",
+        "_usual_head", "_usual_trailers", "answers", "broken", "closing", "goaway", "limit", "match",
+        "next_id", "our_window", "plain", "ready", "sender", "streams", "unreturned", "usual",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
@@ -143,17 +142,16 @@ class Http2Connection:
         self.plain: dict[
             bytes, Any
         ] = {}  # tokens of requests that are nothing but sent, by the bytes of the stream id
-        self.late: list[Any] = []  # see exchange()
         self.ready = False  # the server's SETTINGS have come
         self.closing = False  # no more streams can be opened; those open go on unless it is broken
         self.goaway: Goaway | None = None  # the server's, the last one
         self.broken: PeerError | None = None  # why the connection is of no further use
         self._reader = reader
         self.sender = Sender()
-        self._next_id = 1
-        self._limit = LARGEST_STREAM_ID  # streams open at once; 0 when closing
-        self._our_window = window
-        self._unreturned = 0  # bytes received and not yet given back to the server's window
+        self.next_id = 1
+        self.limit = LARGEST_STREAM_ID  # streams open at once; 0 when closing
+        self.our_window = window
+        self.unreturned = 0  # bytes received and not yet given back to the server's window
         self.answers = 0  # to control frames, since the last take()
         self._expected = SETTINGS  # the only kind of frame that is legal next; -1 when any is
         self._held = bytearray()  # a frame that has not arrived completely
@@ -178,13 +176,13 @@ class Http2Connection:
         ours = {
             frames.HEADER_TABLE_SIZE: 0,
             frames.ENABLE_PUSH: 0,
-            frames.INITIAL_WINDOW_SIZE: self._our_window,
+            frames.INITIAL_WINDOW_SIZE: self.our_window,
             frames.MAX_FRAME_SIZE: OUR_FRAME_SIZE,
             frames.MAX_HEADER_LIST_SIZE: LIST_LIMIT,
         }
         self._queue(frames.PREFACE + frames.settings(ours))
-        if self._our_window > frames.DEFAULT_WINDOW:  # the connection's window is not a setting
-            self._queue(frames.window_update(0, self._our_window - frames.DEFAULT_WINDOW))
+        if self.our_window > frames.DEFAULT_WINDOW:  # the connection's window is not a setting
+            self._queue(frames.window_update(0, self.our_window - frames.DEFAULT_WINDOW))
 
     def _queue(self, frame: bytes) -> None:
         self.sender.queue.append(frame)
@@ -194,89 +192,20 @@ class Http2Connection:
     @property
     def can_open(self) -> bool:
         """One more stream is allowed now."""
-        return len(self.streams) + len(self.plain) < self._limit
+        return len(self.streams) + len(self.plain) < self.limit
 
     @property
     def wants_to_send(self) -> bool:
         """take() is worth a call, though it may find nothing after all."""
         return self.sender.is_waiting
 
-    def open_plain(self, token: Any, request: Request) -> bool:
-        """Like open() for a request that ends, whose reply is only counted, if all of it can be queued at once."""
-        sender, size = self.sender, request.quick_size
-        if size > sender.quick_limit or size > sender.window or not self.can_open:
-            return False
-        stream_id = self._next_id
-        self._next_id = stream_id + 2
-        if stream_id == LARGEST_STREAM_ID:
-            self._close()
-        name = pack_id(stream_id)
-        sender.window -= size
-        sender.queue.append(name.join(request.pieces))
-        self.plain[name] = token
-        return True
-
-    def exchange(self, data: Buffer, length: int, follow: Callable[[Any], Request | None]) -> int:
-        """Take replies to plain requests that are like the one before, as long as data[:length] has nothing else.
-
-        `follow` is told whose each was, and gives the plain request that takes its place, if there is one; a token
-        whose request had no place after all is put into `late`. Returns how far it came."""
-        plain, sender = self.plain, self.sender
-        at = 0
-        while (found := self.match(data, at, length)) is not None:
-            name, update = found[1], found[2]
-            token = plain.get(name)
-            unreturned = self._unreturned + self.usual.content
-            window = sender.window if update is None else sender.window + number(update)
-            if unreturned * 2 >= self._our_window or window > frames.LARGEST_WINDOW:
-                break
-            if token is not None:
-                del plain[name]
-            elif (stream := self.streams.get(number(name))) is not None and stream.is_plain:
-                token = stream.token
-                del self.streams[stream.id]
-            else:
-                break
-            self._unreturned = unreturned
-            sender.window = window
-            at = found.end()
-            request = follow(token)
-            if request is not None:
-                # What open_plain() does, without the call.
-                size, stream_id = request.quick_size, self._next_id
-                window = sender.window - size
-                if size > sender.quick_limit or window < 0 or len(plain) + len(self.streams) >= self._limit:
-                    self.late.append(token)
-                else:
-                    self._next_id = stream_id + 2
-                    if stream_id == LARGEST_STREAM_ID:
-                        self._close()
-                    name = pack_id(stream_id)
-                    sender.window = window
-                    sender.queue.append(name.join(request.pieces))
-                    plain[name] = token
-            if at == length:
-                break
-        return at
-
-    def unfold(self, size: Callable[[Any], int]) -> list[Stream]:
-        """Make streams of the plain requests, whose bodies have these sizes: receive() and the like need them."""
-        unfolded = []
-        for name, token in self.plain.items():
-            stream = Stream(number(name), token, False, self.sender.initial_window - size(token), True)
-            stream.is_plain = True
-            self.streams[stream.id] = stream
-            unfolded.append(stream)
-        self.plain.clear()
-        return unfolded
-
     def open(self, token: Any, request: Request, *, keep: bool = False) -> Stream:
         """Start a stream; its first frames, or all of them, are queued."""
         streams = self.streams
         if not self.can_open:
             raise LocalError("no further stream can be opened on this connection")
-        stream_id = self._next_id
-        self._next_id = stream_id + 2
+        stream_id = self.next_id
+        self.next_id = stream_id + 2
         if stream_id == LARGEST_STREAM_ID:
             self._close()
         streams[stream_id] = stream = self.sender.start(stream_id, token, keep, request)
@@ -386,15 +315,15 @@ class Http2Connection:
         size = high << 16 | low
         start = middle + FRAME_HEAD
         stop = start + size
-        if body_id != stream_id or kind != DATA or flags or high >= _TOO_HIGH or size * 2 >= self._our_window:
+        if body_id != stream_id or kind != DATA or flags or high >= _TOO_HIGH or size * 2 >= self.our_window:
             return 0
         name = pack_id(stream_id)
         if not data.startswith(name.join(trailers.pieces), stop, length):
             return 0
         if not data.startswith(name.join(head.pieces), at):
             return 0
-        self._unreturned += size
-        if self._unreturned * 2 >= self._our_window:
+        self.unreturned += size
+        if self.unreturned * 2 >= self.our_window:
             self._return_window()
         stream.head = head.headers
         stream.content = size
@@ -419,8 +348,8 @@ class Http2Connection:
     ) -> None:
         """A DATA frame that ends at `stop`, of which all bytes up to `length` are here."""
         size = stop - start
-        self._unreturned += size
-        if self._unreturned * 2 >= self._our_window:
+        self.unreturned += size
+        if self.unreturned * 2 >= self.our_window:
             self._return_window()
         stream = self.streams.get(stream_id) or self._stray(stream_id, DATA)
         padding = 0
@@ -448,9 +377,9 @@ class Http2Connection:
             self._fail(stream, frames.PROTOCOL_ERROR, "a body came before the headers")
             return None
         stream.unreturned += size
-        if stream.unreturned * 2 < self._our_window:
+        if stream.unreturned * 2 < self.our_window:
             return stream
-        if stream.unreturned > self._our_window:
+        if stream.unreturned > self.our_window:
             self._fail(
                 stream, frames.FLOW_CONTROL_ERROR, "the server sent more than the stream's window allows"
             )
@@ -460,10 +389,10 @@ class Http2Connection:
         return stream
 
     def _return_window(self) -> None:
-        if self._unreturned > max(self._our_window, frames.DEFAULT_WINDOW):
+        if self.unreturned > max(self.our_window, frames.DEFAULT_WINDOW):
             raise Fault(frames.FLOW_CONTROL_ERROR, "the server sent more than the connection's window allows")
-        self._queue(frames.window_update(0, self._unreturned))
-        self._unreturned = 0
+        self._queue(frames.window_update(0, self.unreturned))
+        self.unreturned = 0
 
     def _read_on(self, data: Buffer, length: int) -> int:
         """The rest of a DATA frame, or some of it."""
@@ -606,7 +535,7 @@ class Http2Connection:
 
     def _close(self) -> None:
         self.closing = True
-        self._limit = 0
+        self.limit = 0
 
     def _farewell(self) -> str:
         if self.goaway is None:
@@ -627,7 +556,7 @@ class Http2Connection:
         return None
 
     def _check_opened(self, stream_id: int, kind: int) -> None:
-        if stream_id % 2 == 0 or stream_id >= self._next_id:
+        if stream_id % 2 == 0 or stream_id >= self.next_id:
             text = f"a {name_of_kind(kind)} came for stream {stream_id}, which was never opened"
             raise Fault(frames.PROTOCOL_ERROR, text)
 
@@ -673,7 +602,7 @@ class Http2Connection:
 
     def _apply(self, name: int, value: int) -> None:
         if name == frames.MAX_CONCURRENT_STREAMS:
-            self._limit = 0 if self.closing else value
+            self.limit = 0 if self.closing else value
         elif name == frames.MAX_FRAME_SIZE:
             self.sender.allow_frame_size(value)
         elif name == frames.INITIAL_WINDOW_SIZE:

@@ -1,12 +1,17 @@
-"""Replies taken by their pattern leave everything as if they had been read frame by frame."""
+"""Replies to plain calls, taken by their pattern, leave everything as if they had been read frame by frame."""
+
+from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferometer.load.engine import NOTHING
+from inferometer.load.plain import PlainCalls
 from inferometer.wire import frames
 from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
 from inferometer.wire.headers import encode_block
-from inferometer.wire.sender import Request, patch
+from inferometer.wire.sender import Stream, patch
 
 HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc")])
 OTHER_HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc"), ("x", "y")])
@@ -29,39 +34,50 @@ def reply(stream_id: int, *, head: bytes = HEAD, size: int = 9, trailers: bytes 
     )
 
 
+@dataclass(slots=True)
+class Caller:
+    slot: int
+    request: Any = None
+    stream: Stream | None = None
+    sent_ns: int = 0
+    wrote_ns: int = 0
+
+
 class Peer:
     """A connection on which plain calls are open, read with the pattern first or without it."""
 
     def __init__(self, *, is_quick: bool) -> None:
         self.connection = GrpcConnection(window=2**16)
         self.http2 = self.connection.http2
+        self.unwritten: list[Caller] = []
+        self.plain = PlainCalls(self.http2, (REQUEST,), self.turn, self.unwritten)
         self.is_quick = is_quick
-        self.ended: list[tuple[int, int]] = []
+        self.ended: list[tuple[int, int]] = []  # slot and status
         self.quick = 0
-        self.next: dict[int, Request] = {}  # what follows the replies to these
+        self.follows: set[int] = set()  # slots that go on
         self.feed(frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.SETTINGS, frames.ACK, 0))
-        for number in range(4):
-            self.connection.open(number, REQUEST)
+        for slot in range(4):
+            self.connection.open(Caller(slot), REQUEST)
         for first in (1, 3, 5, 7):
             self.feed(reply(first, head=(SHRINK if first == 1 else b"") + HEAD))
-        for number in range(4, CALLS + 2):
-            assert self.http2.open_plain(number, REQUEST)
+        for slot in range(4, CALLS + 2):
+            assert self.plain.open(Caller(slot), REQUEST)
         assert self.http2.usual.content == 14
 
     def feed(self, data: bytes) -> None:
         at = 0
         if self.is_quick:
-            at = self.http2.exchange(data, len(data), self.follow)
+            at = self.plain.exchange(data, len(data), 1)
         if at < len(data):
-            self.http2.unfold(lambda token: REQUEST.quick_size)
+            self.plain.unfold()
         for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
             if ending is not None:
-                self.ended.append((stream.token, ending.code))
+                self.ended.append((stream.token.slot, ending.code))
 
-    def follow(self, token: int) -> Request | None:
+    def turn(self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
         self.quick += 1
-        self.ended.append((token, 0))
-        return self.next.pop(token, None)
+        self.ended.append((slot, 0))
+        return (0, 7) if slot in self.follows else NOTHING
 
     def state(self) -> tuple[object, ...]:
         http2 = self.http2
@@ -72,7 +88,7 @@ class Peer:
             http2.sender.window,
             sent,
             str(http2.broken),
-            http2._unreturned,
+            http2.unreturned,
         )
 
 
@@ -116,14 +132,14 @@ def test_replies_like_the_ones_before_are_taken_together_with_what_the_server_al
     window = peer.http2.sender.window
     peer.feed(reply(9) + update(100) + reply(13) + reply(11) + update(20))
     assert peer.quick == 3
-    assert [token for token, _ in peer.ended[-3:]] == [4, 6, 5]
+    assert [slot for slot, _ in peer.ended[-3:]] == [4, 6, 5]
     assert peer.http2.sender.window == window + 120
 
 
 def test_a_reply_is_followed_by_the_next_request() -> None:
     peer = Peer(is_quick=True)
     peer.connection.take()
-    peer.next = {4: REQUEST}
+    peer.follows = {4}
     peer.feed(reply(9) + reply(11))
     assert peer.quick == 2
     new = 2 * CALLS + 5  # the streams before it have odd numbers up to 2 * CALLS + 3
@@ -135,18 +151,18 @@ def test_a_reply_is_followed_by_the_next_request() -> None:
 
 def test_a_request_that_has_no_place_comes_late() -> None:
     peer = Peer(is_quick=True)
-    peer.http2._limit = 1
+    peer.http2.limit = 1
     peer.connection.take()
-    peer.next = {4: REQUEST}
+    peer.follows = {4}
     peer.feed(reply(9))
-    assert peer.http2.late == [4]
+    assert [call.slot for call in peer.plain.late] == [4]
     assert peer.connection.take() == []
 
 
 def test_no_room_for_another_stream_opens_none() -> None:
     peer = Peer(is_quick=True)
     peer.feed(limit(1))
-    assert not peer.http2.open_plain("late", REQUEST)
+    assert not peer.plain.open(Caller(99), REQUEST)
 
 
 def limit(streams: int) -> bytes:
