@@ -36,6 +36,7 @@ class Note(Enum):
         "connections are opened faster than the system frees their ports: check why the server closes them, "
         "or widen net.ipv4.ip_local_port_range"
     )
+    STOLEN = "measure again when the host of this machine is less busy, or on a machine of its own"
     FEW_FILES = "raise the hard limit of open files (ulimit -Hn), or share the load out with --workers"
 
     @property

@@ -18,6 +18,7 @@ class Cost:
     connect_ns: int
     files: int = 0  # open in the worker that has most, and how many the system lets it have (0 is no limit)
     file_limit: int = 0
+    stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
 
 
 @dataclass(frozen=True, slots=True)

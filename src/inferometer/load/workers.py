@@ -178,6 +178,7 @@ class Workers:
                 connect_ns=sum(answer.connect_ns for answer in answers),
                 files=max(open_files(process.child.pid) for process in self._processes),
                 file_limit=file_limit(self._processes[0].child.pid),
+                stolen_ns=stolen_ns(),
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
@@ -239,6 +240,16 @@ def file_limit(pid: int) -> int:
     except OSError:
         return 0
     return 0 if soft == resource.RLIM_INFINITY else soft
+
+
+def stolen_ns() -> int:
+    """Time in which this machine, a virtual one, had work but no processor; 0 where the system does not tell."""
+    try:
+        with open("/proc/stat") as file:
+            ticks = int(file.readline().split()[8])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return ticks * NS_PER_S // os.sysconf("SC_CLK_TCK")
 
 
 def _receive(control: Connection) -> object:

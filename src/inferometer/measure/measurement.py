@@ -63,6 +63,7 @@ class ClientCost:
     connects: int = 0  # connections opened; each takes a local port
     files: int = 0  # most that any worker had open, and what the system allows it (0 is no limit)
     file_limit: int = 0
+    stolen_cores: float = 0.0  # of this machine, that its host gave to others while there was work for them
     loop_lag_p50_ns: int = 0  # how long workers took to attend to a message: their loop's lag
     loop_lag_max_ns: int = 0
     lag_p50_ns: int = 0  # by rate: how long after they were due requests were sent

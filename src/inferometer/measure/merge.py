@@ -174,6 +174,7 @@ def _client_cost(windows: Sequence[Window], lag: Durations | None) -> ClientCost
         connects=connects,
         files=max((expense.files for expense in expenses), default=0),
         file_limit=max((expense.file_limit for expense in expenses), default=0),
+        stolen_cores=sum(expense.stolen_ns for expense in expenses) / elapsed_ns if elapsed_ns else 0.0,
         loop_lag_p50_ns=percentile(loop_lags, 50) if len(loop_lags) else 0,
         loop_lag_max_ns=int(loop_lags.max(initial=0)),
         lag_p50_ns=percentile(lag, 50) if lag is not None and len(lag) else 0,

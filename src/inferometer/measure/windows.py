@@ -56,6 +56,7 @@ class Expense:
     connect_ns: int = 0
     files: int = 0
     file_limit: int = 0
+    stolen_ns: int = 0
     loop_lags_ns: tuple[int, ...] = ()
 
 

@@ -22,6 +22,7 @@ from inferometer.profile.pace import Pace
 from inferometer.profile.remarks import (
     client_remarks,
     file_remarks,
+    host_remarks,
     member_remarks,
     port_remarks,
     rate_remarks,
@@ -138,6 +139,7 @@ def _about(
             yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from file_remarks(found)
+    yield from host_remarks(found)
     yield from port_remarks(found)
     if not found.request_count:
         return

@@ -381,6 +381,7 @@ class _LevelRun:
             connect_ns=new.connect_ns - old.connect_ns,
             files=new.files,
             file_limit=new.file_limit,
+            stolen_ns=new.stolen_ns - old.stolen_ns,
             loop_lags_ns=tuple(self._loop_lags),
         )
         self._loop_lags.clear()

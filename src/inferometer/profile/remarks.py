@@ -11,6 +11,7 @@ from inferometer.measure.measurement import Measurement, Rates
 from inferometer.observe.statistics import ModelStatistics
 
 SLACK = 0.02  # share by which rates may differ before it is said
+STOLEN_CORES = 0.05
 _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
@@ -38,6 +39,14 @@ def file_remarks(found: Measurement) -> Iterator[Remark]:
     if client.file_limit and client.files >= client.file_limit - SPARE_FILES:
         text = f"a worker had {client.files} files open, and the system allows {client.file_limit}"
         yield Remark(Note.FEW_FILES, text)
+
+
+def host_remarks(found: Measurement) -> Iterator[Remark]:
+    """Whether the host of this machine, if it is a virtual one, has let it work."""
+    stolen = found.client.stolen_cores
+    if stolen >= STOLEN_CORES:
+        text = f"this machine wanted to work and had no processor for {stolen:.0%} of a core's time"
+        yield Remark(Note.STOLEN, f"{text}: figures are worse than the server is")
 
 
 def port_remarks(found: Measurement) -> Iterator[Remark]:

@@ -7,7 +7,7 @@ import pytest
 from inferometer.base.notes import Note
 from inferometer.measure.measurement import ClientCost, FailureGroup
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.profile.remarks import file_remarks, member_remarks, port_remarks
+from inferometer.profile.remarks import file_remarks, host_remarks, member_remarks, port_remarks
 
 
 def model(name, *members, **flags):
@@ -38,6 +38,12 @@ def test_other_versions_that_were_called_are_noted_however_deep():
     (remark,) = member_remarks(server)
     assert remark.note is Note.SEVERAL_VERSIONS
     assert remark.text == "version 1 of 'leaf' is shown, and version 2, 3 was called too"
+
+
+@pytest.mark.parametrize(("stolen", "is_said"), [(0.0, False), (0.04, False), (0.05, True), (1.2, True)])
+def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
+    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, stolen_cores=stolen))
+    assert [remark.note for remark in host_remarks(found)] == ([Note.STOLEN] if is_said else [])
 
 
 @pytest.mark.parametrize(
