@@ -10,6 +10,7 @@ from inferometer.records.ring import CAPACITY, COLUMNS, HEADER, READ, ROW, STAMP
 
 Column = NDArray[np.int64]
 
+_END = COLUMNS.index("end_ns")
 NO_TIMES: Column = np.empty(0, dtype=np.int64)
 
 
@@ -56,8 +57,11 @@ class Records:
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
-    """Records of an (n, ROW) block, sorted by end."""
-    order = np.argsort(rows[:, COLUMNS.index("end_ns")], kind="stable")
+    """Records of an (n, ROW) block, sorted by end; both arguments are copied."""
+    ends = rows[:, _END]
+    if (ends[1:] >= ends[:-1]).all():
+        return Records(*[rows[:, column].copy() for column in range(ROW)] + [times.copy()])
+    order = np.argsort(ends, kind="stable")
     if len(times):
         starts = np.cumsum(rows[:, -1]) - rows[:, -1]
         times = np.concatenate([times[starts[row] : starts[row] + rows[row, -1]] for row in order])
@@ -93,17 +97,17 @@ class RingReader:
         rows = _between(self._rows, read, written)
         stamps_read = int(self._header[STAMPS_READ])
         stamped = stamps_read + int(rows[:, -1].sum())
-        times = _between(self._stamps, stamps_read, stamped)
+        taken = from_rows(rows, _between(self._stamps, stamps_read, stamped))
         self._header[STAMPS_READ] = stamped
         self._header[READ] = written
-        return from_rows(rows, times)
+        return taken
 
 
 def _between(ring: Column, start: int, stop: int) -> Column:
-    """A copy of what lies between two counts of a ring."""
+    """What lies between two counts of a ring; as long as it has not been marked as read, it does not change."""
     if start == stop:
-        return ring[:0].copy()
+        return ring[:0]
     first, last = start % len(ring), stop % len(ring)
     if first < last:
-        return ring[first:last].copy()
+        return ring[first:last]
     return np.concatenate((ring[first:], ring[:last]))
