@@ -1,5 +1,6 @@
 """What a file of the user holds, as tensors for one input: shape and datatype are checked, never changed silently."""
 
+import errno
 import math
 import os.path
 import re
@@ -176,7 +177,8 @@ def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
         with open(wanted.source, "rb") as file:
             yield np.load(file, allow_pickle=False)
     except (OSError, *_BROKEN) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        # A damaged archive may lead to a place before the file's start (EINVAL), which is no trouble of the system.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise UsageError(f"cannot read the data file {wanted.source}: {error.strerror}") from None
         raise wanted.misfit(f"it cannot be read as {ending}: {error}") from None
 

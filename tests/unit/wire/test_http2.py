@@ -616,7 +616,7 @@ def test_concurrent_streams_are_limited_by_the_server() -> None:
 
 def test_stream_ids_end() -> None:
     client = Client(0)
-    client.connection._next_id = 2**31 - 1
+    client.connection.next_id = 2**31 - 1
     client.connection.open("a", GET)
     assert client.connection.closing
     assert not client.connection.can_open
