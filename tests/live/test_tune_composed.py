@@ -2,12 +2,11 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from inferometer.testing.commands import call
 from inferometer.tune import model_config
 
 pytestmark = pytest.mark.live
@@ -29,15 +28,8 @@ def profile(folder: Path, **keys) -> list[dict[str, str]]:
     """The rows of the table of measurements."""
     (folder / "perf.yaml").write_text(json.dumps({**YAML, **keys}))
     words = ("profile", "--model-repository", str(MODELS), "-f", "perf.yaml")
-    done = subprocess.run(
-        [sys.executable, "-m", "inferometer.cli.main", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = call("inferometer", *words, folder=folder, timeout_s=300)
+    assert done.code == 0, done.stdout + done.stderr
     assert "gave no measurement" not in done.stdout
     text = (folder / "results/metrics-model-inference.csv").read_text().strip()
     return list(csv.DictReader(text.splitlines()))

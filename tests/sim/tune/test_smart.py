@@ -70,7 +70,7 @@ def search(scope: Scope, simulated: SimulatedTrials, *, known=(), stop_after=Non
     return trials, names, running.ended
 
 
-@pytest.mark.parametrize(("by_rate", "count"), [(False, 100), (True, 12)], ids=["concurrency", "rate"])
+@pytest.mark.parametrize(("by_rate", "count"), [(False, 100), (True, 6)], ids=["concurrency", "rate"])
 def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_rate, count):
     missed = []
     for seed in range(count):
