@@ -75,7 +75,8 @@ def to_markdown(outcomes: Sequence[Outcome], machine: Machine, setting: Setting)
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(outcomes)]
     how = (
-        f"Found is ours over theirs, or ours alone: the median of {setting.rounds} interleaved rounds. CPU per "
+        f"Found is ours over theirs, or ours alone: the median of {setting.rounds} interleaved rounds, of more where "
+        "figures are unsteady. CPU per "
         "request is marginal (a long run less a short one) and has all processes of a tool in it; requests are "
         "counted by the server. To nginx, the load has one core (our worker process; wrk with one thread) and "
         "nginx the other."
