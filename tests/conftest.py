@@ -1,5 +1,9 @@
 """What holds for all tests."""
 
+import os
+from itertools import groupby
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine makes any case slow: time is no reason to fail. Each run draws other cases.
@@ -7,3 +11,30 @@ settings.register_profile(
     "no clock", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("no clock")
+
+# Files with tests that take long, longest first.
+LONG = (
+    *("live/test_docs.py", "live/test_tune.py", "live/test_tune_in_process.py", "live/test_contract.py"),
+    *("sim/tune/test_smart.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
+    *("live/test_diagnose.py", "live/test_foreign_tools.py", "live/test_grpc.py", "live/test_in_process.py"),
+    *("live/test_export.py", "live/test_compare.py", "live/test_server.py", "live/test_commands.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several processes each get an equal part, in order: let every part begin with something that takes long."""
+    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    files = {
+        name: list(group) for name, group in groupby(items, key=lambda item: item.nodeid.partition("::")[0])
+    }
+    if parts == 1 or sum(map(len, files.values())) < len(items):
+        return
+    long = [files.pop(f"tests/{name}") for name in LONG if f"tests/{name}" in files]
+    rest = [item for group in files.values() for item in group]
+    total, dealt = len(items), list[pytest.Item]()
+    for part in range(parts):
+        first = [item for group in long[part::parts] for item in group]
+        room = max(0, (total - len(dealt)) // (parts - part) - len(first))
+        dealt += first + rest[:room]
+        del rest[:room]
+    items[:] = dealt + rest
