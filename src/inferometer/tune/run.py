@@ -1,6 +1,5 @@
 """The shell around a search: load what it proposes, measure, write it down, tell it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -43,7 +42,6 @@ class Lab:
     names: Names
     clock: Clock
     watcher: Watcher
-    prepare: Callable[[Proposal], None] | None = None  # called before a variant is loaded: writes its folder
     has_measured: bool = False  # another model of this session: so the set-up works
 
 
@@ -131,8 +129,6 @@ def attempt(lab: Lab, proposal: Proposal) -> Trial:
     number = lab.journal.next_number()
     begun_ns = lab.clock()
     try:
-        if lab.prepare is not None:
-            lab.prepare(proposal)
         if lab.site.revive():
             lab.meter.forget()
         is_fresh = lab.site.apply(proposal.variants)

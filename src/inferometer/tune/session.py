@@ -25,7 +25,7 @@ from inferometer.tune.model_config import Fields
 from inferometer.tune.run import Lab, Watcher, run
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import Proposal, Search
+from inferometer.tune.search.search import Search
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
 from inferometer.tune.space import automatic, manual
 from inferometer.tune.study import SCHEMA, Study
@@ -33,7 +33,6 @@ from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
 
 MakeMeter = Callable[[Settings, Watcher], Meter]
-Prepare = Callable[[Proposal], None]
 
 
 def profile(
@@ -41,7 +40,6 @@ def profile(
     watcher: Watcher,
     *,
     make_meter: MakeMeter | None = None,
-    prepare: Prepare | None = None,
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search ended."""
     check_models(settings)
@@ -59,7 +57,7 @@ def profile(
             site = _site_for(settings, group, site, stack)
             if idle is None:
                 idle = _idle(settings, nvml)
-            lab = Lab(site, meter, journal, names, monotonic_ns, watcher, prepare, has_measured)
+            lab = Lab(site, meter, journal, names, monotonic_ns, watcher, has_measured)
             scope = make_scope(settings, group, partial(base_config, settings, site), has_gpus)
             scope = replace(scope, seed=_seed(settings, journal))
             name, steps = choose(settings.search, scope, names)

@@ -186,7 +186,7 @@ class Analyzer:
         except SystemExit as end:
             return end.code
 
-    def _search(self, settings, watcher, *, make_meter=None, prepare=None):
+    def _search(self, settings, watcher, *, make_meter=None):
         """As the real session does it, without a server."""
         check_models(settings)
         self.started += 1
@@ -207,9 +207,7 @@ class Analyzer:
                 study = Study(
                     SCHEMA, "inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0
                 )
-                yield run(
-                    Lab(site, meter, journal, names, monotonic_ns, watcher, prepare), Search(steps), study
-                )
+                yield run(Lab(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study)
                 if watcher.is_interrupted():
                     return
 
