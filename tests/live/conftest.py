@@ -9,6 +9,13 @@ from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
 
 FIXTURE_MODELS = Path(__file__).parent / "models"
+W_CONFIG = """backend: "python"
+max_batch_size: 8
+dynamic_batching { }
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ 64 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 64 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +27,13 @@ def triton() -> Iterator[EmbeddedTriton]:
     )
     with server:
         yield server
+
+
+@pytest.fixture
+def models(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A repository with the model W, whose code is the test module's MODEL."""
+    folder = tmp_path / "models"
+    (folder / "W" / "1").mkdir(parents=True)
+    (folder / "W" / "config.pbtxt").write_text(W_CONFIG)
+    (folder / "W" / "1" / "model.py").write_text(request.module.MODEL)
+    return folder

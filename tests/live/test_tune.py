@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,13 +22,7 @@ from inferometer.tune.space import Bounds
 
 pytestmark = pytest.mark.live
 
-CONFIG = """backend: "python"
-max_batch_size: 8
-dynamic_batching { }
-input [ { name: "IN" data_type: TYPE_FP32 dims: [ 64 ] } ]
-output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 64 ] } ]
-instance_group [ { kind: KIND_CPU count: 1 } ]
-"""
+# The contract's model W: 3 ms and 0.25 ms per row.
 MODEL = """
 import time
 import triton_python_backend_utils as pb_utils
@@ -49,16 +42,6 @@ class TritonPythonModel:
         time.sleep(0.003 + 0.00025 * sum(row.shape[0] for row in rows))
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", row)]) for row in rows]
 """
-
-
-@pytest.fixture
-def models(tmp_path) -> Path:
-    """The contract's model W: 3 ms and 0.25 ms per row."""
-    folder = tmp_path / "models"
-    (folder / "W" / "1").mkdir(parents=True)
-    (folder / "W" / "config.pbtxt").write_text(CONFIG)
-    (folder / "W" / "1" / "model.py").write_text(MODEL)
-    return folder
 
 
 class Watcher:

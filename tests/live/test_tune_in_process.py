@@ -23,13 +23,6 @@ pytestmark = pytest.mark.live
 
 CALLERS = Path(__file__).parent / "models"
 DEADLINE_S = 120
-CONFIG = """backend: "python"
-max_batch_size: 8
-dynamic_batching { }
-input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]
-output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]
-instance_group [ { kind: KIND_CPU count: 1 } ]
-"""
 # The process that starts a python model is the worker itself.
 MODEL = """
 import json
@@ -56,15 +49,6 @@ class TritonPythonModel:
             for request in requests
         ]
 """
-
-
-@pytest.fixture
-def models(tmp_path) -> Path:
-    folder = tmp_path / "models"
-    (folder / "W" / "1").mkdir(parents=True)
-    (folder / "W" / "config.pbtxt").write_text(CONFIG)
-    (folder / "W" / "1" / "model.py").write_text(MODEL)
-    return folder
 
 
 class Watcher:

@@ -237,7 +237,7 @@ class _Connection:
             self._request = request = self._requests[step]
             self._wrote_ns = 0
             self._sent_ns = due
-            try:
+            try:  # as send() does: one call less, ten thousand times a second
                 sent = self._send(request)
             except OSError as error:
                 self._not_sent(request, error)
