@@ -6,11 +6,18 @@ from itertools import groupby
 import pytest
 from hypothesis import HealthCheck, settings
 
+from inferometer.load import workers
+from inferometer.testing.asking import bear_worker
+from inferometer.testing.commands import nursery_address
+
 # A busy machine makes any case slow: time is no reason to fail. Each run draws other cases.
 settings.register_profile(
     "no clock", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("no clock")
+
+# Workers that begin at once. Those of commands that are processes of their own start as everywhere.
+workers.start_process = lambda command, fds: bear_worker(nursery_address(), command, fds)
 
 # Files with tests that take long, longest first.
 LONG = (

@@ -4,8 +4,8 @@ Started as `python -m inferometer.load.worker FD`. It stops by itself when the c
 """
 
 import gc
-import os
 import resource
+import select
 import signal
 import sys
 import time
@@ -17,7 +17,6 @@ from typing import Any
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
-from inferometer.base.units import NS_PER_MS
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
@@ -185,11 +184,11 @@ class _Worker:
 
     def _wait_for_room(self) -> None:
         """The controller reads several times a second; if it has gone, so do we."""
-        parent = os.getppid()
+        controller = select.poll()
+        controller.register(self._controller.fileno(), select.POLLHUP)
         while self._ring.crowded:
-            if os.getppid() != parent:
+            if controller.poll(1):
                 raise EOFError
-            time.sleep(NS_PER_MS / 1e9)
 
 
 if __name__ == "__main__":

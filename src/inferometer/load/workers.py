@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
@@ -31,17 +31,26 @@ ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 Answer = TypeVar("Answer")
 
 
-StartProcess = Callable[[list[str], tuple[int, ...]], "subprocess.Popen[bytes]"]
+class Child(Protocol):
+    """A process that was started."""
+
+    @property
+    def pid(self) -> int: ...
+    def kill(self) -> None: ...
+    def wait(self) -> int: ...
+
+
+StartProcess = Callable[[list[str], tuple[int, ...]], Child]
 """Starts a command that keeps these descriptors."""
 
 
-def _start_process(command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+def start_process(command: list[str], fds: tuple[int, ...]) -> Child:
     return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
 
 
 @dataclass(slots=True)
 class _Process:
-    child: subprocess.Popen[bytes]
+    child: Child
     control: Connection
     ring: RingReader
 
@@ -62,7 +71,7 @@ class Workers:
     ) -> None:
         """`spool_fds`, one for each worker, keep requests for the export; `start` starts the processes."""
         self.spool_problem = ""  # why some worker could not keep its requests
-        self._start_process = _start_process if start is None else start
+        self._start_process = start_process if start is None else start
         self._traffic = traffic
         self._count = count
         self._timeout_ns = timeout_ns

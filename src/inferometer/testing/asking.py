@@ -5,11 +5,65 @@ As a program: `python -IS asking.py ADDRESS COMMAND WORD...` is that command, wi
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+
+WORKER = "worker"
+
+
+class Born:
+    """A process out of a nursery. Its descriptor stays its own, even where its number is soon another's."""
+
+    def __init__(self, address: str, request: Mapping[str, object], fds: Mapping[int, int]) -> None:
+        """`fds` are the places of descriptors in it, and which of ours they are."""
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(address)
+        text = json.dumps({**request, "places": list(fds)}).encode() + b"\n"
+        sent = socket.send_fds(self._connection, [text], list(fds.values()))
+        self._connection.sendall(text[sent:])
+        number, (self._fd,), _, _ = socket.recv_fds(self._connection, 32, 1)
+        self.pid = int(number)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Its exit code; TimeoutError where it does not end in time."""
+        if not select.select([self._connection], [], [], timeout_s)[0]:
+            raise TimeoutError
+        os.close(self._fd)
+        with self._connection:
+            return int(self._connection.recv(32))
+
+
+def bear(
+    address: str,
+    command: str,
+    words: Sequence[str],
+    *,
+    fds: Mapping[int, int],
+    folder: str | None = None,
+) -> Born:
+    """A process of this command."""
+    request = {
+        "command": command,
+        "words": list(words),
+        "folder": os.getcwd() if folder is None else folder,
+        "environment": dict(os.environ),
+    }
+    return Born(address, request, fds)
+
+
+def bear_worker(address: str, command: Sequence[str], fds: Sequence[int]) -> Born:
+    """What `load.workers` starts, by the last word of its command."""
+    with open(os.devnull) as nothing:
+        places = {0: nothing.fileno(), 1: 1, 2: 2, **{fd: fd for fd in fds}}
+        return bear(address, WORKER, command[-1:], fds=places)
 
 
 def ask(
@@ -19,30 +73,16 @@ def ask(
     *,
     fds: tuple[int, int, int] = (0, 1, 2),
     folder: str | None = None,
-    environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> tuple[int, int]:
     """The process id of a command and its exit code. One that takes too long is killed, and TimeoutError raised."""
-    request = {
-        "command": command,
-        "words": list(words),
-        "folder": os.getcwd() if folder is None else folder,
-        "environment": dict(os.environ if environment is None else environment),
-    }
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        text = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(connection, [text], fds)
-        connection.sendall(text[sent:])
-        with connection.makefile("r") as answers:
-            pid = int(answers.readline())
-            connection.settimeout(timeout_s)
-            try:
-                return pid, int(answers.readline())
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                raise
+    process = bear(address, command, words, fds=dict(enumerate(fds)), folder=folder)
+    try:
+        return process.pid, process.wait(timeout_s)
+    except TimeoutError:
+        process.kill()
+        process.wait()
+        raise
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 What a command is to its user stays: a process with arguments, descriptors, a folder, an environment and an exit code.
 Only its imports are done already, which take longer than most commands that a test runs. `asking.ask` is the other
-side: it sends one line of JSON along with the standard descriptors, and reads the process id and then the exit code.
-The nursery ends when its standard input does.
+side: it sends one line of JSON along with descriptors, and reads the process id and then the exit code. The workers of
+a command out of the nursery come out of the nursery too. The nursery ends when its standard input does.
 """
 
+import fcntl
 import gc
 import importlib
 import json
@@ -24,11 +25,14 @@ from functools import partial
 from typing import Any
 
 import inferometer
+from inferometer.load import workers
+from inferometer.testing.asking import WORKER, bear_worker
 
 COMMANDS = {
     "inferometer": "inferometer.cli.main",
     "perf_analyzer": "inferometer.cli.perf_analyzer",
     "model-analyzer": "inferometer.cli.model_analyzer",
+    WORKER: "inferometer.load.worker",
 }
 _OTHERS = ("inferometer.testing", "inferometer.server.models", "inferometer.server.vocoder")
 # Imported by commands as they run.
@@ -58,15 +62,19 @@ def nursery() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def main() -> int:
+def main() -> int | None:
     """The nursery itself, and in a forked process the command: then the command's exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
         gc.collect()
         gc.freeze()
+        address = listener.getsockname()
         request = _serve(listener)
-    return 0 if request is None else _run(request)
+    if request is None:
+        return None
+    workers.start_process = partial(bear_worker, address)
+    return _run(request)
 
 
 def _import_all() -> None:
@@ -95,38 +103,48 @@ def _serve(listener: socket.socket) -> "dict[str, Any] | None":
                 pid = os.fork()
                 if pid == 0:
                     connection.close()
-                    for place, fd in enumerate(fds):
-                        os.dup2(fd, place)
-                        os.close(fd)
+                    listener.close()
+                    selector.close()
+                    _put(fds, request["places"])
                     return request
                 for fd in fds:
                     os.close(fd)
-                connection.sendall(b"%d\n" % pid)
                 end = os.pidfd_open(pid)
+                socket.send_fds(connection, [b"%d" % pid], [end])
                 selector.register(end, selectors.EVENT_READ, partial(_tell_end, pid, end, connection))
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 3)
+    text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 16)
     while not text.endswith(b"\n"):
         text += connection.recv(1 << 16)
     return json.loads(text), fds
+
+
+def _put(fds: list[int], places: list[int]) -> None:
+    """Each descriptor to its place; all others are closed."""
+    beyond = max(places) + 1
+    lifted = [fcntl.fcntl(fd, fcntl.F_DUPFD, beyond) for fd in fds]
+    os.closerange(0, beyond)
+    for fd, place in zip(lifted, places, strict=True):
+        os.dup2(fd, place)
+    os.closerange(beyond, os.sysconf("SC_OPEN_MAX"))
 
 
 def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
     os.close(end)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with connection, suppress(BrokenPipeError):
-        connection.sendall(b"%d\n" % code)
+        connection.sendall(b"%d" % code)
 
 
-def _run(request: dict[str, Any]) -> int:
+def _run(request: dict[str, Any]) -> int | None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["command"], *request["words"]]
-    code: int = importlib.import_module(COMMANDS[request["command"]]).main()
+    code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
     return code
 
 
