@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import inferometer
 from inferometer.load import workers
@@ -62,8 +62,8 @@ def nursery() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def main() -> int | None:
-    """The nursery itself, and in a forked process the command: then the command's exit code."""
+def main() -> None:
+    """The nursery itself, and in a forked process the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
@@ -71,10 +71,9 @@ def main() -> int | None:
         gc.freeze()
         address = listener.getsockname()
         request = _serve(listener)
-    if request is None:
-        return None
-    workers.start_process = partial(bear_worker, address)
-    return _run(request)
+    if request is not None:
+        workers.start_process = partial(bear_worker, address)
+        _run(request)
 
 
 def _import_all() -> None:
@@ -138,15 +137,17 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
         connection.sendall(b"%d" % code)
 
 
-def _run(request: dict[str, Any]) -> int | None:
+def _run(request: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["command"], *request["words"]]
     code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
-    return code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)  # tearing all modules down would take longer than most commands
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
