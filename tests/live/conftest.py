@@ -7,6 +7,7 @@ import pytest
 
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
+from inferometer.testing.commands import Ended
 
 FIXTURE_MODELS = Path(__file__).parent / "models"
 W_CONFIG = """backend: "python"
@@ -27,6 +28,21 @@ def triton() -> Iterator[EmbeddedTriton]:
     )
     with server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def commands_of_the_module() -> dict[tuple[str, ...], Ended]:
+    return {}
+
+
+@pytest.fixture
+def known(
+    request: pytest.FixtureRequest, commands_of_the_module: dict[tuple[str, ...], Ended]
+) -> dict[tuple[str, ...], Ended]:
+    """What commands of this module said; a test that is tried again asks again."""
+    if getattr(request.node, "execution_count", 1) > 1:
+        commands_of_the_module.clear()
+    return commands_of_the_module
 
 
 @pytest.fixture

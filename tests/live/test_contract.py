@@ -25,10 +25,9 @@ QUICK = ("-p", "300", "-s", "999")
 DEADLINE_S = 60
 
 
-@pytest.fixture(scope="module")
-def pa(triton: EmbeddedTriton) -> Callable[..., Ended]:
+@pytest.fixture
+def pa(triton: EmbeddedTriton, known: dict[tuple[str, ...], Ended]) -> Callable[..., Ended]:
     """Runs the script against the server; the same words run once."""
-    known: dict[tuple[str, ...], Ended] = {}
 
     def run(*words: str) -> Ended:
         if words not in known:
@@ -395,7 +394,12 @@ def test_30_the_delay_model_gives_what_its_sleep_allows(
         " Successfully read data for 1 stream/streams with 1 step/steps.\n*** Meas"
     )
     (row,) = rows(folder / "delay.csv")
-    assert float(row["Inferences/Second"]) == pytest.approx(10, rel=0.1)  # one instance, 100 ms each
+    rate = float(row["Inferences/Second"])
+    # One instance, 100 ms each; where the machine wakes it late, by its own count.
+    compute_us = sum(float(row[f"Server Compute {part}"]) for part in ("Input", "Infer", "Output"))
+    assert compute_us >= 100_000
+    assert rate < 11
+    assert rate == pytest.approx(1e6 / compute_us, rel=0.1)
 
 
 def test_33_count_windows_end_at_the_count(
