@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
+from inferometer.dataset.options import DataOptions
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.tune.study import recommend
 
@@ -12,14 +13,15 @@ pytestmark = pytest.mark.live
 
 
 def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
-    result = api.find("addsub", url=triton.http_address, slo="p50<1s", by="concurrency", duration_s=4.0)
+    ways = {"by": "concurrency", "duration_s": 4.0, "data": DataOptions(files=(("INPUT0", "0.05"),))}
+    result = api.find("delay", url=triton.http_address, slo="p50<1s", **ways)
     assert result.finding is not None
     assert result.finding.mode == "concurrency"
     assert result.finding.value >= 1
 
 
 def test_api_tune_gives_a_study(tmp_path: Path) -> None:
-    ways = {"search": "brute", "instances": (1, 1), "batches": (1, 2), "loads": (1, 2)}
+    ways = {"search": "brute", "instances": (1, 1), "batches": (1, 2), "loads": (1, 1)}
     study = api.tune("simple", slo="p99<1s", journal=str(tmp_path / "journal.sqlite"), **ways)
     assert {trial.parts[0].variant for trial in study.trials if trial.is_measured} == {
         "simple_config_default",

@@ -21,7 +21,7 @@ from inferometer.testing.commands import Ended, call_script
 
 pytestmark = pytest.mark.live
 
-QUICK = ("-p", "300", "-s", "999")
+QUICK = ("-p", "150", "-s", "999")
 DEADLINE_S = 60
 
 
@@ -254,7 +254,7 @@ SETTINGS = """\
   Service Kind: TRITON
   Using "time_windows" mode for stabilization
   Stabilizing using average latency and throughput
-  Measurement window: 300 msec
+  Measurement window: 150 msec
   Using synchronous calls for inference
 
 """
@@ -357,8 +357,8 @@ def test_26_a_batch_counts_inferences(pa: Callable[..., Ended], folder: Path) ->
     (level,) = api.load(str(folder / "batch.json")).levels
     found = level.measurement
     assert found.request_count == ended.figure("Request count:")
-    assert found.duration_ns == 3 * 300_000_000
-    assert f"{4 * found.request_count / 0.9:g}" == f"{ended.figure('Throughput:'):g}"
+    assert found.duration_ns == 3 * 150_000_000
+    assert f"{4 * found.request_count / 0.45:g}" == f"{ended.figure('Throughput:'):g}"
 
 
 def test_26_a_batch_the_model_cannot_take(pa: Callable[..., Ended]) -> None:

@@ -18,7 +18,7 @@ from inferometer.testing.commands import Ended, call_here
 
 pytestmark = pytest.mark.live
 
-QUICK = ("-p", "300", "-s", "999")
+QUICK = ("-p", "150", "-s", "999")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ SETTINGS = """\
   Service Kind: TRITON
   Using "time_windows" mode for stabilization
   Stabilizing using average latency and throughput
-  Measurement window: 300 msec
+  Measurement window: 150 msec
   Using synchronous calls for inference
 
 """

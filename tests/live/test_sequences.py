@@ -9,7 +9,8 @@ from inferometer.testing.commands import call_script
 
 pytestmark = pytest.mark.live
 
-SHORT = ("-p", "250", "-s", "999", "-r", "3")
+BY_RATE = ("--request-rate-range", "400", "--serial-sequences", "--sequence-length", "5")
+SHORT = ("-p", "120", "-s", "999", "-r", "3")
 
 
 def run(triton, *words):
@@ -26,8 +27,8 @@ def run(triton, *words):
         ("--concurrency-range", "32", "-i", "grpc", "--streaming"),
         ("--concurrency-range", "8", "--workers", "2"),
         ("--concurrency-range", "4:1:1", "-i", "grpc"),
-        ("--request-rate-range", "400", "--serial-sequences", "--num-of-sequences", "16"),
-        ("--request-rate-range", "400", "--serial-sequences", "--num-of-sequences", "16", "-i", "grpc"),
+        (*BY_RATE, "--num-of-sequences", "16"),
+        (*BY_RATE, "--num-of-sequences", "16", "-i", "grpc"),
     ],
     ids=" ".join,
 )

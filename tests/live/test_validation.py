@@ -49,11 +49,15 @@ def test_right_replies_pass(triton, wire, elements, batch, concurrency, tmp_path
     assert "    Request count: 60\n" in done.stdout
 
 
-@pytest.mark.parametrize("wire", [(), ("-i", "grpc"), ("-i", "grpc", "--streaming")], ids=" ".join)
-def test_large_tensors_come_back_as_they_went(triton, wire, tmp_path):
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
     arrays = [np.arange(1 << 24, dtype=np.float32)]  # 64 MiB
-    data = write(tmp_path / "large.json", arrays, arrays)
-    words = ("--input-data", data, "--concurrency-range", "2", "--request-count", "3")
+    return write(tmp_path_factory.mktemp("large") / "large.json", arrays, arrays)
+
+
+@pytest.mark.parametrize("wire", [(), ("-i", "grpc"), ("-i", "grpc", "--streaming")], ids=" ".join)
+def test_large_tensors_come_back_as_they_went(triton, wire, large):
+    words = ("--input-data", large, "--concurrency-range", "2", "--request-count", "3")
     done = run(triton, "-m", "identity_fp32", *wire, *words)
     assert done.code == 0, done.stdout + done.stderr
 
