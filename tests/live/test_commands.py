@@ -268,7 +268,7 @@ def test_serve_names_a_repository_that_cannot_be_used(
 def test_demo_tells_the_whole_story(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "LEVEL_S", 2.0)
+    monkeypatch.setattr(demo, "LEVEL_S", 1.0)
     monkeypatch.setattr(demo, "BUDGET_S", 0.1)
     folder = tmp_path / "demo"
     assert main(["demo", "--folder", str(folder)]) == 0

@@ -24,6 +24,12 @@ YAML = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_browser(monkeypatch):
+    """Reports without pictures, which are another test's matter."""
+    monkeypatch.setenv("PATH", "")
+
+
 def profile(folder: Path, **keys) -> list[dict[str, str]]:
     """The rows of the table of measurements."""
     (folder / "perf.yaml").write_text(json.dumps({**YAML, **keys}))

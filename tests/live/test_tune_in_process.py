@@ -13,6 +13,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
+from inferometer.testing.commands import call
 from inferometer.tune import model_config
 from inferometer.tune.search.search import Effort
 from inferometer.tune.session import profile
@@ -111,12 +112,9 @@ def test_profile_measures_variants_without_a_server(tmp_path, models):
     )
     flags = {"measurement-interval": 150, "max-trials": 3, "stability-percentage": 999}
     (tmp_path / "perf.yaml").write_text(json.dumps({"perf_analyzer_flags": flags}))
-    command = [sys.executable, "-m", "inferometer.cli.main", *words]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as tool:
-        out, _ = tool.communicate(timeout=DEADLINE_S)
-    assert tool.returncode == 0, out
+    done = call("inferometer", *words, folder=tmp_path)
+    out = done.stdout + done.stderr
+    assert done.code == 0, out
     assert "--triton-output-path (triton_output_path) has no effect in launch mode c_api" in out
     assert "Profile complete. Profiled 2 configurations for models: ['W']" in out
     text = (tmp_path / "results/metrics-model-inference.csv").read_text().strip()
@@ -128,7 +126,7 @@ def test_profile_measures_variants_without_a_server(tmp_path, models):
     written = model_config.read_file(tmp_path / "output_model_repository/W_config_0/config.pbtxt")
     assert (written["name"], written["max_batch_size"]) == ("W_config_0", 1)
     assert not (tmp_path / "server.log").exists()
-    assert not traces(tool.pid)
+    assert not traces(done.pid)
 
 
 def test_a_variant_that_cannot_be_loaded_costs_only_itself(tmp_path, models):
