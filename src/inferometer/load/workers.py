@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from inferometer.load.load import Cost, Harvest
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.records.records import Records, RingReader, join
+from inferometer.records.records import EMPTY, Records, RingReader, join
 from inferometer.records.ring import create_ring, map_ring
 from inferometer.target.traffic import Traffic
 
@@ -72,6 +72,7 @@ class Workers:
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
+        self._last: Harvest | None = None  # without its records
 
     def __enter__(self) -> "Workers":
         try:
@@ -139,7 +140,7 @@ class Workers:
         self.stop()
         self._end_all()
         self._take()
-        self._count = count
+        self._count, self._last = count, None
         self._start_all()
 
     # --- Load
@@ -159,7 +160,13 @@ class Workers:
         asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
-        answers = self._answers(Synced, ANSWER_S)
+        try:
+            answers = self._answers(Synced, ANSWER_S)
+        except LocalError:
+            left = self._take()  # a ring outlives its worker; whoever asks once more gets the error
+            if self._last is None or not len(left):
+                raise
+            return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self._count:
             raise LocalError(
                 f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
@@ -167,8 +174,8 @@ class Workers:
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
             self.spool_problem = self.spool_problem or answer.spool_problem
-        return Harvest(
-            records=self._take(),
+        self._last = Harvest(
+            records=EMPTY,
             seen_ns=min(answer.seen_ns for answer in answers),
             cost=Cost(
                 cpu_ns=tuple(answer.cpu_ns for answer in answers),
@@ -183,6 +190,7 @@ class Workers:
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
         )
+        return replace(self._last, records=self._take())
 
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
