@@ -2,13 +2,14 @@
 
 import os
 from itertools import groupby
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from inferometer.load import workers
 from inferometer.testing.asking import bear_worker
-from inferometer.testing.commands import nursery_address
+from inferometer.testing.commands import SHARED, nursery_address
 
 # A busy machine makes any case slow: time is no reason to fail. Each run draws other cases.
 settings.register_profile(
@@ -26,6 +27,17 @@ LONG = (
     *("live/test_diagnose.py", "live/test_foreign_tools.py", "live/test_grpc.py", "live/test_in_process.py"),
     *("live/test_export.py", "live/test_compare.py", "live/test_server.py", "live/test_commands.py"),
 )
+
+
+def pytest_configure_node(node: Any) -> None:
+    """One nursery for all processes of a run."""
+    node.workerinput[SHARED] = nursery_address()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    shared = getattr(config, "workerinput", {}).get(SHARED)
+    if shared is not None:
+        os.environ[SHARED] = shared
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

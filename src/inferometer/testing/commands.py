@@ -16,6 +16,7 @@ from inferometer.testing.asking import ask
 from inferometer.testing.nursery import nursery
 
 DEADLINE_S = 120
+SHARED = "INFEROMETER_NURSERY"  # the environment variable with the address of a nursery to share
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ def script(*words: str) -> list[str]:
 
 @cache
 def nursery_address() -> str:
-    """Where this process's nursery is asked; it begins with the first question and ends with this process."""
+    """Where this process's nursery is asked; its own begins with the first question and ends with this process."""
+    if SHARED in os.environ:
+        return os.environ[SHARED]
     open_ones = ExitStack()
     atexit.register(open_ones.close)
     return open_ones.enter_context(nursery())

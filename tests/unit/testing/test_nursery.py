@@ -1,6 +1,7 @@
 """A command out of the nursery is a process as any other."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.testing import asking
+from inferometer.testing.asking import bear_worker
 from inferometer.testing.commands import call, nursery_address
 
 
@@ -36,3 +38,23 @@ def test_asking_is_a_program_too() -> None:
 def test_one_that_takes_too_long_is_killed() -> None:
     with pytest.raises(TimeoutError):
         call("inferometer", "selftest", timeout_s=0.01)
+
+
+def test_a_worker_has_its_descriptors_and_no_other_and_ends_with_its_controller() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, open(os.devnull) as other:
+        fds = (other.fileno(), theirs.fileno())
+        worker = bear_worker(nursery_address(), ["python", "-m", "worker", str(theirs.fileno())], fds)
+        theirs.close()
+        while {int(name) for name in os.listdir(f"/proc/{worker.pid}/fd")} != {0, 1, 2, *fds}:
+            os.sched_yield()  # it is still sorting them
+        ours.close()
+        assert worker.wait() == 0
+
+
+def test_a_worker_that_is_killed_is_gone_after_the_wait() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = bear_worker(nursery_address(), [str(theirs.fileno())], (theirs.fileno(),))
+        worker.kill()
+        assert worker.wait() == -9
