@@ -226,14 +226,14 @@ def test_without_any_script_the_charts_are_there(chromium, tmp_path):
     )
 
 
-def test_the_page_becomes_a_picture_and_a_pdf(tmp_path):
+def test_the_page_becomes_a_picture_and_a_pdf(chromium, tmp_path):
     page = tmp_path / "page.html"
     write_page(page, sample_comparison())
-    take_picture(page, tmp_path / "page.png", width=700)
+    take_picture(chromium, page, tmp_path / "page.png", width=700)
     width, height = struct.unpack(">II", (tmp_path / "page.png").read_bytes()[16:24])
     assert width == 700
     assert height > 1500
-    print_pdf(page, tmp_path / "page.pdf")
+    print_pdf(chromium, page, tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
 
 

@@ -71,7 +71,7 @@ def _check(path: Path, result: Path) -> None:
 def _write(made: "Document", asked: argparse.Namespace) -> None:
     from tempfile import TemporaryDirectory
 
-    from inferometer.report.chromium import print_pdf, take_picture
+    from inferometer.report.chromium import browsing, print_pdf, take_picture
     from inferometer.report.files import write_text
     from inferometer.report.html.page import write
     from inferometer.report.markdown import markdown
@@ -84,13 +84,13 @@ def _write(made: "Document", asked: argparse.Namespace) -> None:
         write_text(asked.markdown, markdown(made))
     if asked.png is None and asked.pdf is None:
         return
-    with TemporaryDirectory(prefix="inferometer-view-") as folder:
+    with TemporaryDirectory(prefix="inferometer-view-") as folder, browsing() as tab:
         page = Path(folder) / "page.html"
         write(made, page)
         if asked.png is not None:
-            take_picture(page, asked.png)
+            take_picture(tab, page, asked.png)
         if asked.pdf is not None:
-            print_pdf(page, asked.pdf)
+            print_pdf(tab, page, asked.pdf)
 
 
 def _open(page: Path) -> None:

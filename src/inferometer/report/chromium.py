@@ -84,13 +84,14 @@ class Tab:
         return found
 
     def open(self, path: Path, *, width: int = WIDTH, height: int = 900) -> None:
-        """Show a file in a new page and wait until it is loaded; what earlier pages said is forgotten."""
-        self.session = ""
+        """Show a file and wait until it is loaded; what earlier pages said is forgotten."""
         self.events.clear()
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
+        if not self.session:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            for domain in ("Page", "Runtime", "Log"):
+                self.call(f"{domain}.enable")
+        self.call("Emulation.setEmulatedMedia")
         self.resize(width, height)
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait_for("Page.loadEventFired")
@@ -187,21 +188,19 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def take_picture(page: Path, picture: Path, *, width: int = WIDTH) -> None:
+def take_picture(tab: Tab, page: Path, picture: Path, *, width: int = WIDTH) -> None:
     """The whole page as PNG, as long as it is."""
-    with browsing() as tab:
-        tab.open(page, width=width)
-        height = round(tab.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
-        tab.resize(width, height, min(1.0, MOST_PIXELS / height))
-        _save(tab.call("Page.captureScreenshot", format="png"), picture)
+    tab.open(page, width=width)
+    height = round(tab.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
+    tab.resize(width, height, min(1.0, MOST_PIXELS / height))
+    _save(tab.call("Page.captureScreenshot", format="png"), picture)
 
 
-def print_pdf(page: Path, pdf: Path) -> None:
+def print_pdf(tab: Tab, page: Path, pdf: Path) -> None:
     """The page as it prints, on A4."""
-    with browsing() as tab:
-        tab.open(page)
-        sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
-        _save(tab.call("Page.printToPDF", printBackground=True, **sheet), pdf)
+    tab.open(page)
+    sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
+    _save(tab.call("Page.printToPDF", printBackground=True, **sheet), pdf)
 
 
 def _save(reply: Mapping[str, Any], path: Path) -> None:
