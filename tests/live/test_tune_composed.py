@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,13 @@ YAML = {
 
 
 @pytest.fixture(autouse=True)
-def no_browser(monkeypatch):
+def no_browser(monkeypatch, tmp_path):
     """Reports without pictures, which are another test's matter."""
-    monkeypatch.setenv("PATH", "")
+    broken = tmp_path / "bin" / "chromium"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
 
 
 def profile(folder: Path, **keys) -> list[dict[str, str]]:
