@@ -22,7 +22,7 @@ from inferometer.testing.servers import (
 )
 
 BAD = 13
-QUICK = ("-p", "100", "-s", "999")
+QUICK = ("-p", "100", "-s", "999999")
 
 
 def is_bad(request: Request) -> bool:

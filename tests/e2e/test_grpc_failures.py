@@ -195,7 +195,7 @@ def test_a_server_where_every_request_fails_ends_the_run(words: tuple[str, ...],
     with FakeGrpcTriton(lambda number, call: refuse(14, "boom")) as fake:
         ended = run(
             "perf_analyzer",
-            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, *words, "-p", "100", "-s", "999"),
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, *words, "-p", "100", "-s", "999999"),
         )
     assert ended.code == 99
     assert "had error: boom\n" in ended.stderr

@@ -156,7 +156,16 @@ def test_the_classic_report_is_the_clients_only(run: Callable, tmp_path: Path) -
     with FakeOpenAi() as fake:
         ended = run(
             *("perf_analyzer", *CLASSIC, "-u", f"http://{fake.server.address}", "-i", "http"),
-            *("--input-data", data, "--concurrency-range", "2", "-p", "200", "--stability-percentage", "999"),
+            *(
+                "--input-data",
+                data,
+                "--concurrency-range",
+                "2",
+                "-p",
+                "200",
+                "--stability-percentage",
+                "999999",
+            ),
             *("-f", str(tmp_path / "report.csv"), "--verbose-csv"),
         )
     assert ended.code == 0, ended.stderr

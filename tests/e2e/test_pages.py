@@ -263,7 +263,7 @@ def test_a_browser_that_ends_at_once_is_reported(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        ("perf_analyzer", "-p", "100", "-s", "999"),
+        ("perf_analyzer", "-p", "100", "-s", "999999"),
         ("inferometer", "measure", "--duration", "300ms"),
         ("inferometer", "find", "--slo", "p99<10s", "--by", "concurrency", "--duration", "1s"),
         ("inferometer", "diagnose", "--duration", "300ms", "--concurrency-range", "1:2"),

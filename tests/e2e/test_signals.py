@@ -51,7 +51,7 @@ def test_the_first_signal_reports_what_was_measured(
 def test_levels_that_were_complete_are_in_summary_and_csv(start: Callable, tmp_path: Path) -> None:
     with FakeTriton() as fake:
         process = start(
-            *("-m", "fake", "-u", fake.server.address, "-p", "100", "-s", "999", "-r", "3"),
+            *("-m", "fake", "-u", fake.server.address, "-p", "100", "-s", "999999", "-r", "3"),
             *("--concurrency-range", "1:1000", "-f", str(tmp_path / "r.csv")),
         )
         for line in process.stdout:

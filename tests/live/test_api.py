@@ -22,7 +22,7 @@ def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
 
 def test_api_tune_gives_a_study(tmp_path: Path) -> None:
     ways = {"search": "brute", "instances": (1, 1), "batches": (1, 2), "loads": (1, 2)}
-    quick = {"measurement_interval_ms": 150, "stability_percentage": 999.0}
+    quick = {"measurement_interval_ms": 150, "stability_percentage": 999_999.0}
     study = api.tune("simple", slo="p99<1s", journal=str(tmp_path / "journal.sqlite"), **ways, **quick)
     assert {trial.parts[0].variant for trial in study.trials if trial.is_measured} == {
         "simple_config_default",

@@ -85,7 +85,17 @@ def test_a_result_read_back_is_the_same(measured: Ended, folder: Path) -> None:
 
 
 def test_the_classic_report_can_be_made_again_from_the_file(triton: EmbeddedTriton, tmp_path: Path) -> None:
-    words = ("-p", "300", "-s", "999", "-v", "--concurrency-range", "1:2", "--json", str(tmp_path / "r.json"))
+    words = (
+        "-p",
+        "300",
+        "-s",
+        "999999",
+        "-v",
+        "--concurrency-range",
+        "1:2",
+        "--json",
+        str(tmp_path / "r.json"),
+    )
     done = call("perf_analyzer", "-u", triton.http_address, "-m", "ens", *words)
     assert done.code == 0
     assert classic.report(api.load(str(tmp_path / "r.json"))) == done.stdout

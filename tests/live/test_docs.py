@@ -29,9 +29,9 @@ name = os.path.basename(sys.argv[0])
 if name == "inferometer" and words[:1] == ["serve"]:
     words = ["serve", "--help"]
 elif name == "inferometer" and words[:1] == ["tune"]:
-    words += ["--budget", "6s", "--slo", "p99<5s"]  # short, and a promise that busy machines keep
+    words += ["--budget", "10s", "--slo", "p99<5s"]  # short, and a promise that busy machines keep
 elif name == "inferometer" and words[:1] == ["profile"]:
-    words += ["--budget", "5s"]
+    words += ["--budget", "8s"]
 elif words[:1] == ["compare"] and any(word.endswith(".json") for word in words):
     pass
 elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"], ["diagnose"]):
@@ -44,7 +44,7 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
     span = "3s" if words[0] == "find" else "500ms" if "ensemble_image" in words else "200ms"
     short = ["--duration", span, *(["--budget", "1s"] if "--apply" in words else [])]
-    words += ["-p", "150", "-r", "3", "-s", "1000"] if name == "perf_analyzer" else short
+    words += ["-p", "150", "-r", "3", "-s", "999999"] if name == "perf_analyzer" else short
 os.execv({python!r}, [{python!r}, "-IS", {asking!r}, {nursery!r}, name, *words])
 """
 

@@ -57,7 +57,7 @@ def test_genai_perf_reads_every_answer_of_a_stream(triton, tmp_path: Path) -> No
     (tmp_path / "inputs.json").write_text(json.dumps({"data": [step]}))
     done = call(
         "perf_analyzer",
-        *("-m", "repeat", "--async", "--warmup-request-count", "3", "--stability-percentage", "999"),
+        *("-m", "repeat", "--async", "--warmup-request-count", "3", "--stability-percentage", "999999"),
         *("--request-count", "20", "-i", "grpc", "--streaming", "-u", triton.grpc_address),
         *("--concurrency-range", "2", "--service-kind", "triton", "--input-data", "inputs.json"),
         *("--profile-export-file", "profile_export.json"),

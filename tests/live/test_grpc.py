@@ -18,7 +18,7 @@ from inferometer.testing.commands import Ended, call_here
 
 pytestmark = pytest.mark.live
 
-QUICK = ("-p", "150", "-s", "999")
+QUICK = ("-p", "150", "-s", "999999")
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_30_the_rate_of_a_slow_model_is_right(
 ) -> None:
     ended = pa(
         *("-m", "delay", "--input-data", data("d50.json", {"INPUT0": [0.05]}), "--concurrency-range", "2"),
-        *("-p", "500", "-s", "999", "-f", str(folder / "delay.csv")),
+        *("-p", "500", "-s", "999999", "-f", str(folder / "delay.csv")),
     )
     assert ended.code == 0
     (row,) = DictReader((folder / "delay.csv").read_text().splitlines())

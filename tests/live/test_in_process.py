@@ -45,7 +45,7 @@ def traces(pid: int) -> list[str]:
 def test_the_classic_report_of_a_server_in_this_process() -> None:
     done = call_script(
         *("-m", "simple", "--service-kind", "triton_c_api", "--model-repository", str(example_repository())),
-        *("-p", "300", "-s", "999", "--concurrency-range", "2"),
+        *("-p", "300", "-s", "999999", "--concurrency-range", "2"),
     )
     assert done.code == 0, done.stderr
     assert "  Service Kind: TRITON_C_API\n" in done.stdout

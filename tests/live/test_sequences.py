@@ -10,7 +10,7 @@ from inferometer.testing.commands import call_script
 pytestmark = pytest.mark.live
 
 BY_RATE = ("--request-rate-range", "400", "--serial-sequences", "--sequence-length", "5")
-SHORT = ("-p", "120", "-s", "999", "-r", "3")
+SHORT = ("-p", "120", "-s", "999999", "-r", "3")
 
 
 def run(triton, *words):

@@ -158,7 +158,7 @@ def test_optional_inputs_without_data_are_refused(server: EmbeddedTriton, tmp_pa
 
 def start_and_wait(server: EmbeddedTriton, *words: str) -> subprocess.Popen[str]:
     """A run that has its region registered and a worker."""
-    process = start(server, *words, *SHARED, "-p", "100", "-s", "999", "-r", "1000000")
+    process = start(server, *words, *SHARED, "-p", "100", "-s", "999999", "-r", "1000000")
     assert eventually(lambda: registered(server) > {SOMEBODY} and worker_of(process))
     return process
 

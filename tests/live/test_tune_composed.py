@@ -14,7 +14,7 @@ pytestmark = pytest.mark.live
 
 MODELS = Path(__file__).parent / "models"
 YAML = {
-    "perf_analyzer_flags": {"measurement-interval": 150, "max-trials": 3, "stability-percentage": 999},
+    "perf_analyzer_flags": {"measurement-interval": 150, "max-trials": 3, "stability-percentage": 999999},
     "run_config_search_max_instance_count": 1,
     "run_config_search_min_model_batch_size": 2,
     "run_config_search_max_model_batch_size": 2,
