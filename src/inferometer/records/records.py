@@ -60,12 +60,12 @@ def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
     """Records of an (n, ROW) block, sorted by end; both arguments are copied."""
     ends = rows[:, _END]
     if (ends[1:] >= ends[:-1]).all():
-        return Records(*[*rows.T.copy(), times.copy()])
+        return Records(*[rows[:, column].copy() for column in range(ROW)] + [times.copy()])
     order = np.argsort(ends, kind="stable")
     if len(times):
         starts = np.cumsum(rows[:, -1]) - rows[:, -1]
         times = np.concatenate([times[starts[row] : starts[row] + rows[row, -1]] for row in order])
-    return Records(*[*rows[order].T.copy(), times])
+    return Records(*[rows[order, column] for column in range(ROW)] + [times])
 
 
 EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))
