@@ -5,7 +5,6 @@ As a program: `python -IS asking.py ADDRESS COMMAND WORD...` is that command, wi
 
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -34,11 +33,11 @@ class Born:
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; TimeoutError where it does not end in time."""
-        if not select.select([self._connection], [], [], timeout_s)[0]:
-            raise TimeoutError
+        self._connection.settimeout(timeout_s)
+        code = int(self._connection.recv(32))
+        self._connection.close()
         os.close(self._fd)
-        with self._connection:
-            return int(self._connection.recv(32))
+        return code
 
 
 def bear(
