@@ -23,7 +23,8 @@ class Born:
         self._connection.connect(address)
         text = json.dumps({**request, "places": list(fds)}).encode() + b"\n"
         sent = socket.send_fds(self._connection, [text], list(fds.values()))
-        self._connection.sendall(text[sent:])
+        if sent < len(text):  # else the process may be over already
+            self._connection.sendall(text[sent:])
         number, (self._fd,), _, _ = socket.recv_fds(self._connection, 32, 1)
         self.pid = int(number)
 
