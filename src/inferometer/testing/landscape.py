@@ -102,7 +102,7 @@ class Landscape:
         slow = 1.0 if busy <= self.cores else (busy / self.cores) ** self.sharing
         if busy > 1:
             slow *= 1 + self.friction * (busy - 1)
-        return (self.fixed_s + self.item_s * batch**self.bend) * slow
+        return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
 
 
 @dataclass(slots=True)

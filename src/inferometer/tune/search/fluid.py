@@ -142,5 +142,5 @@ def fit(
 def _distinct(spots: Spots) -> tuple[Spots, NDArray[np.int64]]:
     """Every spot once, and which of them each was: what is measured again and again is forecast once."""
     columns = np.stack([spots.instances, spots.batch, spots.delay_s, spots.load])
-    once, which = np.unique(columns, axis=1, return_inverse=True)
-    return Spots(*once, by_rate=spots.by_rate), which.reshape(-1)
+    (instances, batch, delay_s, load), which = np.unique(columns, axis=1, return_inverse=True)
+    return Spots(instances, batch, delay_s, load, spots.by_rate), which.reshape(-1)

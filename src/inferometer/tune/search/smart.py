@@ -13,6 +13,7 @@ A budget is counted in the cost of the trials told, not by a clock, so that a re
 from collections.abc import Generator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import THROUGHPUT
@@ -154,7 +155,7 @@ def _next(seen: Seen) -> tuple[float, int | None]:
     return float(gain.max()), int((gain / cost).argmax())
 
 
-def _gains(seen: Seen) -> tuple[Array, Array]:
+def _gains(seen: Seen) -> tuple[NDArray[np.int64], Array]:
     """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
     goals = seen.scope.goals
     seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
