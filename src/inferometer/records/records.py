@@ -45,6 +45,14 @@ class Records:
             times = times[np.repeat(mask, self.stamps)]
         return Records(*[getattr(self, name)[chosen] for name in COLUMNS] + [times])
 
+    def cut(self, count: int) -> "tuple[Records, Records]":
+        """The first `count`, and the others."""
+        if count >= len(self):
+            return self, EMPTY
+        if count <= 0:
+            return EMPTY, self
+        return self.where(slice(None, count)), self.where(slice(count, None))
+
     @property
     def good(self) -> "Records":
         chosen = self.status == status.OK

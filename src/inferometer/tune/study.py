@@ -112,7 +112,7 @@ def _apart(goals: tuple[Goal, ...], best: Ranked, base: Ranked) -> bool:
 
 
 def to_json(study: Study) -> str:
-    return json.dumps(plain(study), indent=1, sort_keys=True) + "\n"
+    return json.dumps(dataclasses.asdict(study), indent=1, sort_keys=True, default=_plain) + "\n"
 
 
 def plain(value: Any) -> Any:
