@@ -72,12 +72,12 @@ def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
 def _sorted(columns: list[Column], times: Column) -> Records:
     ends, stamps = columns[_END], columns[-1]
     if (ends[1:] >= ends[:-1]).all():
-        return Records(*columns, times)
+        return Records(*[*columns, times])
     order = np.argsort(ends, kind="stable")
     if len(times):
         starts = np.cumsum(stamps) - stamps
         times = np.concatenate([times[starts[row] : starts[row] + stamps[row]] for row in order])
-    return Records(*[column[order] for column in columns], times)
+    return Records(*[column[order] for column in columns] + [times])
 
 
 EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))
