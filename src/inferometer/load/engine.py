@@ -35,7 +35,7 @@ from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
-from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
 from inferometer.records.spool import Head, Spool
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
@@ -168,7 +168,7 @@ class Engine:
         self._clock = clock
         self._on_crowded = on_crowded
         self._step = first_step % steps
-        self._stride = stride
+        self._stride = stride % steps
         self._timeout_ns = timeout_ns
         self._due: list[int] = []
         self._started: list[int] = []
@@ -297,7 +297,7 @@ class Engine:
             if self._next_due < wake and self._has_room():
                 wake = self._next_due
             wait(None if wake >= NEVER else wake)
-            cells[WRITTEN] = ring.written  # ring.publish(), without the call
+            put_count(cells, WRITTEN, ring.written)  # ring.publish(), without the call
             if wake < NEVER:
                 now = clock()
                 if self._next_due <= now:
@@ -384,7 +384,7 @@ class Engine:
         if not self._is_steady[slot]:
             self.finish(slot, 0, sent_ns, wrote_ns, now_ns, now_ns, received)
             return NOTHING
-        ring, due, steps = self._ring, self._due, self._steps
+        ring, due, steps, clock = self._ring, self._due, self._steps, self._clock
         position = ring.position
         pack_row(
             self._cells, position,
@@ -394,8 +394,9 @@ class Engine:
         ring.position = position if position != ring.end else FIRST_BYTE
         ring.written += 1
         steps[slot] = step = self._step
-        self._step = (step + self._stride) % self._step_count
-        due[slot] = now = self._clock()
+        following = step + self._stride
+        self._step = following if following < self._step_count else following - self._step_count
+        due[slot] = now = clock()
         return step, now
 
     def _finish_and_keep(

@@ -1,7 +1,7 @@
 """Plain gRPC calls: what a load test makes by the ten thousand, answered and followed in one function.
 
 A unary call whose reply is only counted is **plain** while nothing but its usual reply can be said about it: it went
-out whole, as bytes made beforehand, and is known by the four bytes of its stream's id. When its reply is like the one
+out whole, as bytes made beforehand, and is known by its stream's id. When its reply is like the one
 before (wire/usual.py) it is counted, and the next call of its slot takes its place. Whatever else happens on the
 connection is read in the general way (wire/http2.py), for which plain calls are unfolded: they become streams.
 """
@@ -12,9 +12,8 @@ from typing import Any, Protocol
 from inferometer.load.engine import Turn
 from inferometer.wire.frames import LARGEST_STREAM_ID, LARGEST_WINDOW, Buffer
 from inferometer.wire.http2 import Http2Connection
-from inferometer.wire.sender import Request, Stream, pack_id
-
-number = int.from_bytes
+from inferometer.wire.sender import ID, Request, Stream, patch, put_id
+from inferometer.wire.usual import UPDATE, UPDATE_SIZE, unpack_update
 
 
 class Caller(Protocol):
@@ -30,12 +29,13 @@ class Caller(Protocol):
 class PlainCalls:
     """Those of one connection; frames that they cause are put into its queue, and they into `unwritten`."""
 
-    __slots__ = ("_http2", "_requests", "_sender", "_turn", "_unwritten", "late")
+    __slots__ = ("_http2", "_requests", "_sender", "_turn", "_unwritten", "late", "only")
 
     def __init__(
         self, http2: Http2Connection, requests: Sequence[Request], turn: Turn, unwritten: list[Any]
     ) -> None:
         self.late: list[Any] = []  # calls that found no place in exchange()
+        self.only: Any = None  # the call that exchange() left to its caller to send
         self._http2 = http2
         self._sender = http2.sender
         self._requests = requests
@@ -50,10 +50,9 @@ class PlainCalls:
         if not has_room or stream_id >= LARGEST_STREAM_ID:
             return False
         http2.next_id = stream_id + 2
-        name = pack_id(stream_id)
         sender.window -= size
-        sender.queue.append(name.join(request.pieces))
-        http2.plain[name] = call
+        sender.queue.append(patch(request, stream_id))
+        http2.plain[stream_id] = call
         call.request = request
         self._unwritten.append(call)
         return True
@@ -61,58 +60,75 @@ class PlainCalls:
     def exchange(self, data: Buffer, length: int, now_ns: int) -> int:
         """Take usual replies, as long as data[:length] has nothing else, each with the call that follows it.
 
-        Returns how far it came. It does what open() does, and much of HTTP/2, without calling them: between two
-        replies the server has had the caches, and each further function is one more place that is not in them."""
-        http2, sender = self._http2, self._sender
-        plain = http2.plain
-        at = 0
-        while (found := http2.match(data, at, length)) is not None:
-            name, update = found.groups()
-            call = plain.get(name)
-            unreturned = http2.unreturned + http2.usual.content
-            window = sender.window if update is None else sender.window + number(update)
-            if unreturned * 2 >= http2.our_window or window > LARGEST_WINDOW:
+        Returns how far it came. When there was but one, its successor is not queued: it is `only`, and its request's
+        frames are to be sent. It does what open() does, and much of HTTP/2, without calling them: between two replies
+        the server has had the caches, and each further function is one more place that is not in them."""
+        http2, sender, turn = self._http2, self._sender, self._turn
+        plain, usual = http2.plain, http2.likely
+        unpack, size = usual.unpack, usual.size
+        at, stop = 0, size
+        while stop <= length:
+            first, stream_id, middle, body_id, opening, last, end_id, end = unpack(data, at)
+            if (first, middle, opening, last, end) != usual.constants or not stream_id == body_id == end_id:
                 break
+            window = sender.window
+            if length - stop >= UPDATE_SIZE:
+                kind, increment = unpack_update(data, stop)
+                if kind == UPDATE:
+                    window += increment
+                    stop += UPDATE_SIZE
+                    if not increment or window > LARGEST_WINDOW:
+                        break
+            unreturned = http2.unreturned + usual.content
+            if unreturned >= http2.return_at:
+                break
+            call = plain.get(stream_id)
             if call is not None:
-                del plain[name]
-            elif (stream := http2.streams.get(number(name))) is not None and stream.is_plain:
+                del plain[stream_id]
+            elif (stream := http2.streams.get(stream_id)) is not None and stream.is_plain:
                 call = stream.token
-                del http2.streams[stream.id]
+                call.stream = None
+                del http2.streams[stream_id]
             else:
                 break
             http2.unreturned = unreturned
             sender.window = window
-            at = found.end()
-            call.request = call.stream = None
-            step, due = self._turn(call.slot, call.sent_ns, call.wrote_ns, now_ns, http2.usual.received)
+            call.request = None
+            step, due = turn(call.slot, call.sent_ns, call.wrote_ns, now_ns, size)
             if step >= 0:
                 call.request = request = self._requests[step]
                 call.sent_ns = due
                 call.wrote_ns = 0
-                size, stream_id = request.quick_size, http2.next_id
-                window = sender.window - size
-                is_full = (
-                    size > sender.quick_limit or window < 0 or len(plain) + len(http2.streams) >= http2.limit
-                )
-                if is_full or stream_id >= LARGEST_STREAM_ID:
+                body, stream_id = request.quick_size, http2.next_id
+                if (
+                    body > sender.quick_limit
+                    or body > window
+                    or len(plain) + len(http2.streams) >= http2.limit
+                    or stream_id >= LARGEST_STREAM_ID
+                ):
                     self.late.append(call)
                 else:
                     http2.next_id = stream_id + 2
-                    name = pack_id(stream_id)
-                    sender.window = window
-                    sender.queue.append(name.join(request.pieces))
-                    plain[name] = call
+                    sender.window = window - body
+                    plain[stream_id] = call
+                    frames = request.frames
+                    put_id(frames, ID, stream_id)
+                    put_id(frames, request.second, stream_id)
+                    if not at and stop == length:
+                        self.only = call
+                        return length
+                    sender.queue.append(bytes(frames))
                     self._unwritten.append(call)
-            if at == length:
-                break
+            at = stop
+            stop += size
         return at
 
     def unfold(self) -> None:
         """Make streams of them."""
         http2 = self._http2
-        for name, call in http2.plain.items():
+        for stream_id, call in http2.plain.items():
             window = self._sender.initial_window - call.request.quick_size
-            call.stream = stream = Stream(number(name), call, False, window, True)
+            call.stream = stream = Stream(stream_id, call, False, window, True)
             stream.is_plain = True
-            http2.streams[stream.id] = stream
+            http2.streams[stream_id] = stream
         http2.plain.clear()

@@ -9,9 +9,7 @@ from inferometer.load.timer import Timer
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
-AT_ONCE = (
-    42  # events of one call: room for that many comes from Python's own small blocks, for more from malloc()
-)
+AT_ONCE = 42  # events of one call: room for more would not come from Python's own small blocks
 SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
 LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
 
@@ -40,8 +38,8 @@ class EpollReactor:
         self._epoll.unregister(fd)
 
     def wait(self, until_ns: int | None) -> None:
-        handlers = self._handlers
-        for fd, mask in self._poll(-1, AT_ONCE) if until_ns is None else self._poll_until(until_ns):
+        handlers, poll = self._handlers, self._poll
+        for fd, mask in poll(None, AT_ONCE) if until_ns is None else self._poll_until(until_ns):
             # A handler of this round may have closed a descriptor that is still in the list.
             handler = handlers.get(fd)
             if handler is not None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
@@ -19,13 +19,16 @@ from inferometer.load.load import Cost, Harvest
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.records.records import Records, RingReader, join
+from inferometer.records.records import EMPTY, Records, RingReader, join
 from inferometer.records.ring import create_ring, map_ring
 from inferometer.target.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
+LOOK_NS = (
+    NS_PER_S  # to ask the system takes longer than to fetch the records; it is asked when a window ends, too
+)
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")
@@ -37,6 +40,15 @@ StartProcess = Callable[[list[str], tuple[int, ...]], "subprocess.Popen[bytes]"]
 
 def _start_process(command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What the system says of the workers and of the machine."""
+
+    files: int
+    file_limit: int
+    stolen_ns: int
 
 
 @dataclass(slots=True)
@@ -72,6 +84,9 @@ class Workers:
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
+        self._last: Harvest | None = None  # without its records
+        self._around = _Around(0, 0, 0)
+        self._look_ns = 0  # when to look around again
 
     def __enter__(self) -> "Workers":
         try:
@@ -139,7 +154,7 @@ class Workers:
         self.stop()
         self._end_all()
         self._take()
-        self._count = count
+        self._count, self._last = count, None
         self._start_all()
 
     # --- Load
@@ -159,7 +174,13 @@ class Workers:
         asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
-        answers = self._answers(Synced, ANSWER_S)
+        try:
+            answers = self._answers(Synced, ANSWER_S)
+        except LocalError:
+            left = self._take()  # a ring outlives its worker; whoever asks once more gets the error
+            if self._last is None or not len(left):
+                raise
+            return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self._count:
             raise LocalError(
                 f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
@@ -167,8 +188,15 @@ class Workers:
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
             self.spool_problem = self.spool_problem or answer.spool_problem
-        return Harvest(
-            records=self._take(),
+        if asked_ns >= min(until_ns, self._look_ns):
+            self._look_ns = asked_ns + LOOK_NS
+            self._around = _Around(
+                files=max(open_files(process.child.pid) for process in self._processes),
+                file_limit=file_limit(self._processes[0].child.pid),
+                stolen_ns=stolen_ns(),
+            )
+        self._last = Harvest(
+            records=EMPTY,
             seen_ns=min(answer.seen_ns for answer in answers),
             cost=Cost(
                 cpu_ns=tuple(answer.cpu_ns for answer in answers),
@@ -176,13 +204,14 @@ class Workers:
                 reconnects=sum(answer.reconnects for answer in answers),
                 connects=sum(answer.connects for answer in answers),
                 connect_ns=sum(answer.connect_ns for answer in answers),
-                files=max(open_files(process.child.pid) for process in self._processes),
-                file_limit=file_limit(self._processes[0].child.pid),
-                stolen_ns=stolen_ns(),
+                files=self._around.files,
+                file_limit=self._around.file_limit,
+                stolen_ns=self._around.stolen_ns,
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
         )
+        return replace(self._last, records=self._take())
 
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
@@ -204,13 +233,15 @@ class Workers:
         waiting = [process.control for process in self._processes]
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
         while waiting and monotonic_ns() < deadline_ns:
-            for control in wait(waiting, timeout=ROUND_NS / NS_PER_S):
+            ready = wait(waiting, timeout=ROUND_NS / NS_PER_S)
+            for control in ready:
                 assert isinstance(control, Connection)
                 answer = _receive(control)
                 if isinstance(answer, kind):
                     answers.append(answer)
                     waiting.remove(control)
-            self._drain()
+            if not ready:
+                self._drain()
         return answers
 
     def _drain(self) -> None:

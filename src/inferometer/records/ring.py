@@ -50,6 +50,10 @@ pack_row = Struct(f"={ROW}q").pack_into
 """pack_row(cells, position, due_ns, sent_ns, ...): a whole row in one call."""
 
 
+put_count = Struct("q").pack_into
+"""put_count(cells, WRITTEN, count): in one store, as the reader needs it. Offset and number of that cell are both 0."""
+
+
 def create_ring() -> int:
     """A file descriptor of fresh shared memory for one ring; inheritable by a worker."""
     fd = os.memfd_create("inferometer-records")
@@ -71,7 +75,7 @@ class RingWriter:
         self._stamped = 0
 
     def publish(self) -> None:
-        self.cells[WRITTEN] = self.written
+        put_count(self.cells, WRITTEN, self.written)
 
     def stamp(self, times: Sequence[int]) -> int:
         """Keep the times of a request's responses, before its row is published; how many were kept."""

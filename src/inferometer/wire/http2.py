@@ -33,8 +33,8 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
-replies in a row were also of the same size, that reply becomes a pattern (usual.py): an owner who only counts replies
-may look for it with `match`, and see to what it means for this connection. load/plain.py does.
+replies in a row were also of the same size, that reply is the usual one (usual.py): an owner who only counts replies
+may look whether it is there, as `likely` says, and see to what it means for this connection. load/plain.py does.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ from inferometer.wire.frames import (
 )
 from inferometer.wire.headers import LIST_LIMIT, BlockReader, Headers
 from inferometer.wire.sender import Request, Sender, Stream, pack_id
-from inferometer.wire.usual import UNKNOWN_REPLY, Match, match_nothing, usual_reply
+from inferometer.wire.usual import UNKNOWN_REPLY, UsualReply, usual_reply
 
 WINDOW = 2**30
 OUR_FRAME_SIZE = 2**20
@@ -133,15 +133,13 @@ class Http2Connection:
     __slots__ = (
         "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
         "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_reader",
-        "_usual_head", "_usual_trailers", "answers", "broken", "closing", "goaway", "limit", "match",
-        "next_id", "our_window", "plain", "ready", "sender", "streams", "unreturned", "usual",
+        "_usual_head", "_usual_trailers", "answers", "broken", "closing", "goaway", "likely", "limit",
+        "next_id", "our_window", "plain", "ready", "return_at", "sender", "streams", "unreturned", "usual",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
         self.streams: dict[int, Stream] = {}
-        self.plain: dict[
-            bytes, Any
-        ] = {}  # tokens of requests that are nothing but sent, by the bytes of the stream id
+        self.plain: dict[int, Any] = {}  # tokens of requests that are nothing but sent, by the stream id
         self.ready = False  # the server's SETTINGS have come
         self.closing = False  # no more streams can be opened; those open go on unless it is broken
         self.goaway: Goaway | None = None  # the server's, the last one
@@ -151,6 +149,7 @@ class Http2Connection:
         self.next_id = 1
         self.limit = LARGEST_STREAM_ID  # streams open at once; 0 when closing
         self.our_window = window
+        self.return_at = -(-window // 2)  # so many bytes are given back at once
         self.unreturned = 0  # bytes received and not yet given back to the server's window
         self.answers = 0  # to control frames, since the last take()
         self._expected = SETTINGS  # the only kind of frame that is legal next; -1 when any is
@@ -167,7 +166,7 @@ class Http2Connection:
         self._usual_head = self._usual_trailers = _NONE
         self._last_size = -1  # of the body of the last usual reply
         self.usual = UNKNOWN_REPLY
-        self.match: Match = match_nothing  # that of `usual`, while we are between two frames
+        self.likely: UsualReply = UNKNOWN_REPLY  # `usual`, while we are between two frames
         self._cancelled: dict[int, None] = {}
         self._forgotten = 0  # streams up to this one may have been cancelled, too
         self._greet()
@@ -289,7 +288,7 @@ class Http2Connection:
         elif at < length:
             self._held += data[at:length]
         is_between = not self._held and not self._left and self._expected < 0
-        self.match = self.usual.match if is_between else match_nothing
+        self.likely = self.usual if is_between else UNKNOWN_REPLY
 
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
@@ -315,7 +314,7 @@ class Http2Connection:
         size = high << 16 | low
         start = middle + FRAME_HEAD
         stop = start + size
-        if body_id != stream_id or kind != DATA or flags or high >= _TOO_HIGH or size * 2 >= self.our_window:
+        if body_id != stream_id or kind != DATA or flags or high >= _TOO_HIGH or size >= self.return_at:
             return 0
         name = pack_id(stream_id)
         if not data.startswith(name.join(trailers.pieces), stop, length):
@@ -323,7 +322,7 @@ class Http2Connection:
         if not data.startswith(name.join(head.pieces), at):
             return 0
         self.unreturned += size
-        if self.unreturned * 2 >= self.our_window:
+        if self.unreturned >= self.return_at:
             self._return_window()
         stream.head = head.headers
         stream.content = size
@@ -349,7 +348,7 @@ class Http2Connection:
         """A DATA frame that ends at `stop`, of which all bytes up to `length` are here."""
         size = stop - start
         self.unreturned += size
-        if self.unreturned * 2 >= self.our_window:
+        if self.unreturned >= self.return_at:
             self._return_window()
         stream = self.streams.get(stream_id) or self._stray(stream_id, DATA)
         padding = 0
@@ -377,7 +376,7 @@ class Http2Connection:
             self._fail(stream, frames.PROTOCOL_ERROR, "a body came before the headers")
             return None
         stream.unreturned += size
-        if stream.unreturned * 2 < self.our_window:
+        if stream.unreturned < self.return_at:
             return stream
         if stream.unreturned > self.our_window:
             self._fail(
@@ -528,7 +527,7 @@ class Http2Connection:
     def _break(self, fault: Fault) -> None:
         """A connection error (5.4.1)."""
         self.broken = fault
-        self.match = match_nothing
+        self.likely = UNKNOWN_REPLY
         self._close()
         self._queue(frames.goaway(0, fault.code, fault.message))
         self._fail_all(BROKEN, fault.code, fault.message)

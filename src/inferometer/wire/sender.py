@@ -8,8 +8,8 @@ it stands aside until the window is open again.
     start, send --> stream.waiting --> ring --> turn --+
     headers, answers, small requests ------------------+--> queue --> take
 
-A request that fits one frame of each kind and both windows is three constant pieces with the stream id between
-them. Larger bodies are cut as memoryviews: they are referred to, never copied.
+A request that fits one frame of each kind and both windows is made once; each time it is sent, the stream id is put
+into its two frames. Larger bodies are cut as memoryviews: they are referred to, never copied.
 """
 
 from collections import deque
@@ -25,6 +25,8 @@ from inferometer.wire.headers import SHRINK, Headers
 QUANTUM = 64 * 1024  # of one stream's data before the next has its turn
 
 pack_id = Struct(">L").pack
+put_id = Struct(">L").pack_into
+ID = 5  # where the stream id is in a frame
 _NEVER = frames.LARGEST_WINDOW + 1  # larger than any window
 
 
@@ -35,8 +37,11 @@ class Request:
     block: bytes  # of the headers, as encode_block() makes it
     body: tuple[Buffer, ...]
     ends: bool  # nothing follows the body
-    pieces: tuple[bytes, ...]  # the frames, cut where the stream id goes; () when they do not fit one each
-    quick_size: int  # of the body when there are pieces, else larger than any window
+    frames: (
+        bytearray  # all of them, with the stream id that was sent last; none when they do not fit one each
+    )
+    second: int  # where the second frame's stream id is, or that of the only one
+    quick_size: int  # of the body when there are frames, else larger than any window
 
 
 def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = True) -> Request:
@@ -44,22 +49,21 @@ def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool =
     parts = _parts(body)
     size = sum(map(len, parts))
     if len(block) > frames.LEAST_FRAME_SIZE or size > frames.LEAST_FRAME_SIZE:
-        return Request(block, parts, ends, (), _NEVER)
+        return Request(block, parts, ends, bytearray(), 0, _NEVER)
     end = END_STREAM if ends else 0
     if not size:
-        head = frame_head(len(block), HEADERS, END_HEADERS | end, 0)
-        return Request(block, parts, ends, (head[:5], block), 0)
-    pieces = (
-        frame_head(len(block), HEADERS, END_HEADERS, 0)[:5],
-        block + frame_head(size, DATA, end, 0)[:5],
-        b"".join(parts),
-    )
-    return Request(block, parts, ends, pieces, size)
+        head = frame_head(len(block), HEADERS, END_HEADERS | end, 0) + block
+        return Request(block, parts, ends, bytearray(head), ID, 0)
+    head = frame_head(len(block), HEADERS, END_HEADERS, 0) + block
+    whole = bytearray().join((head, frame_head(size, DATA, end, 0), *parts))
+    return Request(block, parts, ends, whole, len(head) + ID, size)
 
 
 def patch(request: Request, stream_id: int) -> bytes:
-    """The frames of a request that has pieces."""
-    return pack_id(stream_id).join(request.pieces)
+    """The frames of a request that has them."""
+    put_id(request.frames, ID, stream_id)
+    put_id(request.frames, request.second, stream_id)
+    return bytes(request.frames)
 
 
 def _parts(body: Buffer | tuple[Buffer, ...]) -> tuple[Buffer, ...]:
@@ -101,7 +105,9 @@ class Sender:
         self.window = frames.DEFAULT_WINDOW
         self.initial_window = frames.DEFAULT_WINDOW
         self._frame_size = frames.LEAST_FRAME_SIZE
-        self.quick_limit = -1  # bytes of a body that may go as pieces; none at first: see _start_slowly
+        self.quick_limit = (
+            -1
+        )  # bytes of a body that may go in frames made before; none at first: see _start_slowly
 
     @property
     def is_waiting(self) -> bool:
@@ -112,7 +118,7 @@ class Sender:
         size = request.quick_size
         if size <= self.quick_limit and size <= self.window:
             self.window -= size
-            self.queue.append(pack_id(stream_id).join(request.pieces))
+            self.queue.append(patch(request, stream_id))
             return Stream(stream_id, token, keep, self.initial_window - size, request.ends)
         stream = Stream(stream_id, token, keep, self.initial_window, request.ends)
         self._start_slowly(stream, request)

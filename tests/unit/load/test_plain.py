@@ -68,11 +68,18 @@ class Peer:
         at = 0
         if self.is_quick:
             at = self.plain.exchange(data, len(data), 1)
+            self.send_only()
         if at < len(data):
             self.plain.unfold()
         for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
             if ending is not None:
                 self.ended.append((stream.token.slot, ending.code))
+
+    def send_only(self) -> None:
+        """What the owner of the socket does with the call that was left to it."""
+        if self.plain.only is not None:
+            self.http2.sender.queue.append(bytes(self.plain.only.request.frames))
+            self.plain.only = None
 
     def turn(self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
         self.quick += 1
@@ -84,7 +91,7 @@ class Peer:
         sent = b"".join(map(bytes, self.connection.take()))
         return (
             self.ended,
-            sorted([*http2.streams, *(int.from_bytes(name) for name in http2.plain)]),
+            sorted([*http2.streams, *http2.plain]),
             http2.sender.window,
             sent,
             str(http2.broken),
