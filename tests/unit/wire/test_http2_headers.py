@@ -99,6 +99,16 @@ def test_nonsense_is_headers_or_a_fault(first: bytes, second: bytes, acknowledge
     assert (once.fields, once.status, once.fault) == (again.fields, again.status, again.fault)
 
 
+@pytest.mark.parametrize(
+    "block", [b"\x3f" + b"\x80" * 5 + bytes(4), b"\x3f" + b"\xff" * 9, b"\x3f\x80", b"\xff"]
+)
+def test_a_fault_says_what_is_wrong_and_not_where_it_lay(block: bytes) -> None:
+    with pytest.raises(Fault) as caught:
+        BlockReader().decode(block)
+    assert caught.value.message.startswith("a header block cannot be decoded: ")
+    assert "<" not in caught.value.message
+
+
 def test_known_block_is_the_same_object_and_a_long_one_is_not_kept() -> None:
     short, long = b"\x88", encode_block([(":status", "200"), ("x", "y" * 3000)])
     assert decode_frozen(short) is decode_frozen(bytes(bytearray(short)))
