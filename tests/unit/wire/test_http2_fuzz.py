@@ -72,12 +72,17 @@ def pick(table: list[T], number: int) -> T:
     return table[number % len(table)]
 
 
+def some(raw: bytes) -> bytes:
+    """Any number of the bytes, also none."""
+    return raw[1 : 1 + raw[0] % len(raw)]
+
+
 def block(raw: bytes) -> bytes:
-    return pick(BLOCKS, raw[0] >> 1) if raw[0] % 2 else raw[1:]
+    return pick(BLOCKS, raw[0] >> 1) if raw[0] % 2 else some(raw[1:])
 
 
 def body(raw: bytes) -> bytes:
-    return pick(BODIES, raw[0] >> 1) if raw[0] % 2 else raw[1:]
+    return pick(BODIES, raw[0] >> 1) if raw[0] % 2 else some(raw[1:])
 
 
 def word(raw: bytes) -> bytes:
@@ -104,8 +109,10 @@ PAYLOADS = {
 
 def any_frame(raw: bytes) -> bytes:
     kind = pick(KINDS, raw[0])
-    payload = raw[4:] if raw[3] % 10 == 9 else PAYLOADS.get(kind, body)(raw[4:])
-    return frames.frame(kind, pick(FLAGS, raw[1]), pick(STREAM_IDS, raw[2]), payload)
+    payload = some(raw[4:]) if raw[3] % 10 == 9 else PAYLOADS.get(kind, body)(raw[4:])
+    is_for_all = kind in (frames.SETTINGS, frames.PING, frames.GOAWAY) and raw[3] % 2
+    stream_id = 0 if is_for_all else pick(STREAM_IDS, raw[2])
+    return frames.frame(kind, pick(FLAGS, raw[1]), stream_id, payload)
 
 
 def right_frame(raw: bytes) -> bytes:
