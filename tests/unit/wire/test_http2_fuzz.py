@@ -60,6 +60,7 @@ BODIES = [
     message(gzip.compress(bytes(5000)), 1),
     message(b"no gzip", 1),
     message(bytes(3000)),
+    message(bytes(3000)) * 5,  # half a window
     b"\0\0\0\0",
     b"\0\xff\xff\xff\xff",
     b"\2" + message(b""),
