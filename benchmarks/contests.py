@@ -31,6 +31,7 @@ MIB = 1024 * 1024
 WINDOWS = 3  # with so wide a stability threshold every run has exactly as many as it may have
 LONG_RUN_COUNT = 10_000_000
 _SHORT = 0.1  # of the long run
+_CPU_WINDOW = 2  # times --seconds: what two starts differ by must be little beside what the requests cost
 _MARGIN_S = 40
 _SETTLED_S = 0.1
 
@@ -61,8 +62,9 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
                 return Usage(ended.cpu_s, _served(server.http_address, MODEL) - before), ended
 
             def measure(tool: _Tool) -> Sample:
-                short, short_ended = spend(tool, setting.seconds * _SHORT)
-                long, long_ended = spend(tool, setting.seconds)
+                window_s = setting.seconds * _CPU_WINDOW
+                short, short_ended = spend(tool, window_s * _SHORT)
+                long, long_ended = spend(tool, window_s)
                 rate = (long.requests - short.requests) / (long_ended.wall_s - short_ended.wall_s)
                 p50 = float(re.findall(r"p50 latency: (\d+) usec", long_ended.output)[-1])
                 return Sample(marginal_us(short, long), {"requests/s": rate, "p50 us": p50})

@@ -66,7 +66,7 @@ class Records:
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
     """Records of an (n, ROW) block, sorted by end; both arguments are copied."""
-    return _sorted([*rows.T.copy()], times.copy())
+    return _sorted([rows[:, column].copy() for column in range(ROW)], times.copy())
 
 
 def _sorted(columns: list[Column], times: Column) -> Records:
