@@ -1,17 +1,18 @@
 # Two commands do everything on a machine with python3, pip and make: `make demo` and `make test`.
 # `make test-live` adds servers of other makers, each in an environment of its own.
 
-VENV    := .venv
-PYTHON  := $(VENV)/bin/python
-STAMP   := $(VENV)/.installed
-BROWSER := $(VENV)/.browser
+VENV     := .venv
+PYTHON   := $(VENV)/bin/python
+STAMP    := $(VENV)/.installed
+BROWSER  := $(VENV)/.browser
+COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test tests test-live fmt lint type unit bench fuzz clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
-test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
-test tests unit fuzz test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
+$(COMPILED) test tests unit fuzz test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +27,11 @@ $(BROWSER): tests/install_chromium.sh
 	@sh tests/install_chromium.sh
 	@touch $@
 
+# Else each of the processes would compile all modules and tests. What is wrong with them the tests will say.
+$(COMPILED): $(STAMP) $(shell find src tests -name '*.py')
+	@$(PYTHON) -m pytest --collect-only -qq > /dev/null 2>&1 || :
+	@touch $@
+
 demo: $(STAMP)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
@@ -35,7 +41,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 	@$(MAKE) --no-print-directory -j 2 type tests
 
 # Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
-tests: $(STAMP) $(BROWSER)
+tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(PYTHON) -m pytest -n 5 --dist worksteal --reruns 2 --reruns-delay 2
 
 .venv-mlserver/.installed:
@@ -69,7 +75,7 @@ lint: $(STAMP)  ## linter only
 type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
-unit: $(STAMP) $(BROWSER)  ## the quick tests: no real server
+unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist worksteal
 
 fuzz: $(STAMP)  ## the codecs against many more random streams

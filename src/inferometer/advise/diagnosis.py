@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.validation import validated
 from inferometer.measure import result as results
 from inferometer.measure.result import Result
 
@@ -177,7 +178,7 @@ def is_diagnosis(document: object) -> bool:
 
 def from_json(text: str, origin: str) -> Diagnosis:
     """The diagnosis in a file's text; a file of another kind or schema is refused."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         document = json.loads(text)
@@ -195,7 +196,7 @@ def from_json(text: str, origin: str) -> Diagnosis:
             remedy="diagnose again",
         )
     try:
-        return TypeAdapter(Diagnosis).validate_python(results.with_notes(document))
+        return validated(Diagnosis, results.with_notes(document))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.validation import validated
 from inferometer.measure.measurement import Estimate
 from inferometer.measure.result import Result, plain, with_notes
 
@@ -153,7 +154,7 @@ def to_json(comparison: Comparison) -> str:
 
 def from_json(text: str, origin: str) -> Comparison:
     """The comparison in a file's text; a file of another kind or schema is refused."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         document: Any = json.loads(text)
@@ -169,7 +170,7 @@ def from_json(text: str, origin: str) -> Comparison:
             remedy="give a file written by compare --json, or compare again",
         )
     try:
-        return TypeAdapter(Comparison).validate_python(with_notes(document))
+        return validated(Comparison, with_notes(document))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

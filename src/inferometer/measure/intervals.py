@@ -57,7 +57,8 @@ def mean_margin(durations: Durations) -> float | None:
     count = _section_count(len(durations), LEAST_VALUES)
     if count is None:
         return None
-    return margin(np.array([part.mean() for part in np.array_split(durations, count)]))
+    starts, sizes = _sections(len(durations), count)
+    return margin(np.add.reduceat(durations, starts) / sizes)
 
 
 def percentile_margin(durations: Durations, p: float) -> float | None:
@@ -66,8 +67,11 @@ def percentile_margin(durations: Durations, p: float) -> float | None:
     if count is None:
         return None
     border = percentile(durations[:: len(durations) // SAMPLE + 1], p)
-    parts = np.array_split(durations, count)
-    return margin(np.array([np.count_nonzero(part <= border) / len(part) for part in parts]))
+    is_below = durations <= border
+    starts, sizes = _sections(len(durations), count)
+    parts = zip(starts.tolist(), sizes.tolist(), strict=True)
+    below = [np.count_nonzero(is_below[start : start + size]) for start, size in parts]
+    return margin(np.array(below) / sizes)
 
 
 def mean_estimate(value: float, width: float | None) -> Estimate:
@@ -110,6 +114,13 @@ def _ended_by(edges: Sections, ended_us: NDArray[np.uint32], span_us: int) -> Se
     counts: Sections = after + np.where(after <= last, part, 0.0)
     counts[0], counts[-1] = 0.0, last + 1
     return counts
+
+
+def _sections(values: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where sections of as good as equal size begin, and their sizes."""
+    sizes = np.full(count, values // count)
+    sizes[: values % count] += 1
+    return np.cumsum(sizes) - sizes, sizes
 
 
 def _section_count(values: int, least: int) -> int | None:

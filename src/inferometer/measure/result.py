@@ -10,6 +10,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
+from inferometer.base.validation import validated
 from inferometer.measure.measurement import Level
 
 SCHEMA = 1
@@ -70,7 +71,7 @@ def plain(value: object) -> object:
 
 def from_json(text: str, origin: str) -> Result:
     """The result in a file's text; a file of another kind or schema is refused."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         document = json.loads(text)
@@ -84,7 +85,7 @@ def from_json(text: str, origin: str) -> Result:
             f"'{origin}' has result schema {found}, and this version reads {SCHEMA}", remedy="measure again"
         )
     try:
-        return TypeAdapter(Result).validate_python(with_notes(document))
+        return validated(Result, with_notes(document))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -263,8 +263,7 @@ def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
 
 def split(records: Records, end_ns: int) -> tuple[Records, Records]:
     """Those that ended up to `end_ns`, and the others."""
-    cut = int(np.searchsorted(records.end_ns, end_ns, side="right"))
-    return records.where(slice(None, cut)), records.where(slice(cut, None))
+    return records.cut(int(np.searchsorted(records.end_ns, end_ns, side="right")))
 
 
 def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:

@@ -275,8 +275,7 @@ class _LevelRun:
 
     def _fill_to_count(self, count: int) -> int:
         while True:
-            room = count - self._open.ended_count
-            inside, self._rest = self._rest.where(slice(None, room)), self._rest.where(slice(room, None))
+            inside, self._rest = self._rest.cut(count - self._open.ended_count)
             self._take(inside)
             if self._open.ended_count >= count:
                 return int(inside.end_ns[-1])
@@ -297,9 +296,10 @@ class _LevelRun:
             self._ticking.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
+        if not len(records):
+            return
         self._open.add(records)
-        if len(records):
-            self._last_end_ns = int(records.end_ns[-1])
+        self._last_end_ns = int(records.end_ns[-1])
         if self._is_paced:
             self._pace.add(records)
         good = records.good

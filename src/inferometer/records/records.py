@@ -45,6 +45,14 @@ class Records:
             times = times[np.repeat(mask, self.stamps)]
         return Records(*[getattr(self, name)[chosen] for name in COLUMNS] + [times])
 
+    def cut(self, count: int) -> "tuple[Records, Records]":
+        """The first `count`, and the others."""
+        if count >= len(self):
+            return self, EMPTY
+        if count <= 0:
+            return EMPTY, self
+        return self.where(slice(None, count)), self.where(slice(count, None))
+
     @property
     def good(self) -> "Records":
         chosen = self.status == status.OK
@@ -58,14 +66,18 @@ class Records:
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
     """Records of an (n, ROW) block, sorted by end; both arguments are copied."""
-    ends = rows[:, _END]
+    return _sorted([rows[:, column].copy() for column in range(ROW)], times.copy())
+
+
+def _sorted(columns: list[Column], times: Column) -> Records:
+    ends, stamps = columns[_END], columns[-1]
     if (ends[1:] >= ends[:-1]).all():
-        return Records(*[rows[:, column].copy() for column in range(ROW)] + [times.copy()])
+        return Records(*[*columns, times])
     order = np.argsort(ends, kind="stable")
     if len(times):
-        starts = np.cumsum(rows[:, -1]) - rows[:, -1]
-        times = np.concatenate([times[starts[row] : starts[row] + rows[row, -1]] for row in order])
-    return Records(*[rows[order, column] for column in range(ROW)] + [times])
+        starts = np.cumsum(stamps) - stamps
+        times = np.concatenate([times[starts[row] : starts[row] + stamps[row]] for row in order])
+    return Records(*[column[order] for column in columns] + [times])
 
 
 EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))
@@ -75,8 +87,8 @@ def join(parts: list[Records]) -> Records:
     """Several blocks as one, sorted by end."""
     if len(parts) <= 1:
         return parts[0] if parts else EMPTY
-    rows = [np.column_stack([getattr(part, name) for name in COLUMNS]) for part in parts]
-    return from_rows(np.concatenate(rows), np.concatenate([part.times for part in parts]))
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS]
+    return _sorted(columns, np.concatenate([part.times for part in parts]))
 
 
 class RingReader:

@@ -64,16 +64,18 @@ class Landscape:
         if load.request_rate is not None:
             return self._by_rate(load.request_rate, k, b, delay_s)
         n = float(load.concurrency or 1)
-        rate = n / (self.outside_s + self._service(1.0, min(k, n)))
-        for _ in range(30):
-            inside = max(n - rate * self.outside_s, 0.01)
-            busy = min(float(k), inside)
-            batch = min(max(inside / (k + 1), 1.0), b)
-            service = self._service(batch, busy)
-            if delay_s and inside / k < b:
-                batch = min(max(inside / k, 1.0), b)
-                service = self._service(batch, busy) + delay_s
-            rate = 0.5 * rate + 0.5 * min(busy * batch / service, n / (self.outside_s + service))
+        outside_s, most, service_of = self.outside_s, float(k), self._service
+        rate = n / (outside_s + service_of(1.0, min(k, n)))
+        for _ in range(30):  # comparisons, since calls of min and max are dear where there are so many
+            inside = n - rate * outside_s
+            inside = inside if inside > 0.01 else 0.01
+            busy = most if most < inside else inside
+            waits = delay_s and inside / k < b
+            batch = inside / (k if waits else k + 1)
+            batch = 1.0 if batch < 1.0 else b if batch > b else batch
+            service = service_of(batch, busy) + (delay_s if waits else 0.0)
+            served, sent = busy * batch / service, n / (outside_s + service)
+            rate = 0.5 * rate + 0.5 * (served if served < sent else sent)
         excess = max(0.0, (n / (2.0 * k * b)))
         if excess > 1:
             rate *= 1 - min(0.3, self.crowding * math.log2(excess))
@@ -97,7 +99,9 @@ class Landscape:
         return asked, 1000 * mean_s * (self.tail + self.tail_growth / (1 - use) ** 0.5)
 
     def _service(self, batch: float, busy: float) -> float:
-        slow = max(1.0, busy / self.cores) ** self.sharing * (1 + self.friction * max(0.0, busy - 1))
+        slow = 1.0 if busy <= self.cores else (busy / self.cores) ** self.sharing
+        if busy > 1:
+            slow *= 1 + self.friction * (busy - 1)
         return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
 
 

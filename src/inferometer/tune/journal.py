@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.tune.study import from_plain, plain
+from inferometer.tune.study import from_plain, text_of
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
 
@@ -55,11 +55,11 @@ class Journal:
         with self._saving():
             self._db.executemany(
                 "INSERT OR REPLACE INTO variants VALUES (?, ?)",
-                [(variant.name, json.dumps(plain(variant))) for variant in _with_members(variants)],
+                [(variant.name, text_of(variant)) for variant in _with_members(variants)],
             )
             self._db.execute(
                 "INSERT INTO trials VALUES (?, ?, ?, ?)",
-                (trial.number, trial.key, study, json.dumps(plain(trial))),
+                (trial.number, trial.key, study, text_of(trial)),
             )
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:

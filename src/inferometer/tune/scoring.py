@@ -55,23 +55,20 @@ def _model_score(goal: Goal, part: int, first: Trial, second: Trial) -> float:
 
 def is_better(goals: Goals, first: Trial, second: Trial) -> bool:
     """A trial that keeps the constraints beats one that does not; otherwise the objectives decide."""
-    return _compare(goals, first, second) > 0
-
-
-def _compare(goals: Goals, first: Trial, second: Trial) -> float:
     mine, other = passes(goals, first), passes(goals, second)
-    if mine != other:
-        return 1.0 if mine else -1.0
-    return score(goals, first, second)
+    return score(goals, first, second) > 0 if mine == other else mine
 
 
 def best_first(goals: Goals, trials: Sequence[Trial]) -> list[Trial]:
     """All passing trials from best to worst, then all failing ones from best to worst."""
 
-    def order(first: Trial, second: Trial) -> int:
-        return -_sign(_compare(goals, first, second))
+    def order(first: tuple[bool, Trial], second: tuple[bool, Trial]) -> int:
+        if first[0] != second[0]:
+            return -1 if first[0] else 1
+        return -_sign(score(goals, first[1], second[1]))
 
-    return sorted(trials, key=cmp_to_key(order))
+    pairs = sorted(((passes(goals, trial), trial) for trial in trials), key=cmp_to_key(order))
+    return [trial for _, trial in pairs]
 
 
 def _sign(value: float) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.validation import validated
 from inferometer.base.writing import writing
 from inferometer.tune.goal import Goal
 from inferometer.tune.scoring import Ranked, gain, rank
@@ -111,12 +112,17 @@ def _apart(goals: tuple[Goal, ...], best: Ranked, base: Ranked) -> bool:
 
 
 def to_json(study: Study) -> str:
-    return json.dumps(plain(study), indent=1, sort_keys=True) + "\n"
+    return json.dumps(dataclasses.asdict(study), indent=1, sort_keys=True, default=_plain) + "\n"
 
 
 def plain(value: Any) -> Any:
     """Any of the tuner's values as JSON has it."""
-    return json.loads(json.dumps(dataclasses.asdict(value), default=_plain))
+    return json.loads(text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """Any of the tuner's values as JSON, in one line."""
+    return json.dumps(dataclasses.asdict(value), default=_plain)
 
 
 def _plain(value: object) -> object:
@@ -129,10 +135,10 @@ def _plain(value: object) -> object:
 
 def from_plain(kind: type[Any], document: Any, origin: str) -> Any:
     """A value of `kind` out of what `plain` made of one."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(kind).validate_python(document)
+        return validated(kind, document)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -30,6 +30,7 @@ _KNOWN_LIMIT = 2 * 1024  # longer blocks are not worth their memory
 _NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9a-z]+")
 _STATUS = re.compile(r"[1-9][0-9][0-9]")
 _LENGTH = re.compile(r"[0-9]{1,18}")
+_ADDRESS = re.compile(r"(:| from) <memory at [^>]*>")  # where a block lay tells nobody anything
 _ABOUT_CONNECTIONS = frozenset(
     {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
@@ -148,7 +149,8 @@ def _decode(decoder: "Decoder", block: bytes) -> Headers:
     except OversizedHeaderListError:
         raise _TooLong(ENHANCE_YOUR_CALM, f"headers of more than the {LIST_LIMIT} bytes announced") from None
     except HPACKError as error:
-        raise Fault(COMPRESSION_ERROR, f"a header block cannot be decoded: {error}") from None
+        reason = _ADDRESS.sub("", str(error))
+        raise Fault(COMPRESSION_ERROR, f"a header block cannot be decoded: {reason}") from None
     return parse_fields([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
 
 

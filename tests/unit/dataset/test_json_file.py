@@ -494,11 +494,10 @@ def test_tensors_written_come_back(read, datatype):
         bits = 8 * DATATYPES[datatype].size
         low = 0 if datatype.startswith("U") else -(2 ** (bits - 1))
         elements = st.integers(low, low + 2**bits - 1)
+    steps = st.tuples(st.lists(elements, max_size=9), st.booleans())
 
     @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.lists(st.lists(st.tuples(st.lists(elements, max_size=9), st.booleans()), min_size=1), min_size=1)
-    )
+    @given(st.lists(st.lists(steps, min_size=1, max_size=3), min_size=1, max_size=3))
     def check(streams):
         def value(values, is_coded):
             written = {"b64": b64(encode(datatype, values))} if is_coded else values

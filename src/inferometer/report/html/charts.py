@@ -7,7 +7,7 @@ phone, nothing waits for a script, and the page prints as it looks.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from inferometer.report.document import (
     Axis,
@@ -47,10 +47,8 @@ class _Frame:
 
 def element(name: str, attributes: Mapping[str, object], *children: Markup | str) -> Markup:
     """One element of markup; text and values are escaped."""
-    written = Markup("").join(
-        Markup(' {}="{}"').format(Markup(key), value) for key, value in attributes.items()
-    )
-    return Markup("<{}{}>{}</{}>").format(Markup(name), written, Markup("").join(children), Markup(name))
+    written = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{written}>{''.join(map(escape, children))}</{name}>")
 
 
 def chart_figure(chart: Chart) -> Markup:

@@ -14,7 +14,6 @@ from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.flags import data_flags
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.study import plain
 from inferometer.tune.trial import Figures, Part, Trial
 from inferometer.tune.variant import Variant
 
@@ -208,8 +207,10 @@ def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int 
     for trial in trials:
         if not trial.is_measured or trial.repeat or any(part.variant not in by_name for part in trial.parts):
             continue
-        entry = results.setdefault(trial.models, {}).setdefault(trial.name, [_run_config(trial, by_name), {}])
-        entry[1][_key(trial, by_name)] = _measurement(trial)
+        entries = results.setdefault(trial.models, {})
+        if trial.name not in entries:
+            entries[trial.name] = [_run_config(trial, by_name), {}]
+        entries[trial.name][1][_key(trial, by_name)] = _measurement(trial)
     found: dict[str, Any] = {
         MARK: True,
         "ModelManager.model_variant_name_manager": _names(variants),
@@ -235,7 +236,7 @@ def _names(variants: Sequence[Variant]) -> dict[str, Any]:
                 "name": variant.name,
             }
         else:
-            configs[variant.name] = plain(variant)["config"]
+            configs[variant.name] = dict(variant.config)
     return {"_model_config_dicts": configs, "_model_name_index": last}
 
 

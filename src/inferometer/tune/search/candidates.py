@@ -45,6 +45,8 @@ class Candidates:
 
     configurations: tuple[Configuration, ...]
     rows: tuple[tuple[int, ClientLoad], ...]
+    which: NDArray[np.int64]  # the configuration of each row
+    batches: Array  # what a client sends together
     places: Array
     spots: Spots
 
@@ -70,10 +72,13 @@ def make(scope: Scope, names: Names, *, per_doubling: int | None = None) -> Cand
         for load in loads
         if load.batch <= _largest(configuration)
     )
-    places = np.array([_place(configurations[number], load) for number, load in rows])
+    which = np.array([number for number, _ in rows])
+    batches = np.array([load.batch for _, load in rows], float)
+    load_values = np.array([load.value for _, load in rows])
+    spots = _spots(configurations, which, batches, load_values, by_rate=scope.by_rate)
+    places = _places(configurations, which, batches, spots)
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
-    spots = _spots(configurations, rows, scope.by_rate)
-    return Candidates(tuple(configurations), rows, places, spots, kinds.reshape(-1), firsts)
+    return Candidates(tuple(configurations), rows, which, batches, places, spots, kinds.reshape(-1), firsts)
 
 
 def _largest(configuration: Configuration) -> int:
@@ -170,28 +175,35 @@ def _mark(config: Mapping[str, Any]) -> float:
     return random.Random(text).uniform(-1.5, 1.5)
 
 
-def _place(configuration: Configuration, load: ClientLoad) -> list[float]:
-    place = list(configuration.place)
-    if load.concurrency is not None:
+def _places(
+    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, spots: Spots
+) -> Array:
+    places = np.array([configuration.place for configuration in configurations])[which]
+    if not spots.by_rate:
         # No batch can be larger than what an instance finds in flight: beyond that all sizes are one.
-        in_flight = np.log2(load.concurrency * load.batch)
-        for start in range(0, len(place), WIDTH):
-            instances = place[start] / PER_INSTANCE_DOUBLING
-            place[start + 1] = min(place[start + 1], max(0.0, float(in_flight - instances)))
-    return [*place, float(np.log2(max(load.value, 1.0))), float(np.log2(load.batch))]
+        in_flight = np.log2(spots.load * batches)
+        for start in range(0, places.shape[1], WIDTH):
+            found = np.maximum(0.0, in_flight - places[:, start] / PER_INSTANCE_DOUBLING)
+            places[:, start + 1] = np.minimum(places[:, start + 1], found)
+    return np.column_stack((places, np.log2(np.maximum(spots.load, 1.0)), np.log2(batches)))
 
 
-def _spots(configurations: list[Configuration], rows: Any, by_rate: bool) -> Spots:
+def _spots(
+    configurations: list[Configuration],
+    which: NDArray[np.int64],
+    client: Array,
+    load: Array,
+    *,
+    by_rate: bool,
+) -> Spots:
     configs = [configuration.variants[0].config for configuration in configurations]
     counts = np.array([model_config.total_instances(config) for config in configs], float)
     batches = np.array([max(1, _batch(config)) for config in configs], float)
     delays = np.array([model_config.queue_delay_us(config) / 1e6 for config in configs])
-    which = np.array([number for number, _ in rows])
-    client = np.array([load.batch for _, load in rows], float)
     return Spots(
         instances=counts[which],
         batch=np.maximum(1.0, batches[which] / client),
         delay_s=delays[which],
-        load=np.array([load.value for _, load in rows]),
+        load=load,
         by_rate=by_rate,
     )

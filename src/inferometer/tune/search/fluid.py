@@ -121,18 +121,26 @@ def fit(
     """
     random = np.random.default_rng(seed)
     logs = np.log(np.maximum(measured, 1e-9))
+    spots, which = _distinct(spots)
     rows = LOW + (HIGH - LOW) * random.random((400, PARAMETERS))
     if start is not None:
         rows[0] = start
     best, width = rows[0], (HIGH - LOW) / 4
     for _ in range(6):
-        errors = np.abs(np.log(np.maximum(throughput(rows, spots), 1e-9)) - logs)
+        errors = np.abs(np.log(np.maximum(throughput(rows, spots), 1e-9))[:, which] - logs)
         cost = np.minimum(errors, 0.7).mean(axis=1) + 0.5 * (errors**2).mean(axis=1)
         if waited_s is not None:
-            misses = np.minimum(np.abs(np.log(latency_s(rows, spots) / waited_s)), 2.0)
+            misses = np.minimum(np.abs(np.log(latency_s(rows, spots)[:, which] / waited_s)), 2.0)
             cost += 0.5 * np.nanmean(misses, axis=1)
         best = rows[int(cost.argmin())]
         rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
         rows[0] = best
         width = width / 2.2
     return np.asarray(best)
+
+
+def _distinct(spots: Spots) -> tuple[Spots, NDArray[np.int64]]:
+    """Every spot once, and which of them each was: what is measured again and again is forecast once."""
+    columns = np.stack([spots.instances, spots.batch, spots.delay_s, spots.load])
+    (instances, batch, delay_s, load), which = np.unique(columns, axis=1, return_inverse=True)
+    return Spots(instances, batch, delay_s, load, spots.by_rate), which.reshape(-1)

@@ -45,13 +45,20 @@ class Forecaster:
     def beliefs(self, rows: list[int], trials: list[Trial]) -> Beliefs:
         """Of every model, for every figure its goal needs; `rows` are the candidates the trials are of."""
         base = self._base(rows, trials)
-        return tuple(self._of_part(part, base, rows, trials) for part in range(len(self.goals)))
+        ground = self._ground(rows)
+        return tuple(self._of_part(part, base, ground, rows, trials) for part in range(len(self.goals)))
 
-    def _of_part(self, part: int, base: Array, rows: list[int], trials: list[Trial]) -> dict[str, Belief]:
+    def _ground(self, rows: list[int]) -> process.Ground:
+        """These candidates, and one of each kind to predict."""
         places = self.candidates.places
+        return process.Ground(places[rows], places[self.candidates.firsts])
+
+    def _of_part(
+        self, part: int, base: Array, ground: process.Ground, rows: list[int], trials: list[Trial]
+    ) -> dict[str, Belief]:
         found: dict[str, Belief] = {}
         measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
-        speed = _corrected(self.candidates, rows, measured, base)
+        speed = self._corrected(ground, measured - base[rows], base)
         found[THROUGHPUT] = speed
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
@@ -59,21 +66,32 @@ class Forecaster:
             if tag in found or not known:
                 continue
             at = [rows[number] for number in known]
+            own = ground if at == rows else self._ground(at)
             if tag.startswith(LATENCY) and not self.candidates.spots.by_rate:
                 # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
                 little = np.log(self._requests()) - speed.mean
-                tail = process.fit(places[at], values[known] - little[at], least_scale=0.08)
-                mean, deviation = _everywhere(tail, self.candidates)
+                tail = process.fit(own, values[known] - little[at], least_scale=0.08)
+                mean, deviation = self._everywhere(tail)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
                 found[tag] = Belief(little + mean, deviation)
             elif tag.startswith(LATENCY):
                 waiting = self._waiting()
-                tail = process.fit(places[at], values[known] - waiting[at], least_scale=0.2)
-                mean, deviation = _everywhere(tail, self.candidates)
+                tail = process.fit(own, values[known] - waiting[at], least_scale=0.2)
+                mean, deviation = self._everywhere(tail)
                 found[tag] = Belief(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
-                found[tag] = _corrected(self.candidates, at, values[known], np.zeros(len(places)))
+                found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
         return found
+
+    def _corrected(self, ground: process.Ground, misses: Array, base: Array) -> Belief:
+        mean, deviation = self._everywhere(process.fit(ground, misses, least_scale=0.08))
+        return Belief(base + mean, deviation)
+
+    def _everywhere(self, fitted: process.Process) -> tuple[Array, Array]:
+        """At every candidate, computed once for those that cannot differ."""
+        mean, deviation = fitted.predict()
+        kinds = self.candidates.kinds
+        return mean[kinds], deviation[kinds]
 
     def _waiting(self) -> Array:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
@@ -115,18 +133,6 @@ def _tags(goal: Goal) -> list[str]:
 
 def _logs(values: list[float | None]) -> Array:
     return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
-
-
-def _corrected(candidates: Candidates, rows: list[int], values: Array, base: Array) -> Belief:
-    fitted = process.fit(candidates.places[rows], values - base[rows], least_scale=0.08)
-    mean, deviation = _everywhere(fitted, candidates)
-    return Belief(base + mean, deviation)
-
-
-def _everywhere(fitted: process.Process, candidates: Candidates) -> tuple[Array, Array]:
-    """At every candidate, computed once for those that cannot differ."""
-    mean, deviation = fitted.predict(candidates.places[candidates.firsts])
-    return mean[candidates.kinds], deviation[candidates.kinds]
 
 
 def _at(spots: Spots, rows: list[int] | NDArray[np.int64]) -> Spots:

@@ -5,7 +5,7 @@ those, out of a small table, under which the points are most likely.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,11 +16,33 @@ REACHES = (1.5, 3.0, 6.0)
 NOISES = (0.02, 0.06, 0.15)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """Fitted: predicts mean and standard deviation anywhere."""
+@dataclass(slots=True)
+class Ground:
+    """Where there are values, and the places to predict: what all figures measured at the same points share."""
 
     points: Array
+    places: Array
+    _spectra: list[tuple[Array, Array]] = field(default_factory=list)
+    _across: dict[float, Array] = field(default_factory=dict)
+
+    def spectra(self) -> list[tuple[Array, Array]]:
+        """Of the covariance of the points, for each reach: its values and its vectors."""
+        if not self._spectra:
+            self._spectra = [np.linalg.eigh(_kernel(self.points, self.points, reach)) for reach in REACHES]
+        return self._spectra
+
+    def across(self, reach: float) -> Array:
+        """The covariance of the places with the points."""
+        if reach not in self._across:
+            self._across[reach] = _kernel(self.places, self.points, reach)
+        return self._across[reach]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Fitted: predicts mean and standard deviation at the places of its ground."""
+
+    ground: Ground
     offset: float
     scale: float
     reach: float
@@ -29,8 +51,8 @@ class Process:
     inverses: Array
     weights: Array
 
-    def predict(self, places: Array) -> tuple[Array, Array]:
-        across = self.scale**2 * _kernel(places, self.points, self.reach)
+    def predict(self) -> tuple[Array, Array]:
+        across = self.scale**2 * self.ground.across(self.reach)
         mean = self.offset + across @ self.weights
         turned = across @ self.vectors
         variance = self.scale**2 - (turned**2) @ self.inverses
@@ -43,20 +65,20 @@ def _kernel(first: Array, second: Array, reach: float) -> Array:
     return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: kinks are allowed
 
 
-def fit(points: Array, values: Array, *, least_scale: float = 0.0) -> Process:
+def fit(ground: Ground, values: Array, *, least_scale: float = 0.0) -> Process:
     """The most likely process of the table. One decomposition serves all scales and noises of a reach."""
-    best: tuple[float, Process] | None = None
     offset = float(np.median(values))
-    for reach in REACHES:
-        sizes, vectors = np.linalg.eigh(_kernel(points, points, reach))
+    table = np.array([(scale, noise) for scale in SCALES if scale >= least_scale for noise in NOISES])
+    squares = table**2
+    best, found = -math.inf, None
+    for reach, (sizes, vectors) in zip(REACHES, ground.spectra(), strict=True):
         turned = vectors.T @ (values - offset)
-        for scale in SCALES:
-            for noise in NOISES if scale >= least_scale else ():
-                totals = scale**2 * np.maximum(sizes, 0.0) + noise**2
-                likelihood = -0.5 * float((turned**2 / totals).sum() + np.log(totals).sum())
-                if best is None or likelihood > best[0]:
-                    weights = vectors @ (turned / totals)
-                    found = Process(points, offset, scale, reach, noise, vectors, 1 / totals, weights)
-                    best = likelihood, found
-    assert best is not None
-    return best[1]
+        totals = squares[:, :1] * np.maximum(sizes, 0.0) + squares[:, 1:]
+        likelihoods = -0.5 * ((turned**2 / totals).sum(axis=1) + np.log(totals).sum(axis=1))
+        row = int(likelihoods.argmax())
+        if found is None or likelihoods[row] > best:
+            best, found = float(likelihoods[row]), (reach, row, vectors, turned, totals[row])
+    assert found is not None
+    reach, row, vectors, turned, total = found
+    scale, noise = (float(one) for one in table[row])
+    return Process(ground, offset, scale, reach, noise, vectors, 1 / total, vectors @ (turned / total))

@@ -1,7 +1,5 @@
 """The race of a smart search: who is measured again, until it is clear who is ahead."""
 
-import numpy as np
-
 from inferometer.tune.metrics import THROUGHPUT
 from inferometer.tune.scoring import passes, score
 from inferometer.tune.search.forecast import chance
@@ -37,8 +35,7 @@ def _rivals(seen: Seen, standing: list[Trial]) -> list[tuple[float, int]]:
     """Those that could still be ahead of the leader, each with how much another run of it is worth."""
     leader = standing[0]
     goals = seen.scope.goals
-    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
-    feasible = chance(goals, seen.beliefs, batches)
+    feasible = chance(goals, seen.beliefs, seen.candidates.batches)
     found = []
     for trial in standing[1:]:
         row = row_of(seen, trial)

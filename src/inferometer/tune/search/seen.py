@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, pool
 from inferometer.tune.search.candidates import Candidates
@@ -30,6 +31,7 @@ class Seen:
     spent_s: float = 0.0
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
+    row_by_name: dict[tuple[str, tuple[ClientLoad, ...]], int] = field(default_factory=dict)
     costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
     beliefs: Beliefs = ()
 
@@ -58,6 +60,7 @@ def measure(seen: Seen, row: int, effort: Effort) -> Generator[Step, Trial | Non
         return
     seen.rows.append(row)
     seen.trials.append(trial)
+    seen.row_by_name.setdefault((trial.name, trial.loads), row)
 
 
 def predicted(seen: Seen, row: int) -> tuple[tuple[str, float], ...]:
@@ -91,10 +94,7 @@ def standing_of(seen: Seen) -> list[Trial]:
 
 
 def row_of(seen: Seen, trial: Trial) -> int | None:
-    for row, found in zip(seen.rows, seen.trials, strict=True):
-        if found.name == trial.name and found.loads == trial.loads:
-            return row
-    return None
+    return seen.row_by_name.get((trial.name, trial.loads))
 
 
 def kind_of(seen: Seen, trial: Trial) -> int:

@@ -13,6 +13,7 @@ A budget is counted in the cost of the trials told, not by a clock, so that a re
 from collections.abc import Generator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import THROUGHPUT
@@ -78,8 +79,8 @@ def smart(scope: Scope, names: Names) -> Steps:
 
 def _opening(seen: Seen) -> list[int]:
     """The default where it is busy and where it is idle, then the corners of the space."""
-    spots, rows = seen.candidates.spots, seen.candidates.rows
-    which = np.array([number for number, _ in rows])
+    spots = seen.candidates.spots
+    which = seen.candidates.which
 
     def nearest(configuration: int, load: float) -> int:
         own = np.flatnonzero(which == configuration)
@@ -99,7 +100,7 @@ def _opening(seen: Seen) -> list[int]:
 
 def _look_around(seen: Seen) -> Generator[Step, Trial | None, None]:
     """The most promising candidate for each number of instances: where cores run out, throughput has a kink."""
-    which = np.array([number for number, _ in seen.candidates.rows])
+    which = seen.candidates.which
     for group in _by_instances(seen, list(range(1, len(seen.candidates.configurations)))):
         if is_over(seen, left_for=race_cost(seen)):
             return
@@ -154,14 +155,14 @@ def _next(seen: Seen) -> tuple[float, int | None]:
     return float(gain.max()), int((gain / cost).argmax())
 
 
-def _gains(seen: Seen) -> tuple[Array, Array]:
+def _gains(seen: Seen) -> tuple[NDArray[np.int64], Array]:
     """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
     goals = seen.scope.goals
     seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
-    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
+    batches = seen.candidates.batches
     value = utility(goals, seen.beliefs, batches)
     feasible = chance(goals, seen.beliefs, batches)
-    which = np.array([number for number, _ in seen.candidates.rows])
+    which = seen.candidates.which
     kinds = seen.candidates.kinds
     is_open = ~np.isin(kinds, kinds[seen.rows])  # what cannot differ from a measured one tells nothing new
     if seen.broken:
@@ -208,9 +209,9 @@ def _race(seen: Seen) -> Generator[Step, Trial | None, str]:
 
 def _settle_default(seen: Seen) -> Generator[Step, Trial | None, None]:
     """The gain is said over the default at its own best load, so that is looked for too."""
-    which = np.array([number for number, _ in seen.candidates.rows])
+    which = seen.candidates.which
     goals = seen.scope.goals
-    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
+    batches = seen.candidates.batches
     for _ in range(DEFAULT_LOOKS):
         if 0 in seen.broken or is_over(seen, left_for=HOLD.duration_s):
             return
@@ -235,9 +236,9 @@ def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
     speed = together(seen.beliefs)
     standing = standing_of(seen)
     best = standing[0].combined(THROUGHPUT) or 0.0
-    which = np.array([number for number, _ in seen.candidates.rows])
+    which = seen.candidates.which
     goals = seen.scope.goals
-    batches = np.array([load.batch for _, load in seen.candidates.rows], float)
+    batches = seen.candidates.batches
     feasible = chance(goals, seen.beliefs, batches) > 0.05
     said = 0
     for number, configuration in enumerate(seen.candidates.configurations):
