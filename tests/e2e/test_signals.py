@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from inferometer.records.ring import CAPACITY
 from inferometer.testing.servers import FakeTriton, Request, held, never, raw, reply
 
 DEADLINE_S = 60
@@ -140,4 +141,19 @@ def test_a_killed_controller_leaves_no_worker(start: Callable) -> None:
         assert len(workers) == 2
         process.kill()
         process.communicate()
+        assert ended(workers)
+
+
+def test_a_worker_that_waits_for_room_ends_with_its_controller(start: Callable) -> None:
+    with FakeTriton() as fake:
+        process = start("-m", "fake", "-u", fake.server.address, "--concurrency-range", "8", "-p", "100000")
+        assert fake.wait_for_inferences(1000)
+        workers = family(process)
+        process.send_signal(signal.SIGSTOP)  # nobody reads the records any more: the ring fills up
+        assert fake.wait_for_inferences(CAPACITY // 2)
+        sent = 0
+        while sent < len(fake.inferences):
+            sent = len(fake.inferences)
+            threading.Event().wait(0.2)
+        process.kill()
         assert ended(workers)
