@@ -20,10 +20,12 @@ from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, join
-from inferometer.records.ring import create_ring, map_ring
+from inferometer.records.ring import CAPACITY, create_ring, map_ring
 from inferometer.target.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
+NAP_NS = ROUND_NS // 4  # or this often, when there are many
+MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 LOOK_NS = (
@@ -94,6 +96,7 @@ class Workers:
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
         self._last: Harvest | None = None  # without its records
+        self._nap_ns = NAP_NS  # nobody knows yet how many records will come
         self._around = _Around(0, 0, 0)
         self._look_ns = 0  # when to look around again
 
@@ -176,10 +179,7 @@ class Workers:
         self._answers(Applied, ANSWER_S)
 
     def collect(self, until_ns: int) -> Harvest:
-        now = monotonic_ns()
-        pause = min(until_ns, now + ROUND_NS) - now
-        if pause > 0:
-            time.sleep(pause / NS_PER_S)
+        self._sleep(min(until_ns, monotonic_ns() + ROUND_NS))
         asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
@@ -220,7 +220,16 @@ class Workers:
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
         )
-        return replace(self._last, records=self._take())
+        records = self._take()
+        self._nap_ns = ROUND_NS if len(records) < self._count * MANY else NAP_NS
+        return replace(self._last, records=records)
+
+    def _sleep(self, until_ns: int) -> None:
+        """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""
+        while (left_ns := until_ns - monotonic_ns()) > 0:
+            time.sleep(min(left_ns, self._nap_ns) / NS_PER_S)
+            if left_ns > self._nap_ns:
+                self._drain()
 
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
