@@ -194,18 +194,6 @@ def test_the_classic_report_is_the_clients_only(run: Callable, tmp_path: Path) -
     assert (cells["Output Tokens/Request"], cells["Input Tokens/Request"]) == ("3", "4")
 
 
-def test_streaming_is_taken_from_clients_that_say_it(run: Callable, tmp_path: Path) -> None:
-    data = inputs(tmp_path / "inputs.json", {"model": "tiny", "stream": True})
-    with FakeOpenAi() as fake:
-        ended = run(
-            *("perf_analyzer", *CLASSIC, "-u", fake.server.address, "--streaming"),
-            *("--input-data", data, "--request-count", "6"),
-        )
-    assert ended.code == 0, ended.stderr
-    assert "    Output token throughput: " in ended.stdout
-    assert len(fake.calls) == 6
-
-
 # --- sessions
 
 

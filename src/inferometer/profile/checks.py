@@ -110,6 +110,8 @@ def _no_count_with(field: str) -> Rule:
     )
 
 
+_STREAMING = "Streaming is only allowed with gRPC protocol and Triton C API."
+
 RULES = (
     Rule(lambda a: (a.get("percentile") or 1) > 99, "The percentile must be in range (0, 100)."),
     Rule(
@@ -126,8 +128,9 @@ RULES = (
     Rule(lambda a: _is_old(a) and "request_intervals" in a, _old_with("--request-intervals")),
     Rule(
         lambda a: "streaming" in a and _is_without_grpc(a) and _kind(a) not in ("triton_c_api", "openai"),
-        "Streaming is only allowed with gRPC protocol and Triton C API.",
+        _STREAMING,
     ),
+    Rule(lambda a: "streaming" in a and _kind(a) == "openai", _STREAMING, is_classic=True),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
         "--connections is only for gRPC: over HTTP each request in flight has a connection of its own.",

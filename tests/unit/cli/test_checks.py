@@ -64,6 +64,10 @@ COMBINATIONS = [
         "--service-kind triton_c_api --model-repository d -a --shared-memory system",
         "Cannot use --shared-memory",
     ),
+    (
+        "--service-kind openai --input-data FILE --endpoint v1 -a --streaming",
+        "Streaming is only allowed with gRPC",
+    ),
     ("--service-kind openai", "Must supply --input-data"),
     ("--service-kind openai --input-data FILE", "Must supply --endpoint"),
     ("--service-kind openai --input-data FILE --endpoint v1", "Only async"),
