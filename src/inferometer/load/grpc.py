@@ -399,13 +399,8 @@ class _Channel:
             self._ready_generally(mask)
             return
         # Names of their own for what is called: calls through `self` cost more when they are no methods.
-        buffer, plain, clock, recv_into, send = (
-            self._buffer,
-            self.plain,
-            self._clock,
-            self._recv_into,
-            self._send,
-        )
+        buffer, plain, clock = self._buffer, self.plain, self._clock
+        recv_into, send = self._recv_into, self._send
         try:
             length = recv_into(buffer)
         except LATER:

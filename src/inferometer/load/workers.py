@@ -28,9 +28,7 @@ NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
-LOOK_NS = (
-    NS_PER_S  # to ask the system takes longer than to fetch the records; it is asked when a window ends, too
-)
+LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")

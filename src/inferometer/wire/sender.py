@@ -37,9 +37,7 @@ class Request:
     block: bytes  # of the headers, as encode_block() makes it
     body: tuple[Buffer, ...]
     ends: bool  # nothing follows the body
-    frames: (
-        bytearray  # all of them, with the stream id that was sent last; none when they do not fit one each
-    )
+    frames: bytearray  # all, with the stream id that was sent last; none when they do not fit one each
     second: int  # where the second frame's stream id is, or that of the only one
     quick_size: int  # of the body when there are frames, else larger than any window
 
@@ -105,9 +103,7 @@ class Sender:
         self.window = frames.DEFAULT_WINDOW
         self.initial_window = frames.DEFAULT_WINDOW
         self._frame_size = frames.LEAST_FRAME_SIZE
-        self.quick_limit = (
-            -1
-        )  # bytes of a body that may go in frames made before; none at first: see _start_slowly
+        self.quick_limit = -1  # bytes of a body that may go as made before; none at first: see _start_slowly
 
     @property
     def is_waiting(self) -> bool:
