@@ -1,6 +1,6 @@
 """Load as the controller sees it: apply a plan, collect what came back, read the cost, stop."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferometer.load.plan import Plan
@@ -35,8 +35,8 @@ class Harvest:
 class Load(Protocol):
     """Worker processes, or the engine on a simulated clock."""
 
-    def apply(self, plan: Plan) -> None:
-        """Change the load; returns when it stands."""
+    def apply(self, plan: Plan) -> int:
+        """Change the load; returns when it stands. The time at which an open plan's schedule begins."""
 
     def collect(self, until_ns: int) -> Harvest:
         """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
@@ -46,6 +46,31 @@ class Load(Protocol):
 
     def stop(self) -> int:
         """End the load; how many requests were cut off."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Load that keeps what it hands out."""
+
+    load: Load
+    parts: list[Records] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.load.collect(0)  # what earlier plans left behind is not ours
+
+    def apply(self, plan: Plan) -> int:
+        return self.load.apply(plan)
+
+    def collect(self, until_ns: int) -> Harvest:
+        harvest = self.load.collect(until_ns)
+        self.parts.append(harvest.records)
+        return harvest
+
+    def examples(self) -> dict[int, str]:
+        return self.load.examples()
+
+    def stop(self) -> int:
+        return self.load.stop()
 
 
 class Crew(Load, Protocol):

@@ -104,7 +104,9 @@ def _maybe_rates(course: Course, found: Measurement) -> Rates | None:
     asked = point.value if point.asked_per_s is None else point.asked_per_s
     if course.pace is not None:
         return course.pace.rates(asked)
-    return Rates(asked, found.send_per_s, found.ended_count * NS_PER_S / found.duration_ns)
+    elapsed_ns = sum(window.expense.elapsed_ns for window in course.windows)
+    due = sum(window.expense.due for window in course.windows) * NS_PER_S / max(elapsed_ns, 1)
+    return Rates(asked, found.send_per_s, found.ended_count * NS_PER_S / found.duration_ns, due)
 
 
 def _as_scheduled(course: Course, found: Measurement, rates: Rates) -> Measurement:
@@ -146,7 +148,8 @@ def _about(
     if course.pace is not None:
         yield from paced
     elif rates is not None:
-        yield from rate_remarks(rates, found.duration_ns)
+        is_from_start = course.windows[0].start_ns == course.start_ns
+        yield from rate_remarks(rates, found, is_from_start=is_from_start)
     yield from client_remarks(found, is_capped=course.is_capped)
     yield from member_remarks(found.server)
     if found.server is None and course.statistics_error is not None:

@@ -16,15 +16,25 @@ _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
 
-def rate_remarks(rates: Rates, duration_ns: int) -> Iterator[Remark]:
-    """By rate: whether as many requests were sent as asked for, and answered as sent."""
-    asked, sent, answered = rates.asked_per_s, rates.sent_per_s, rates.answered_per_s
-    slack = SLACK * sent + 2 * NS_PER_S / duration_ns  # one request at either end may be cut
-    if answered < sent - slack:
+def rate_remarks(rates: Rates, found: Measurement, *, is_from_start: bool) -> Iterator[Remark]:
+    """By rate: whether requests were sent when they were due, and answered as sent.
+
+    What is due is what the schedule had in the measured time: random arrivals and gaps from a file are more or fewer
+    than the rate times the time.
+    """
+    due = rates.asked_per_s if rates.due_per_s is None else rates.due_per_s
+    sent, answered = rates.sent_per_s, rates.answered_per_s
+    slack = SLACK * sent + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
+    # Requests in flight are not a queue that grows: a load that has just begun fills up with rate x service time
+    # (Little's law). In a queue that grows for the whole time, they are half of what is missing.
+    in_flight = sent * found.service.percentile_ns(50) / found.duration_ns if is_from_start else 0.0
+    if answered < sent - slack - in_flight:
         text = f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered"
         yield Remark(Note.OVERLOADED, text)
-    elif sent < asked - slack:
-        yield Remark(Note.NOT_OFFERED, f"asked for {asked:.4g} requests/s, sent {sent:.4g}")
+    elif sent < due - slack:
+        yield Remark(
+            Note.NOT_OFFERED, f"{due:.4g} requests/s were due by the schedule, and {sent:.4g} were sent"
+        )
 
 
 def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:
