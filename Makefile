@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench fuzz clean
+.PHONY: help demo test tests test-live fmt lint type unit bench trust fuzz clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -83,6 +83,9 @@ fuzz: $(STAMP)  ## the codecs against many more random streams
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks
+
+trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
+	$(PYTHON) -m benchmarks.trust
 
 clean:  ## remove what was made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

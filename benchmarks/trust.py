@@ -7,6 +7,7 @@ Triton are measured by the classic tool too; how exact they are depends on the m
 import argparse
 import math
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from inferometer.profile.level import Bench, Point, Recipe, measure_level
 from inferometer.records import status
 from inferometer.report.format import quantity
 from inferometer.testing.clock import FakeClock
+from inferometer.testing.planted import Planted, PlantedStep, plant
 from inferometer.testing.queues import KNOWN, Silent, exponential, fixed, queue, search
 from inferometer.testing.target import FakeServer, Reply, Script, SimulatedLoad
 
@@ -181,24 +183,84 @@ def coverage(seeds: int) -> Iterator[str]:
 
 # --- on the real Triton, by both tools
 
+STALLING = '''"""Answers after 1 ms, but stands still in the first 100 ms of every second."""
+
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(max(0.001, 0.1 - time.time() % 1))
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+'''
+SLEEPER = PlantedStep("sleeper", sleep_ms=20.0)
+PAIR = PlantedStep("pair", sleep_ms=20.0, instances=2)
+STALLER = PlantedStep("staller")
+
+
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """A model of the real server, a load for both tools, and the figure that is known."""
+
+    model: str
+    server: str
+    load: tuple[str, ...]
+    figure: str
+    truth: float
+    unit: str
+    theirs: str  # where the classic tool's report has it
+
+
+ONE, FOUR, PER_SECOND = (
+    ("--concurrency-range", "1"),
+    ("--concurrency-range", "4"),
+    ("--request-rate-range", "100"),
+)
+CONTESTS = (
+    _Contest("sleeper", "20 ms asleep, one in flight", ONE, "throughput", 50, "/s", "Throughput"),
+    _Contest("sleeper", "20 ms asleep, 4 in flight", FOUR, "mean", 80, "ms", "Avg latency"),
+    _Contest("pair", "20 ms on 2 instances, 4 in flight", FOUR, "throughput", 100, "/s", "Throughput"),
+    _Contest("staller", "stands still 0.1 s of each, 100/s", PER_SECOND, "p99", 91, "ms", "p99 latency"),
+)
+
 
 def real_rows() -> Iterator[Row]:
-    from inferometer import api
+    """The truth leaves out what the server itself needs for a request, a fraction of a millisecond."""
     from inferometer.server.embedded import EmbeddedTriton
 
     real = real_perf_analyzer()
-    with EmbeddedTriton(load_models=("delay",)) as server:
-        for concurrency in (1, 4):
-            result = api.measure("delay", concurrency=concurrency, duration_s=10.0, url=server.http_address)
-            command = [str(real.executable), "-m", "delay", "-u", server.http_address]
-            command += ["--concurrency-range", str(concurrency), "-p", "3000"]
-            said = run(command, timeout_s=90, environment=real.environment).output
-            theirs = re.findall(r"Throughput: ([\d.]+) infer/sec", said)
-            found = figures(result.levels[0])
-            counted = found.server.counters.success_count if found.server is not None else 0
-            truth = counted * NS_PER_S / found.duration_ns
-            name = f"Triton's counter, {concurrency} in flight"
-            yield Row(name, "throughput", truth, found.infer_per_s, "/s", theirs[-1] if theirs else "-")
+    with tempfile.TemporaryDirectory() as folder:
+        models = ("sleeper", "pair", "staller")
+        repository = plant(Path(folder), (Planted("all", (SLEEPER, PAIR, STALLER), "", ""),))
+        (repository / "staller" / "1" / "model.py").write_text(STALLING)
+        with EmbeddedTriton((repository,), load_models=models) as server:
+            for contest in CONTESTS:
+                command = ["-m", contest.model, "-u", server.http_address, *contest.load, "-p", "4000"]
+                said = run(
+                    [str(real.executable), *command], timeout_s=120, environment=real.environment
+                ).output
+                yield _contested(contest, server.http_address, said)
+
+
+def _contested(contest: _Contest, address: str, said: str) -> Row:
+    from inferometer import api
+    from inferometer.profile.options import Range
+
+    name, number = contest.load
+    load = {"concurrency": int(number)} if "concurrency" in name else {"request_rate": Range(float(number))}
+    result = api.measure(
+        contest.model, duration_s=12.0, precision=0.0, url=address, asynchronous=True, **load
+    )
+    found = figures(result.levels[0])
+    ours = found.infer_per_s if contest.figure == "throughput" else latency(found, contest.figure)
+    values = [float(value) for value in re.findall(rf"{contest.theirs}: ([\d.]+)", said)]
+    theirs = "-" if not values else quantity(values[-1] / (1000 if contest.unit == "ms" else 1))
+    return Row(contest.server, contest.figure, contest.truth, ours, contest.unit, f"{theirs} {contest.unit}")
 
 
 # --- the page
@@ -244,7 +306,8 @@ def main() -> None:
         parts.append(
             (
                 "On the real Triton",
-                "The truth is the server's own count in the measured time.",
+                "Models that sleep. The truth leaves out what the server needs for a request besides (a fraction of a "
+                "millisecond) and what else runs on the machine.",
                 table(list(real_rows())),
             )
         )
