@@ -54,6 +54,8 @@ _CAUSES = {
 def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Request]:
     if wiring.is_streaming:
         return list(messages)
+    if wiring.is_whole_calls:
+        return [render(wiring.block, (message,)) for message in messages]
     return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
 
 
@@ -215,7 +217,7 @@ class _Channel:
         self._dial: Dial | None = None
         self._is_open = False
         self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
-        self._is_unary = not link.wiring.is_streaming
+        self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
         self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
@@ -508,6 +510,8 @@ class _Channel:
                 call.responses += 1
                 if not call.first_ns:
                     call.first_ns = now_ns
+                if self._link.wiring.is_whole_calls:
+                    call.times.append(now_ns)
                 if call.step >= 0:
                     self._judge(call, message or b"", now_ns)
         self.is_corked = False
@@ -522,6 +526,8 @@ class _Channel:
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
+        elif self._link.wiring.is_whole_calls:
+            self._end_well(call, call.times[-1] if call.times else now_ns, keeps_stream=False)
         elif call.responses == 1 and not self._link.wiring.is_streaming:
             self._end_well(call, now_ns, keeps_stream=False)
         else:

@@ -326,4 +326,5 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
             file.write(request)
             spans.append((position, position + len(request)))
             position += len(request)
+        file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
     return fd, tuple(spans)

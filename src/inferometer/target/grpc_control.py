@@ -49,22 +49,27 @@ class GrpcControl:
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
     ) -> Reply:
         """The reply, or a PeerError with the server's words."""
-        rendered = render_call(self.block(method), request.SerializeToString())
+        message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
+        try:
+            return reply.FromString(message)
+        except DecodeError as error:
+            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+
+    def call_bytes(self, method: str, request: bytes, *, timeout_s: float = TIMEOUT_S) -> bytes:
+        """The same with messages that are encoded already."""
+        rendered = render_call(self.block(method), request)
         endpoint = self._connection.endpoint
-        MESSAGES.debug("> %s, %d bytes", method, request.ByteSize())
+        MESSAGES.debug("> %s, %d bytes", method, len(request))
         try:
             with self._connect(timeout_s) as sock:
                 message = _exchange(sock, rendered, method, self._not_grpc())
             MESSAGES.debug("< %s, %d bytes", method, len(message))
+            return message
         except (ConnectionResetError, BrokenPipeError) as error:
             raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
         except OSError as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
-        try:
-            return reply.FromString(message)
-        except DecodeError as error:
-            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
 
     def _not_grpc(self) -> str:
         """The remedy for an address where something else answers."""

@@ -79,6 +79,9 @@ class Wiring:
     is_streaming: bool = (
         False  # requests have any number of responses; gRPC: one stream per slot for all of them
     )
+    is_whole_calls: bool = (
+        False  # gRPC: a request is all messages of a call, each with its prefix; any number come back
+    )
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
@@ -104,7 +107,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`requests[n]` of step n: over HTTP head and body, over gRPC the message."""
+    """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
 
     wiring: Wiring
     requests: tuple[bytes, ...]
