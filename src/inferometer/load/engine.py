@@ -95,6 +95,10 @@ class Link(Protocol):
     def reconnects(self) -> int: ...
 
     @property
+    def resent(self) -> int:
+        """Times a request went out once more: the server had closed the connection, or said it had not begun it."""
+
+    @property
     def connects(self) -> int: ...
 
     @property

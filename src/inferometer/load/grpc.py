@@ -94,6 +94,7 @@ class GrpcLink:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
         self.connects = 0
         self.connect_ns = 0
         self.wiring = wiring
@@ -517,6 +518,7 @@ class _Channel:
             call.stream = None
         elif ending.is_retriable and call.refusals < RETRIES:
             call.refusals += 1
+            self._link.resent += 1
             call.stream = None
             self.waiting.append(call)
         elif ending.code:

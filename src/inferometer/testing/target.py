@@ -6,7 +6,7 @@ service time its script gives. `SimulatedLoad` runs the real engine on it.
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from inferometer.load.engine import Engine, Explain, Finish, Link, Responded, Turn
@@ -17,6 +17,7 @@ from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
 from inferometer.records.records import Records, RingReader, join
 from inferometer.records.ring import CELLS, RingWriter
+from inferometer.records.totals import Totals
 from inferometer.testing.clock import FakeClock
 
 
@@ -61,7 +62,7 @@ class _FakeNetwork:
     def __init__(
         self, server: FakeServer, clock: FakeClock, finish: Finish, turn: Turn, explain: Explain
     ) -> None:
-        self.reconnects = self.connects = self.connect_ns = self.opening = 0
+        self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
         self._server = server
         self._clock = clock
         self._finish = finish
@@ -161,6 +162,7 @@ class SimulatedLoad:
         ring = RingWriter(cells)
         self._reader = RingReader(cells)
         self._backlog: list[Records] = []
+        self._totals = Totals()
         networks: list[_FakeNetwork] = []
 
         def open_link(*, finish: Finish, turn: Turn, explain: Explain) -> Link:
@@ -208,10 +210,15 @@ class SimulatedLoad:
     def stop(self) -> int:
         return self._engine.cancel_all()
 
+    def totals(self) -> Totals:
+        self._drain()
+        return replace(self._totals, sent=self._engine.sent)
+
     def _drain(self) -> None:
         taken = self._reader.take()
         if len(taken):
             self._backlog.append(taken)
+            self._totals = self._totals.and_records(taken)
 
 
 class SimulatedWorkers:
