@@ -29,6 +29,7 @@ class Reply:
     status: int = outcome.OK
     received: int = 100
     responses_ns: tuple[int, ...] = ()  # of a stream: when each comes, after the send
+    is_unsent: bool = False  # it fails within the send itself, as without a route or a free descriptor
 
 
 Script = Callable[[int, int], Reply]
@@ -79,6 +80,10 @@ class _FakeNetwork:
         if mark is not None:
             self.marks.append((step, mark))
         end_ns, reply = self._server.reply_to(now_ns)
+        if reply.is_unsent:
+            self._explain(reply.status, f"scripted {outcome.kind(reply.status)}")
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
+            return
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
         heappush(self._ends, (end_ns, order, slot))
@@ -159,7 +164,7 @@ class SimulatedLoad:
     ) -> None:
         self._clock = clock
         cells = memoryview(bytearray(CELLS * 8)).cast("q")
-        ring = RingWriter(cells)
+        self._ring = RingWriter(cells)
         self._reader = RingReader(cells)
         self._backlog: list[Records] = []
         self._totals = Totals()
@@ -177,7 +182,7 @@ class SimulatedLoad:
             steps=requests,
             open_link=open_link,
             reactor=_Reactor(),
-            ring=ring,
+            ring=self._ring,
             clock=clock,
             on_crowded=self._drain,
             first_step=index,
@@ -195,6 +200,7 @@ class SimulatedLoad:
     def collect(self, until_ns: int) -> Harvest:
         engine = self._engine
         engine.run(min(until_ns, self._clock() + ROUND_NS), lambda: engine.is_finished)
+        self._ring.publish()
         self._drain()
         taken, self._backlog = join(self._backlog), []
         return Harvest(
