@@ -354,7 +354,7 @@ class Engine:
         ring = self._ring
         position = ring.position
         mark = self._marks[slot]
-        sequence, started = (0, 0) if mark is None else self._end_mark(slot, mark)
+        sequence, started = (0, 0) if mark is None else self._end_mark(mark)
         pack_row(
             self._cells,
             position,
@@ -520,10 +520,11 @@ class Engine:
             if self._close_sequence(slot, lane) and slot in self._free:
                 self._free.remove(slot)
 
-    def _end_mark(self, slot: int, mark: Mark) -> tuple[int, int]:
+    def _end_mark(self, mark: Mark) -> tuple[int, int]:
         """What the row says of the sequence: its id and, with its last request, when it had started."""
         assert self._sequences is not None
-        return mark.sequence_id, self._sequences.ended(self._lanes[slot], mark)
+        self._sequences.ended(mark)
+        return mark.sequence_id, mark.started_ns
 
     # --- open plans
 

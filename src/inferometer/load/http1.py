@@ -105,7 +105,7 @@ def _marked(request: Request, mark: Mark) -> bytes:
     """A copy with the sequence's id and flags in their place, which lies in the JSON part near the beginning."""
     copy = bytearray(request)
     start = copy.index(PLACE)
-    copy[start : start + len(PLACE)] = http_mark(mark)
+    copy[start : start + len(PLACE)] = http_mark(mark[:3])
     return bytes(copy)
 
 
