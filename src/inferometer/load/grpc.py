@@ -182,6 +182,11 @@ class GrpcLink:
     def opening(self) -> int:
         return sum(channel.is_opening for channel in self._channels.values())
 
+    @property
+    def heard(self) -> int:
+        """A plain call has no stream: its reply comes whole, or makes it one."""
+        return sum(call.stream.received for call in self._calls if call.stream is not None)
+
     def end(self, call: _Call, status: int, text: str, end_ns: int, *, keeps_stream: bool = False) -> None:
         """Tell the engine; `text` explains a failure."""
         received = 0 if call.stream is None else call.stream.received - call.received_before

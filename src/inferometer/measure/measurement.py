@@ -219,7 +219,12 @@ class Level:
     @property
     def is_cut_short(self) -> bool:
         """Something broke in the middle; what was measured until then counts."""
-        return any(remark.note in (Note.SERVER_GONE, Note.WORKER_LOST) for remark in self.remarks)
+        return self.is_given_up or any(remark.note is Note.WORKER_LOST for remark in self.remarks)
+
+    @property
+    def is_given_up(self) -> bool:
+        """The server no longer answered, so nothing more was sent."""
+        return any(remark.note in (Note.SERVER_GONE, Note.NO_ANSWER) for remark in self.remarks)
 
     @property
     def is_as_asked(self) -> bool:

@@ -184,7 +184,9 @@ def _client_cost(windows: Sequence[Window], lag: Durations | None) -> ClientCost
 
 def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
     before, after = windows[0].before, windows[-1].after
-    return None if before is None or after is None else difference(model, before, after)
+    if before is None or after is None:
+        return None
+    return difference(model, before.counters, after.counters)
 
 
 def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:

@@ -16,9 +16,9 @@ from inferometer.measure.growing import Growing
 from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import WindowFigures
 from inferometer.measure.quantiles import Durations, deviation, mean, percentile
+from inferometer.measure.readings import Reading
 from inferometer.measure.tokens import Tokens, join_tokens, tokens
 from inferometer.observe.metrics import Sample
-from inferometer.observe.statistics import Snapshot
 from inferometer.records.records import Records
 
 THINNED_COUNT = 1 << 20
@@ -114,8 +114,8 @@ class Window:
     kept: int = 0  # requests within the limits of the promise
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
     expense: Expense = Expense()
-    before: Snapshot | None = None
-    after: Snapshot | None = None
+    before: Reading | None = None  # of the server's counters
+    after: Reading | None = None
     samples: tuple[Sample, ...] = ()  # of the server's metrics
 
     @property
@@ -222,7 +222,7 @@ class OpenWindow:
             self.start_ns = self._first_sent_ns
 
     def close(
-        self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None
+        self, end_ns: int, *, expense: Expense, before: Reading | None, after: Reading | None
     ) -> Window:
         latency = self._latency.gather()
         ended = self._ended.gather()

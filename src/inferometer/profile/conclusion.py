@@ -15,12 +15,14 @@ from inferometer.measure.doubts import Evidence, explain, slow_ends
 from inferometer.measure.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
 from inferometer.measure.merge import Subject, measurement, start_figures
 from inferometer.measure.quantiles import percentile
+from inferometer.measure.readings import bounds
 from inferometer.measure.stopping import Precision, Verdict, is_over
 from inferometer.measure.windows import Window
 from inferometer.observe.metrics import Sample
 from inferometer.profile.pace import Pace
 from inferometer.profile.remarks import (
     client_remarks,
+    count_remarks,
     file_remarks,
     host_remarks,
     member_remarks,
@@ -135,7 +137,7 @@ def _about(
             Note.NO_RESPONSE, f"{empty} {'request' if empty == 1 else 'requests'} ended without a response"
         )
     if found is None:
-        if not empty:
+        if not empty and not (course.verdict.remark and course.verdict.remark.note is Note.NO_ANSWER):
             yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from file_remarks(found)
@@ -149,8 +151,16 @@ def _about(
         yield from rate_remarks(rates, found.duration_ns)
     yield from client_remarks(found, is_capped=course.is_capped)
     yield from member_remarks(found.server)
+    yield from _counted(course, found)
     if found.server is None and course.statistics_error is not None:
         yield Remark(Note.STATISTICS_MISSING, str(course.statistics_error))
+
+
+def _counted(course: Course, found: Measurement) -> Iterator[Remark]:
+    before, after = course.windows[0].before, course.windows[-1].after
+    if found.server is None or before is None or after is None:
+        return
+    yield from count_remarks(course.recipe.model, found.server, bounds(before, after))
 
 
 # --- why figures are not sure

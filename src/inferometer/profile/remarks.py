@@ -2,14 +2,18 @@
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.doubts import client_limit
 from inferometer.measure.measurement import Measurement, Rates
+from inferometer.measure.readings import Bounds
+from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import ModelStatistics
 
+SLACK_COUNTED = 0.01  # share of the requests that others may add, or that may be missing, before it is said
 SLACK = 0.02  # share by which rates may differ before it is said
 STOLEN_CORES = 0.05
 _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
@@ -67,6 +71,40 @@ def member_remarks(server: ModelStatistics | None) -> Iterator[Remark]:
     for member in server.members:
         if not member.was_called:
             yield Remark(Note.MEMBER_NOT_CALLED, f"'{server.name}' did not call '{member.name}'")
+
+
+def count_remarks(model: ModelSpec, server: ModelStatistics, ours: Bounds) -> Iterator[Remark]:
+    """Whether the server has counted our requests, and no others."""
+    counted = server.counters.success_count
+    if counted > ours.most + SLACK_COUNTED * ours.most:
+        text = f"the server counted {counted} requests of '{server.name}', and at most {ours.most} were from here"
+        yield Remark(Note.OTHER_CLIENTS, text)
+    elif counted < ours.fewest - SLACK_COUNTED * ours.fewest:
+        text = f"the server counted {counted} requests of '{server.name}', and {ours.fewest} or more were answered"
+        yield Remark(Note.NOT_COUNTED, text)
+    calls = Counter(_calls(model))
+    for member in {row.name: row for row in _ensemble_members(server)}.values():
+        counted, most = member.counters.success_count, calls[member.name] * ours.most
+        if most and counted > most + SLACK_COUNTED * most:
+            text = f"the server counted {counted} requests of '{member.name}', and at most {most} came from '{server.name}'"
+            yield Remark(Note.OTHER_CLIENTS, text)
+
+
+def _calls(model: ModelSpec) -> Iterator[str]:
+    """The models that one request of an ensemble calls, each as often as it is called."""
+    members = {member.name: member for member in model.composing}
+    for step in model.config.get("ensemble_scheduling", {}).get("step", ()):
+        name = step.get("model_name", "")
+        if name in members:
+            yield name
+            yield from _calls(members[name])
+
+
+def _ensemble_members(server: ModelStatistics) -> Iterator[ModelStatistics]:
+    """Those that only the ensemble decides how often to call; other models call theirs as they like."""
+    for member in server.members if server.is_ensemble else ():
+        yield member
+        yield from _ensemble_members(member)
 
 
 def _versions(server: ModelStatistics) -> Iterator[Remark]:

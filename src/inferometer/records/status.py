@@ -14,6 +14,9 @@ REFUSED = 8  # the reply has a good status, and an error inside
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
+NO_ANSWER = (CONNECT, TLS, RESET, TIMEOUT, CANCELLED)
+"""Ends of requests that the server did not answer."""
+
 _KINDS = {
     OK: "ok",
     CONNECT: "connect",
