@@ -26,6 +26,10 @@ class Reading:
     outstanding: int = 0  # at most, until it came
 
     @property
+    def span_ns(self) -> int:
+        return self.answered_ns - self.asked_ns
+
+    @property
     def middle_ns(self) -> int:
         return (self.asked_ns + self.answered_ns) // 2
 
