@@ -9,7 +9,8 @@ class Note(Enum):
 
     OVERLOADED = "the server answers fewer requests than are sent: ask for a lower rate"
     NOT_OFFERED = (
-        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads"
+        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads, "
+        "or more sequences side by side with --num-of-sequences"
     )
     CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"

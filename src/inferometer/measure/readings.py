@@ -43,7 +43,7 @@ class Bounds:
 
 
 def bounds(before: Reading, after: Reading) -> Bounds:
-    """A failed request may be counted or not. One that is outstanding may be, and one that has just ended may not yet."""
+    """A failed request may be counted or not; one that is outstanding may be, one that has just ended may not yet."""
     slack = before.outstanding + after.outstanding
     failed = after.failed - before.failed
     return Bounds(

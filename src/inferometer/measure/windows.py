@@ -19,6 +19,7 @@ from inferometer.measure.quantiles import Durations, deviation, mean, percentile
 from inferometer.measure.readings import Reading
 from inferometer.measure.tokens import Tokens, join_tokens, tokens
 from inferometer.observe.metrics import Sample
+from inferometer.records import status
 from inferometer.records.records import Records
 
 THINNED_COUNT = 1 << 20
@@ -127,6 +128,19 @@ class Window:
         return sum(failure.count for failure in self.failures.values())
 
     @property
+    def answered_count(self) -> int:
+        """Requests that the server answered, well or badly."""
+        return self.count + self.empty + self._failed(status.NO_ANSWER, is_among=False)
+
+    @property
+    def unsent_count(self) -> int:
+        """Requests that failed before they could be sent."""
+        return self._failed(status.NOT_SENT, is_among=True)
+
+    def _failed(self, codes: tuple[int, ...], *, is_among: bool) -> int:
+        return sum(row.count for code, row in self.failures.items() if (code in codes) is is_among)
+
+    @property
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
 
@@ -207,13 +221,13 @@ class OpenWindow:
             return
         # One that was never sent has waited since it was due.
         began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
-        for status in np.unique(failed.status):
-            alike = failed.status == status
+        for code in np.unique(failed.status):
+            alike = failed.status == code
             ends = failed.end_ns[alike]
             took = ends - began[alike]
             found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
-            old = self._failures.get(int(status))
-            self._failures[int(status)] = found if old is None else old.and_later(found)
+            old = self._failures.get(int(code))
+            self._failures[int(code)] = found if old is None else old.and_later(found)
 
     def begin_at_first_send(self) -> None:
         """Count time from the first request on instead of from when the window was opened."""
@@ -256,8 +270,8 @@ def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
     """By status, over windows that follow each other."""
     total: dict[int, FailureCount] = {}
     for window in windows:
-        for status, found in window.failures.items():
-            total[status] = total[status].and_later(found) if status in total else found
+        for code, found in window.failures.items():
+            total[code] = total[code].and_later(found) if code in total else found
     return total
 
 

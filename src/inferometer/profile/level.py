@@ -1,6 +1,6 @@
 """One level of load: apply it, cut what comes back into windows, stop when the rule says so."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -68,6 +68,7 @@ class Recipe:
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
     patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
     has_tokens: bool = False
+    is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
 
 
@@ -296,6 +297,10 @@ class _LevelRun:
             end_ns = self._last_good_ns  # the silence after the last answer is no load
         if recipe.is_whole and not self._windows:
             self._open.begin_at_first_send()
+        if not self._is_read:  # the end was only seen afterwards
+            self._after = self._read_counters()
+            if self._after is not None and not self._is_finished:
+                self._collect(self._after.answered_ns)
         self._close(end_ns)
 
     def _fill_until(self, end_ns: int) -> int:
@@ -404,8 +409,7 @@ class _LevelRun:
         self._windows[last:] = [replace(self._windows[last], end_ns=end_ns, failures=failures)]
 
     def _close(self, end_ns: int) -> None:
-        after = self._after if self._is_read else self._read_counters()
-        self._is_read = False
+        after, self._after, self._is_read = self._after, None, False
         window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
         if self._bench.metrics is not None:
             window = replace(window, samples=self._bench.metrics.take())
@@ -459,32 +463,37 @@ class _LevelRun:
 
     def abandon(self) -> None:
         """Keep what the window that was filling has got so far."""
+        self._after = self._read_counters()
         self._close(max(self._harvest.seen_ns, self._open.start_ns + 1))
 
     # --- deciding
 
     def judge(self) -> Verdict:
-        judged = self.figures if self._recipe.is_whole else self.figures[-1:]
-        is_failing = any(row.failed_count for row in judged) and not any(
-            row.request_count or row.empty_count for row in judged
-        )
+        recent = self.figures if self._recipe.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self._start_ns
-        if self._is_given_up or (is_failing and self._was_silent and was_answered):
+        is_silent = self._was_silent and _is_failing(self.figures[-1:])
+        if self._is_given_up or (is_silent and was_answered and not self._recipe.is_whole):
             self._cut_silence()
             return Verdict(is_done=True, is_stable=False, remark=self._given_up())
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
         if self._recipe.is_whole and self._is_going_on:
             return GO_ON
-        if is_failing:
+        if _is_failing(recent):
             return Verdict(
-                is_done=True, is_stable=False, remark=Remark(Note.FAILURES, "every request failed")
+                is_done=True, is_stable=False, remark=Remark(Note.FAILURES, self._all_failed(recent))
             )
         if self._recipe.is_whole:
             return Verdict(is_done=True, is_stable=True)
         if isinstance(self._recipe.rule, Stability):
             return judge_stability(self._recipe.rule, self.figures)
         return self._judge_precision(self._recipe.rule)
+
+    def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
+        if not any(row.request_count or row.empty_count for row in self.figures):
+            return "every request failed"
+        failed = sum(row.failed_count for row in recent)
+        return f"every request of the last {len(recent)} windows failed: {failed} of {failed}"
 
     def _given_up(self) -> Remark:
         """Why the level ends here, and what was left undone."""
@@ -555,6 +564,13 @@ class _LevelRun:
         if within or poller.latest is None:
             return within
         return (poller.latest,)
+
+
+def _is_failing(rows: Sequence[WindowFigures]) -> bool:
+    """Something failed in these windows, and nothing ended well."""
+    return any(row.failed_count for row in rows) and not any(
+        row.request_count or row.empty_count for row in rows
+    )
 
 
 def _with_own_durations(window: Window) -> Window:

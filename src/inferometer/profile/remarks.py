@@ -20,15 +20,22 @@ _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
 
-def rate_remarks(rates: Rates, duration_ns: int) -> Iterator[Remark]:
-    """By rate: whether as many requests were sent as asked for, and answered as sent."""
-    asked, sent, answered = rates.asked_per_s, rates.sent_per_s, rates.answered_per_s
+def rate_remarks(rates: Rates, ended_per_s: float, duration_ns: int) -> Iterator[Remark]:
+    """By rate: whether as many requests were sent as asked for, and ended as sent, well or badly."""
+    asked, sent = rates.asked_per_s, rates.sent_per_s
     slack = SLACK * sent + 2 * NS_PER_S / duration_ns  # one request at either end may be cut
-    if answered < sent - slack:
-        text = f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered"
-        yield Remark(Note.OVERLOADED, text)
+    if ended_per_s < sent - slack:
+        yield rate_remark(Note.OVERLOADED, rates)
     elif sent < asked - slack:
-        yield Remark(Note.NOT_OFFERED, f"asked for {asked:.4g} requests/s, sent {sent:.4g}")
+        yield rate_remark(Note.NOT_OFFERED, rates)
+
+
+def rate_remark(note: Note, rates: Rates) -> Remark:
+    """Overloaded, or not sent as asked: the figures that show it."""
+    asked, sent, answered = rates.asked_per_s, rates.sent_per_s, rates.answered_per_s
+    if note is Note.OVERLOADED:
+        return Remark(note, f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered")
+    return Remark(note, f"asked for {asked:.4g} requests/s, sent {sent:.4g}")
 
 
 def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:
@@ -86,7 +93,8 @@ def count_remarks(model: ModelSpec, server: ModelStatistics, ours: Bounds) -> It
     for member in {row.name: row for row in _ensemble_members(server)}.values():
         counted, most = member.counters.success_count, calls[member.name] * ours.most
         if most and counted > most + SLACK_COUNTED * most:
-            text = f"the server counted {counted} requests of '{member.name}', and at most {most} came from '{server.name}'"
+            called = f"at most {most} came from '{server.name}'"
+            text = f"the server counted {counted} requests of '{member.name}', and {called}"
             yield Remark(Note.OTHER_CLIENTS, text)
 
 

@@ -17,6 +17,9 @@ GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 NO_ANSWER = (CONNECT, TLS, RESET, TIMEOUT, CANCELLED)
 """Ends of requests that the server did not answer."""
 
+NOT_SENT = (CONNECT, TLS)
+"""Ends of requests for which there was never a connection."""
+
 _KINDS = {
     OK: "ok",
     CONNECT: "connect",
