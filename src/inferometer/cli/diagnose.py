@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.options import duration
-from inferometer.cli.measure import TOO_MANY_FAILURES, Watching, make_progress
+from inferometer.cli.measure import Watching, exit_code, make_progress
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
         raise outcome.error
     if was_interrupted:
         return INTERRUPTED
-    failed = outcome.diagnosis.results[0].failed_share
-    return TOO_MANY_FAILURES if failed > options.max_error_rate else 0
+    return exit_code(outcome.diagnosis.results[0], options.max_error_rate)
 
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":

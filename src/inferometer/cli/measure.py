@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.messages import messages_shown
 from inferometer.cli.parser import Ask, parse_measure, print_measure_help
 
@@ -56,7 +57,16 @@ def _measure(options: "Options") -> int:
 
         write_page(Path(options.html), result)
     export(setup)
-    return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
+    return exit_code(result, options.max_error_rate)
+
+
+def exit_code(result: "Result", max_error_rate: float) -> int:
+    """A run that was given up has no whole answer, whatever share of its requests failed."""
+    if any(level.is_given_up for level in result.levels):
+        return PeerError.exit_code
+    if any(level.is_cut_short for level in result.levels):
+        return LocalError.exit_code
+    return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
 
 
 def export(setup: "Setup") -> None:

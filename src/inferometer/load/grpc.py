@@ -192,6 +192,13 @@ class GrpcLink:
     def opening(self) -> int:
         return sum(channel.is_opening for channel in self._channels.values())
 
+    @property
+    def heard(self) -> int:
+        """A plain call has no stream: its reply comes whole, or makes it one."""
+        return sum(
+            stream.received for channel in self._channels.values() for stream in channel.http2.streams.values()
+        )
+
     def end(self, call: _Call, status: int, text: str, end_ns: int) -> None:
         """Tell the engine; `text` explains a failure."""
         received = call.received if call.stream is None else call.stream.received

@@ -328,6 +328,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             is_lenient=options.asynchronous,
         ),
         has_tokens=KINDS[options.service_kind].has_tokens,
+        is_serial=options.serial_sequences and model.any_sequence,
         promise=None if options.slo is None else parse_slo(options.slo),
     )
     if options.periodic_concurrency is not None:

@@ -58,6 +58,9 @@ class _Recorded:
     def apply(self, plan: Plan) -> None:
         self.load.apply(plan)
 
+    def wait(self, until_ns: int) -> None:
+        self.load.wait(until_ns)
+
     def collect(self, until_ns: int) -> Harvest:
         harvest = self.load.collect(until_ns)
         self.parts.append(harvest.records)

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import weakref
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -33,6 +34,7 @@ class GrpcControl:
     def __init__(self, connection: Connection, service: str) -> None:
         self._connection = connection
         self._service = service
+        self._kept: tuple[socket.socket, GrpcConnection] | None = None
 
     def block(self, method: str, *, compression: str | None = None) -> bytes:
         """The header block of a call."""
@@ -44,6 +46,20 @@ class GrpcControl:
             metadata=self._connection.headers,
             compression=compression,
         )
+
+    def call_again(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
+        rendered = render_call(self.block(method), request.SerializeToString())
+        try:
+            if self._kept is None:
+                self._kept = self._connect(TIMEOUT_S), GrpcConnection()
+                weakref.finalize(self, self._kept[0].close)
+            return reply.FromString(_exchange(*self._kept, rendered, method, self._not_grpc()))
+        except (OSError, PeerError, DecodeError):  # a server may close a connection that is idle
+            if self._kept is not None:
+                self._kept[0].close()
+                self._kept = None
+            return self.call(method, request, reply)
 
     def call(
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
@@ -62,7 +78,7 @@ class GrpcControl:
         MESSAGES.debug("> %s, %d bytes", method, len(request))
         try:
             with self._connect(timeout_s) as sock:
-                message = _exchange(sock, rendered, method, self._not_grpc())
+                message = _exchange(sock, GrpcConnection(), rendered, method, self._not_grpc())
             MESSAGES.debug("< %s, %d bytes", method, len(message))
             return message
         except (ConnectionResetError, BrokenPipeError) as error:
@@ -91,8 +107,9 @@ class GrpcControl:
             raise
 
 
-def _exchange(sock: socket.socket, request: Request, method: str, not_grpc: str) -> bytes:
-    connection = GrpcConnection()
+def _exchange(
+    sock: socket.socket, connection: GrpcConnection, request: Request, method: str, not_grpc: str
+) -> bytes:
     connection.open(None, request, keep=True)
     buffer = bytearray(BUFFER)
     message = b""
