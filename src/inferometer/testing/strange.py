@@ -68,7 +68,7 @@ def replaced(document: Any, path: Path, value: Any) -> Any:
     if not path:
         return None if value is GONE else value
     first, *rest = path
-    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy: Any = dict(document) if isinstance(document, dict) else list(document)
     if value is GONE and not rest:
         del copy[first]
     else:
