@@ -3,12 +3,15 @@
 import socket
 import ssl
 import weakref
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError, Message
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
+from inferometer.model.answers import Shape, checked
 from inferometer.target.control import TIMEOUT_S, why_unreachable
 from inferometer.target.endpoint import Connection, tls_context
 from inferometer.wire.grpc import (
@@ -105,6 +108,13 @@ class GrpcControl:
         except (OSError, ssl.SSLError):
             sock.close()
             raise
+
+
+def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
+    """A message in the form that the same answer has over HTTP, in this shape."""
+    found = MessageToDict(message, preserving_proto_field_name=True)
+    answer: Mapping[str, Any] = checked(found, shape, f"the server's answer to {method}")
+    return answer
 
 
 def _exchange(
