@@ -258,7 +258,8 @@ class _LevelRun:
             )  # the silence after the last answer is no load
         if recipe.is_whole and not self._windows:
             self._open.begin_at_first_send()
-        self._close(end_ns)
+        # A count can be filled by streams whose last responses came before the window began.
+        self._close(max(end_ns, self._open.start_ns + 1))
 
     def _fill_until(self, end_ns: int) -> int:
         while True:
