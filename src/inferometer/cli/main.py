@@ -6,7 +6,7 @@ from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output
+from inferometer.cli.signals import drop_output, interruptible
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
     try:
-        return command(rest)
+        with interruptible():
+            return command(rest)
     except InferometerError as error:
         print(f"inferometer {name}: {error}", file=sys.stderr)
         return error.exit_code

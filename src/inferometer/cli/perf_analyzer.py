@@ -9,7 +9,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.parser import Ask, parse_classic
-from inferometer.cli.signals import Interrupts, drop_output
+from inferometer.cli.signals import Interrupts, drop_output, interruptible, received
 
 if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -55,13 +55,17 @@ def main(argv: list[str] | None = None) -> int:
         _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
     try:
-        with messages_shown(options.verbose):
+        with interruptible(), messages_shown(options.verbose):
             return _profile(options)
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
+    except KeyboardInterrupt as interrupt:  # before the load, or after it
+        _say(f"{received(*interrupt.args)}\n")
+        _complain("Received exit signal.")
+        return OK
 
 
 def _say(text: str) -> None:
@@ -92,7 +96,7 @@ def _profile(options: "Options") -> int:
         _complain(warning)
     _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
     result = setup.result
-    with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
+    with Interrupts(fd=1).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
             if len(later.levels) > len(result.levels):
