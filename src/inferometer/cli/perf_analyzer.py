@@ -90,11 +90,11 @@ def _profile(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="perf_analyzer")
+    setup = prepare(options, command="perf_analyzer", data_read=lambda found: _say(classic.data_line(found)))
     options = setup.options
     for warning in setup.warnings:
         _complain(warning)
-    _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
+    _say(classic.settings_block(setup.result))
     result = setup.result
     with Interrupts(fd=1).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
