@@ -171,7 +171,7 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
             else "--measurement-interval"
         )
         lines.append(
-            f"Failed to obtain stable measurement within {options.max_trials} measurement windows for concurrency "
+            f"Failed to obtain stable measurement within {len(level.windows)} measurement windows for concurrency "
             f"{level.value:g}. Please try to increase the {remedy}."
         )
     return lines
@@ -197,10 +197,10 @@ def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
         return code
     if options.csv is not None:
         write_csv(result, Path(options.csv))
-        for level in floored_levels(result):
+        for _ in floored_levels(result):
             _complain(
-                "Server average accounted time was larger than client average wait time due to small sample size "
-                f"(concurrency {level.value:g}). Increase the measurement interval with `--measurement-interval`."
+                "Server average accounted time was larger than client average wait time due to small sample size. "
+                "Increase the measurement interval with `--measurement-interval`."
             )
     if setup.journal is not None:
         for remark in write_export(setup.journal.export(), setup.journal.path):
