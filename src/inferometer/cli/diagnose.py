@@ -131,7 +131,7 @@ def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    with Interrupts(say).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress()
         tools = Tools(
             watcher=Watching(progress, interrupts),

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output, full_disk
+from inferometer.cli.signals import drop_output, full_disk, interruptible
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -63,7 +63,8 @@ def _run(words: list[str]) -> int:
         )
         return 2
     command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
-    return command(rest)
+    with interruptible():
+        return command(rest)
 
 
 def _help() -> str:

@@ -102,7 +102,7 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
     from inferometer.profile.run import run
 
     result = setup.result
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress(setup.options.verbose)
         try:
             for result in run(setup, Watching(progress, interrupts)):

@@ -331,7 +331,7 @@ class _Connection:
             self._sent_ns,
             self._wrote_ns,
             self._first_ns,
-            now_ns,
+            found.end_ns or now_ns,
             received,
             found.responses,
             found.times,

@@ -22,6 +22,7 @@ class Reply(NamedTuple):
         tuple[int, bytes], ...
     ] = ()  # the responses with their times, where someone wants to keep them
     message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
+    end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
 
 
 class Reading(Protocol):
