@@ -188,7 +188,6 @@ def make_scope(
     return Scope(
         tasks=tuple(_task(settings, model, read, has_gpus) for model in group),
         bounds=settings.bounds,
-        given=settings.given,
         by_rate=settings.by_rate,
         intervals=settings.intervals,
         is_search_on=settings.is_search_on,

@@ -67,7 +67,6 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         mode=asked.mode,
         together=asked["run_config_profile_models_concurrently_enable"] and len(models) > 1,
         bounds=_bounds(asked),
-        given=_given(asked),
         by_rate=by_rate,
         intervals=_intervals(asked, models),
         is_search_on=not asked["run_config_search_disable"],
@@ -261,20 +260,6 @@ def _bounds(asked: Asked) -> Bounds:
         batch=span("model_batch_size"),
         concurrency=span("concurrency"),
         request_rate=span("request_rate"),
-    )
-
-
-def _given(asked: Asked) -> tuple[str, ...]:
-    names = {
-        "concurrency": "concurrency",
-        "instance_count": "instances",
-        "model_batch_size": "batch",
-        "request_rate": "request_rate",
-    }
-    return tuple(
-        name
-        for noun, name in names.items()
-        if asked.has(f"run_config_search_min_{noun}", f"run_config_search_max_{noun}")
     )
 
 

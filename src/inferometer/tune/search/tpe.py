@@ -200,7 +200,5 @@ def _load(scope: Scope, task: Task, variant: Variant, chosen: dict[str, Any]) ->
     batch = chosen.get(f"{task.model}/batch_sizes", task.batches[0])
     value = chosen.get(f"{task.model}/load")
     if value is None:
-        source = variant.composing[0] if "ensemble_scheduling" in variant.config else variant
-        low, high = scope.bounds.concurrency
-        value = min(max(formula(scope, source.config), low), high)
+        value = formula(scope, variant)
     return load_of(float(value), batch, by_rate=scope.by_rate)
