@@ -209,4 +209,4 @@ class SearchConsole:
 
 
 def error_log(job: "ProfileJob") -> Path:
-    return job.export / "perf_analyzer_error.log"
+    return job.reports.export / "perf_analyzer_error.log"

@@ -76,7 +76,7 @@ def _sign(value: float) -> int:
 
 
 def gain(goals: Goals, trial: Trial, other: Trial, *, is_least: bool = False) -> float:
-    """By how many percent the trial's objectives are better, weighted; the least that their intervals allow, where asked."""
+    """By how many percent the trial's objectives are better, weighted; where asked, the least their intervals allow."""
     total_weight = sum(goal.weight for goal in goals)
     found = 0.0
     for number, goal in enumerate(goals):

@@ -10,9 +10,12 @@ from typing import Any
 import inferometer
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
+from inferometer.dataset.build import build
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
+from inferometer.profile.checks import check_model
 from inferometer.profile.options import Options
+from inferometer.profile.points import read_intervals
 from inferometer.profile.prepare import IN_PROCESS_KIND
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
@@ -20,6 +23,7 @@ from inferometer.tune.goal import Goal
 from inferometer.tune.idle import watch_idle
 from inferometer.tune.launch.open import open_site
 from inferometer.tune.launch.site import Site
+from inferometer.tune.local_models import described
 from inferometer.tune.meter import EngineMeter, Meter
 from inferometer.tune.model_config import Fields
 from inferometer.tune.run import Lab, Watcher, run
@@ -31,6 +35,8 @@ from inferometer.tune.space import automatic, manual
 from inferometer.tune.study import SCHEMA, Study
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
+from inferometer.wire.grpc import encode_headers
+from inferometer.wire.http1 import encode_request
 
 MakeMeter = Callable[[Settings, Watcher], Meter]
 
@@ -43,6 +49,8 @@ def profile(
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search ended."""
     check_models(settings)
+    if make_meter is None:
+        check_sent(settings)
     nvml = open_nvml()
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
@@ -150,6 +158,24 @@ def check_models(settings: Settings) -> None:
                 f"the model '{model.name}' is not in the model repository '{folders[0]}'",
                 remedy=f"it has {', '.join(known) or 'no models'}",
             )
+
+
+def check_sent(settings: Settings) -> None:
+    """What cannot be sent is refused before anything is started, as far as the models' own files say what they take."""
+    if settings.intervals is not None:
+        read_intervals(settings.intervals)
+    for model in settings.models:
+        options = model.options or Options(model=model.name)
+        if options.protocol == "grpc":
+            encode_headers(
+                path="/inference.GRPCInferenceService/ModelInfer", authority="-", metadata=options.headers
+            )
+        else:
+            encode_request("POST", "/", options.headers, 0)
+        spec = None if options.service_kind != "triton" else described(settings.launch.repositories, options)
+        if spec is not None:
+            check_model(options, spec)
+            build(spec, options.data, is_scheduled=options.fixed_schedule)
 
 
 def are_whole(settings: Settings) -> bool:

@@ -67,7 +67,7 @@ def parser(dialect: Dialect) -> argparse.ArgumentParser:
 
 _WHAT = {
     "profile": "search configurations, measure them, write tables and reports",
-    "analyze": "the same as profile",
+    "analyze": "the tables and reports of profile, from what was measured before; nothing is measured",
     "report": "detailed reports of variants that were measured",
 }
 
@@ -120,7 +120,8 @@ def ask(argv: Sequence[str], dialect: Dialect) -> Asked | None:
     found = vars(parser(dialect).parse_args(list(argv)))
     if found["command"] is None:
         return None
-    command = REPORT if found["command"] == "report" else PROFILE
+    # `analyze` has the options of `profile`.
+    command = REPORT if found["command"] == REPORT else PROFILE
     words = {name: value for name, value in found.items() if name in BY_NAME and value is not None}
     lines = _read_file(words)
     if "profile_models" in words and "profile_models" in lines:
@@ -138,7 +139,7 @@ def ask(argv: Sequence[str], dialect: Dialect) -> Asked | None:
     if "run_config_search_mode" not in given:
         values["run_config_search_mode"] = dialect.search
     return Asked(
-        command,
+        found["command"],
         values,
         frozenset(name for name in given if command in BY_NAME[name].commands),
         mode=found["mode"],

@@ -6,9 +6,9 @@ from inferometer.base.errors import UsageError
 from inferometer.server.ports import choose_ports
 from inferometer.tune import model_config
 from inferometer.tune.dialect.folders import check_output
-from inferometer.tune.dialect.job import ProfileJob, ReportJob
+from inferometer.tune.dialect.job import AnalyzeJob, ProfileJob, ReportJob
 from inferometer.tune.launch.open import open_site
-from inferometer.tune.session import check_models
+from inferometer.tune.session import check_models, check_sent
 from inferometer.tune.settings import ModelSettings, Settings
 
 
@@ -21,7 +21,9 @@ def check_profile(job: ProfileJob, *, is_brute_explicit: bool) -> tuple[str, ...
                 remedy="check --model-repository",
             )
     check_models(job.settings)
-    _check_parent(job.export, "--export-path")
+    if job.external is None:
+        check_sent(job.settings)
+    _check_parent(job.reports.export, "--export-path")
     _check_parent(job.checkpoints, "--checkpoint-directory")
     check_output(job.output, overrides=job.overrides_output)
     warnings = tuple(
@@ -77,6 +79,10 @@ def _check_members(settings: Settings, model: ModelSettings, *, is_brute_explici
         for row in model.members
         if row.name not in members
     ]
+
+
+def check_analyze(job: AnalyzeJob) -> None:
+    _check_parent(job.reports.export, "--export-path")
 
 
 def check_report(job: ReportJob) -> None:

@@ -30,9 +30,7 @@ def across(studies: Sequence[Study], top: int) -> Document:
         )
         for study, row in shown
     )
-    columns = tuple(
-        Column(head, is_number=place > 1, is_name=place <= 1) for place, head in enumerate(heads)
-    )
+    columns = tuple(Column(head, is_number=place > 1, is_name=place <= 1) for place, head in enumerate(heads))
     names = " and ".join(study.name for study in studies)
     return Document(
         kind="search for a configuration",

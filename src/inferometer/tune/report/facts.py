@@ -181,8 +181,8 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
         return f"{name} is the best{where} but offers no gain over the default configuration{on}."
     if not found.is_sure:
         return (
-            f"{name} has the best figures{where} {target}{on}, but its difference from the default configuration is inside "
-            "the spread of the measurements: it is no gain until both were measured again."
+            f"{name} has the best figures{where} {target}{on}, but its difference from the default configuration is "
+            "inside the spread of the measurements: measure both again before relying on it."
         )
     return f"{name} is {found.gain_percent:.0f}% better than the default configuration {target}{where}{on}."
 

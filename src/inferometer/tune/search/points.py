@@ -11,6 +11,7 @@ from inferometer.tune.search.search import Proposal, load_of
 from inferometer.tune.space import BATCH, BATCHING, INSTANCES, Space, doubling
 from inferometer.tune.variant import Names, Variant
 
+
 @dataclass(frozen=True, slots=True)
 class Knob:
     """One thing to turn: the batch size or the instances of one model."""

@@ -254,11 +254,9 @@ def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
             high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
             row = int(own[high.argmax()])
             most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
-            reason = (
-                f"expected to reach at most {most:.1f} infer/s, and {reached}"
-                if most <= best
-                else f"expected to reach {likely:.1f} infer/s ({most:.1f} at most), and {reached}: the search ended first"
-            )
+            reason = f"expected to reach at most {most:.1f} infer/s, and {reached}"
+            if most > best:
+                reason = f"the search ended first: expected to reach {likely:.1f} infer/s, at most {most:.1f}"
         load: ClientLoad = seen.candidates.rows[row][1]
         yield Skip(
             Proposal(

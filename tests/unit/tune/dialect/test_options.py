@@ -499,7 +499,7 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
     model = found.settings.models[0]
     assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
     assert (model.constraints[0].high, model.cpu_only, found.settings.early_exit) == (3.5, False, True)
-    assert [plot.name for plot in found.plots] == ["a", "b"]
+    assert [plot.name for plot in found.reports.plots] == ["a", "b"]
     space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
     assert [row.choices for row in space.parameters] == [
         tuple({"threads": {"string_value": text}} for text in ("1", "2.5", "x")),

@@ -404,7 +404,7 @@ def test_an_interrupt_lets_the_measurement_end_and_a_rerun_goes_on(tool, capsys)
 
 def test_three_interrupts_end_at_once(tool, capsys):
     tool.interrupt_at, tool.interrupts = 3, 3
-    assert tool.profile(*BOUNDED, command="analyze") == 1
+    assert tool.profile(*BOUNDED) == 1
     assert "Received SIGINT 3/3" in capsys.readouterr().out
     tool.interrupt_at = 0
     assert tool.profile(*BOUNDED, "--override-output-model-repository") == 0
