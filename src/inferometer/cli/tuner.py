@@ -42,6 +42,8 @@ def run(asked: "Asked", dialect: "Dialect", console: Console, *, profile: Profil
     """The command that was asked for."""
     from inferometer.tune.dialect.build import profile_job, report_job
 
+    for line in asked.lines():
+        console.debug(line)
     if asked.command == "report":
         return run_report(report_job(asked), console)
     if asked.command == "analyze":
