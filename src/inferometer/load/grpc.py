@@ -196,7 +196,9 @@ class GrpcLink:
     def heard(self) -> int:
         """A plain call has no stream: its reply comes whole, or makes it one."""
         return sum(
-            stream.received for channel in self._channels.values() for stream in channel.http2.streams.values()
+            stream.received
+            for channel in self._channels.values()
+            for stream in channel.http2.streams.values()
         )
 
     def end(self, call: _Call, status: int, text: str, end_ns: int) -> None:

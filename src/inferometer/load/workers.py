@@ -176,12 +176,13 @@ class Workers:
 
     # --- Load
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> int:
         start_ns = monotonic_ns() + HEAD_START_NS
         for index, process in enumerate(self._processes):
             self._tell(Apply(plan.share(index, self._count), start_ns), process)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
         self._answers(Applied, ANSWER_S)
+        return start_ns
 
     def collect(self, until_ns: int) -> Harvest:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))

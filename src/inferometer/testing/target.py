@@ -194,10 +194,11 @@ class SimulatedLoad:
         )
         self.marks = networks[0].marks
 
-    def apply(self, plan: Plan) -> None:
-        engine = self._engine
-        engine.apply(plan, self._clock())
+    def apply(self, plan: Plan) -> int:
+        engine, start_ns = self._engine, self._clock()
+        engine.apply(plan, start_ns)
         engine.run(None, lambda: engine.is_applied)
+        return start_ns
 
     def wait(self, until_ns: int) -> None:
         engine = self._engine
@@ -262,10 +263,12 @@ class SimulatedWorkers:
             for index, clock in enumerate(self._clocks)
         ]
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> int:
+        start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
             load.apply(plan.share(index, self.count))
+        return start_ns
 
     def wait(self, until_ns: int) -> None:
         for load in self._loads:
