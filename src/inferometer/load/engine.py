@@ -111,6 +111,10 @@ class Link(Protocol):
     def opening(self) -> int:
         """Connections that are being set up."""
 
+    @property
+    def is_flushed(self) -> bool:
+        """Nothing waits to be sent."""
+
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         """Start the request of this step of the dataset, marked as part of its sequence."""
 

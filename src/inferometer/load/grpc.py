@@ -192,6 +192,10 @@ class GrpcLink:
     def opening(self) -> int:
         return sum(channel.is_opening for channel in self._channels.values())
 
+    @property
+    def is_flushed(self) -> bool:
+        return all(channel.is_flushed for channel in self._channels.values())
+
     def end(self, call: _Call, status: int, text: str, end_ns: int) -> None:
         """Tell the engine; `text` explains a failure."""
         received = call.received if call.stream is None else call.stream.received
@@ -248,6 +252,10 @@ class _Channel:
     @property
     def is_opening(self) -> bool:
         return self._dial is not None
+
+    @property
+    def is_flushed(self) -> bool:
+        return not (self._is_open and (self._unsent or self._sender.queue))
 
     def prepare(self) -> None:
         """Open the connection unless that has been done."""

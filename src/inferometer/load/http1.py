@@ -46,6 +46,7 @@ class Http1Link:
     ) -> None:
         self.reconnects = 0
         self.resent = 0
+        self.is_flushed = True  # a request that is given up closes its connection
         self.connects = 0
         self.connect_ns = 0
         self.reactor = reactor

@@ -66,6 +66,7 @@ class InProcessLink:
     ) -> None:
         self.reconnects = 0
         self.resent = 0
+        self.is_flushed = True  # there is no wire
         self.connects = 0
         self.connect_ns = 0
         self._messages = requests

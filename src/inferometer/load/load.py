@@ -45,8 +45,8 @@ class Load(Protocol):
     def examples(self) -> dict[int, str]:
         """What was said first, for each failure status."""
 
-    def stop(self) -> int:
-        """End the load; how many requests were cut off."""
+    def stop(self, *, is_urgent: bool = False) -> int:
+        """End the load, with more or less patience for outstanding requests; how many were cut off."""
 
     def totals(self) -> Totals:
         """All requests so far; complete after `stop`."""

@@ -27,7 +27,8 @@ from inferometer.target.traffic import Traffic
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
-GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
+SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
+DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server heeds a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
@@ -240,10 +241,11 @@ class Workers:
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
+        limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
         for process in self._processes:
-            self._tell(Stop(GRACE_NS), process)
-        answers = self._answers(Stopped, ANSWER_S + GRACE_NS / NS_PER_S)
+            self._tell(Stop(SILENCE_NS, limit_ns), process)
+        answers = self._answers(Stopped, ANSWER_S + limit_ns / NS_PER_S)
         self._drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         return sum(answer.cancelled for answer in answers)

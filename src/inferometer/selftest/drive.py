@@ -66,8 +66,8 @@ class _Recorded:
     def examples(self) -> dict[int, str]:
         return self.load.examples()
 
-    def stop(self) -> int:
-        return self.load.stop()
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return self.load.stop(is_urgent=is_urgent)
 
     def totals(self) -> Totals:
         return self.load.totals()
