@@ -30,11 +30,19 @@ from inferometer.records.spool import Spool
 from inferometer.target.traffic import IN_PROCESS
 
 FLUSH_NS = NS_PER_S // 2  # for the last words to a server: that requests are cancelled
+GROUP_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+)  # sent to the whole group; the controller decides what becomes of us
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the controller decides
+    for number in GROUP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(
+        signal.SIG_UNBLOCK, GROUP_SIGNALS
+    )  # blocked since the start (workers.start_process)
     controller = Connection(int(sys.argv[1]))
     try:
         job: Job = controller.recv()

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -50,7 +51,12 @@ StartProcess = Callable[[list[str], tuple[int, ...]], Child]
 
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> Child:
-    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+    """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +270,16 @@ class Workers:
     def _answers(self, kind: type[Answer], timeout_s: float) -> list[Answer]:
         """One answer of each worker, fewer after the time-out. Meanwhile the rings must not fill up."""
         answers: list[Answer] = []
-        waiting = [process.control for process in self._processes]
+        waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
         while waiting and monotonic_ns() < deadline_ns:
-            ready = wait(waiting, timeout=ROUND_NS / NS_PER_S)
+            ready = wait(list(waiting), timeout=ROUND_NS / NS_PER_S)
             for control in ready:
                 assert isinstance(control, Connection)
-                answer = _receive(control)
+                answer = _receive(waiting[control])
                 if isinstance(answer, kind):
                     answers.append(answer)
-                    waiting.remove(control)
+                    del waiting[control]
             if not ready:
                 self._drain()
         return answers
@@ -318,14 +324,11 @@ def stolen_ns() -> int:
     return ticks * NS_PER_S // os.sysconf("SC_CLK_TCK")
 
 
-def _receive(control: Connection) -> object:
+def _receive(process: _Process) -> object:
     try:
-        answer = control.recv()
+        answer = process.control.recv()
     except (EOFError, ConnectionResetError):
-        raise LocalError(
-            "a worker process died",
-            remedy="look for a message of the system's out-of-memory killer; what was measured is kept",
-        ) from None
+        raise _died(process.child) from None
     if isinstance(answer, Failed):
         raise (
             answer.error
@@ -333,6 +336,16 @@ def _receive(control: Connection) -> object:
             else LocalError(f"a worker process failed:\n{answer.text}")
         )
     return answer
+
+
+def _died(child: Child) -> LocalError:
+    child.kill()  # it has closed its end; should it still be there, it is of no use
+    code = child.wait()
+    remedy = "what was measured is kept"
+    if code == -signal.SIGKILL:
+        remedy = f"look for a message of the system's out-of-memory killer; {remedy}"
+    how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return LocalError(f"a worker process died {how}", remedy=remedy)
 
 
 def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:
