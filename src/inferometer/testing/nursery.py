@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import selectors
 import shutil
 import signal
@@ -139,10 +140,15 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
 
 def _run(request: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["group"] is not None:
+        with suppress(PermissionError):  # of another session
+            os.setpgid(0, request["group"])
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["command"], *request["words"]]
+    for kind, soft, hard in request["limits"]:
+        resource.setrlimit(kind, (soft, hard))
     code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,0 +1,154 @@
+"""What must hold after any run, whatever happened to it."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import InferometerError
+from inferometer.measure import result as results
+from inferometer.measure.result import Result
+from tests.torture.case import Case
+from tests.torture.log import Log
+from tests.torture.matching import match
+
+CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
+PEER = {"inferometer": 3, "perf_analyzer": 99}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a run."""
+
+    code: int | None  # None when it had to be killed
+    took_s: float
+    stdout: str
+    stderr: str
+    folder: Path
+    left: list[str]  # what it has not cleaned up
+
+
+def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
+    """Everything that is wrong; nothing when all is well."""
+    if ended.code is None:
+        return [f"still running after {ended.took_s:.0f} s"]
+    found = [*_shell(case, ended), *ended.left, *log.misuse]
+    path = ended.folder / "result.json"
+    if not path.exists():
+        if ended.code in (0, 1) and case.command == "inferometer":
+            found.append(f"exit {ended.code} without a result")
+        return found
+    try:
+        result = results.read(path)
+    except InferometerError as error:
+        return [*found, f"the result cannot be read again: {error}"]
+    return found + _figures(case, log, result, ended.folder)
+
+
+def _shell(case: Case, ended: Ended) -> list[str]:
+    found = []
+    for name, text in (("stderr", ended.stderr), ("stdout", ended.stdout)):
+        if "Traceback" in text or "Exception ignored" in text:
+            found.append(f"a traceback on {name}: {text[-600:]}")
+    codes = set(CODES[case.command])
+    if ended.code not in codes:
+        found.append(f"exit code {ended.code}: {ended.stderr[-300:]}")
+    elif "Usage: " in ended.stderr:
+        found.append(f"options that do not go together: {ended.stderr[:200]}")
+    elif ended.code == PEER[case.command] and case.command == "inferometer" and not case.has_control_faults:
+        found.append(f"exit code {ended.code} though the server was well: {ended.stderr[-300:]}")
+    return found
+
+
+def _figures(case: Case, log: Log, result: Result, folder: Path) -> list[str]:
+    reported = outcomes(result)
+    found = []
+    for level in result.levels:
+        measurement = level.measurement
+        if measurement is None:
+            continue
+        groups = sum(group.count for group in measurement.failures)
+        if groups != measurement.failed_count:
+            found.append(f"{measurement.failed_count} failed, and {groups} in groups")
+    left = match(log.seen, reported)
+    invented = {kind: count for kind, count in left.invented.items() if kind not in log.unseen}
+    if invented:
+        found.append(f"reported and never seen: {invented}; reported {dict(reported)}")
+    if case.is_whole:
+        is_cut = any(level.is_cut_short for level in result.levels)
+        if len(left.lost) > case.warm_up and not is_cut:
+            rows = [
+                f"#{row.number} step {row.step} {row.fault or 'usual'} {sorted(row.allowed)}"
+                for row in left.lost
+            ]
+            found.append(f"seen and in no count: {len(left.lost)}: {rows[:5]}; reported {dict(reported)}")
+        total = sum(reported.values())
+        if case.count and total != case.count and not is_cut:
+            found.append(f"asked for {case.count} requests, reported {total}")
+    return found + _exported(case, log, reported, folder)
+
+
+def outcomes(result: Result) -> Counter[str]:
+    """How many requests of all levels ended in which way."""
+    found: Counter[str] = Counter()
+    for level in result.levels:
+        measurement = level.measurement
+        if measurement is None:
+            continue
+        found["ok"] += measurement.request_count + measurement.empty_count
+        for group in measurement.failures:
+            found[group.kind] += group.count
+    return +found
+
+
+# --- the export of every request
+
+
+def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> list[str]:
+    if (folder / "requests.parquet").exists():
+        rows = _parquet_rows(folder / "requests.parquet")
+    elif (folder / "requests.json").exists():
+        rows = _json_rows(folder / "requests.json")
+        reported = Counter({"ok": reported["ok"]})
+    else:
+        return []
+    found = []
+    kinds = Counter(kind for _, kind in rows)
+    if case.is_whole and kinds != reported:
+        found.append(f"exported {dict(kinds)}, reported {dict(reported)}")
+    by_step: dict[int, Counter[str]] = defaultdict(Counter)
+    for step, kind in rows:
+        by_step[step][kind] += 1
+    if any(row.step < 0 for row in log.seen) or -1 in by_step:
+        return found
+    for step, kinds in by_step.items():
+        left = match((row for row in log.seen if row.step == step), kinds)
+        invented = {kind: count for kind, count in left.invented.items() if kind not in log.unseen}
+        if invented:
+            found.append(f"step {step}: exported and never seen: {invented}")
+    return found
+
+
+def _parquet_rows(path: Path) -> list[tuple[int, str]]:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, columns=["step", "status"])
+    return list(zip(table["step"].to_pylist(), table["status"].to_pylist(), strict=True))
+
+
+def _json_rows(path: Path) -> list[tuple[int, str]]:
+    document: Any = json.loads(path.read_text())
+    return [
+        (_step(request["request_inputs"]), "ok")
+        for experiment in document["experiments"]
+        for request in experiment["requests"]
+    ]
+
+
+def _step(inputs: dict[str, Any]) -> int:
+    if "INPUT0" in inputs:
+        return int(inputs["INPUT0"])
+    digits = re.search(r"request (\d+)", str(inputs))
+    return int(digits[1]) if digits else -1
