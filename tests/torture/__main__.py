@@ -10,9 +10,10 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from inferometer.testing.nursery import nursery
 from tests.torture.case import Case, draw
 from tests.torture.run import Report, run
+
+from inferometer.testing.nursery import nursery
 
 
 def main() -> int:

@@ -6,21 +6,28 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.torture import control_faults, grpc_faults, http1_faults, sse_faults
+from tests.torture.server import CONNECT, AnyFault, Planned
+
 from inferometer.testing.servers import FakeModel
-from tests.torture import control_faults, http1_faults, sse_faults
-from tests.torture.http1_faults import Fault
-from tests.torture.server import Planned
 
 MODEL = FakeModel(name="m")
 HTTP, OPENAI, OPENAI_STREAM, PLAIN = "http", "openai", "openai stream", "plain"
-KINDS = (HTTP, OPENAI, OPENAI_STREAM, PLAIN)
-CALLS = {HTTP: ("server", "metadata", "config", "stats")}
+GRPC, STREAM = "grpc", "grpc stream"
+KINDS = (HTTP, OPENAI, OPENAI_STREAM, PLAIN, GRPC, STREAM)
+SHARES = (25, 10, 15, 5, 25, 20)  # of the kinds, in percent
+TRITONS = (HTTP, GRPC, STREAM)
+CALLS = ("server", "metadata", "config", "stats")
 STEPS = 64
 TIMEOUT_MS = (150, 200, 400)
 
 
-def faults_of(kind: str) -> tuple[Fault, ...]:
+def faults_of(kind: str) -> tuple[AnyFault, ...]:
     """Those a reply of such a server can have."""
+    if kind == GRPC:
+        return grpc_faults.FAULTS + grpc_faults.UNARY_FAULTS
+    if kind == STREAM:
+        return grpc_faults.FAULTS + grpc_faults.STREAM_FAULTS
     if kind == OPENAI_STREAM:
         return http1_faults.FAULTS + sse_faults.STREAM_FAULTS
     if kind == OPENAI:
@@ -28,10 +35,8 @@ def faults_of(kind: str) -> tuple[Fault, ...]:
     return http1_faults.FAULTS
 
 
-ALL_FAULTS: Mapping[str, Fault] = {
-    fault.name: fault
-    for fault in (*(row for kind in KINDS for row in faults_of(kind)), *control_faults.FAULTS)
-}
+def faults_by_name(kind: str) -> Mapping[str, AnyFault]:
+    return {fault.name: fault for fault in (*faults_of(kind), *control_faults.FAULTS)}
 
 
 @dataclass(slots=True)
@@ -62,7 +67,7 @@ class Case:
 def draw(seed: int, number: int) -> Case:
     """The case of this number."""
     random = Random(f"{seed}/{number}")
-    case = Case(seed, number, kind=random.choice(KINDS))
+    case = Case(seed, number, kind=random.choices(KINDS, SHARES)[0])
     _draw_server(case, random)
     _draw_load(case, random)
     _draw_output(case, random)
@@ -79,12 +84,15 @@ def _draw_server(case: Case, random: Random) -> None:
         case.command = "perf_analyzer"
     else:
         case.words += ["find" if random.random() < 0.06 else "measure"]
-    if case.kind == HTTP:
+    if case.kind in TRITONS:
         case.words += ["-m", MODEL.name, "--input-data", "data.json"]
         data: dict[str, Any] = {"data": [{"INPUT0": [step]} for step in range(STEPS)]}
         if random.random() < 0.15:
             data["validation_data"] = [{"OUTPUT0": [0]} for _ in range(STEPS)]
         case.files["data.json"] = json.dumps(data)
+        if case.kind != HTTP:
+            _draw_grpc(case, random)
+            return
         if random.random() < 0.15:
             case.words += ["--input-tensor-format", "json"]
         if random.random() < 0.15:
@@ -95,6 +103,16 @@ def _draw_server(case: Case, random: Random) -> None:
             case.words += ["--body", f"request {step}"]
     else:
         _draw_openai(case, random)
+
+
+def _draw_grpc(case: Case, random: Random) -> None:
+    case.words += ["-i", "grpc"]
+    if case.kind == STREAM:
+        case.words += ["--streaming"]
+    if random.random() < 0.15:
+        case.words += ["--grpc-compression-algorithm", random.choice(("gzip", "deflate"))]
+    if case.command == "inferometer" and random.random() < 0.2:
+        case.words += ["--connections", str(random.randint(1, 3))]
 
 
 def _draw_openai(case: Case, random: Random) -> None:
@@ -164,11 +182,11 @@ def _draw_measure(case: Case, random: Random) -> None:
 
 def _draw_schedule(case: Case, random: Random) -> None:
     way = random.choice(("fixed", "intervals", "shape"))
-    if way == "fixed" and case.kind == HTTP:
+    if way == "fixed" and case.kind in TRITONS:
         data = json.loads(case.files["data.json"])
-        for step in data["data"]:
-            step["timestamp"] = [random.randint(0, 200)]
-        data["data"].sort(key=lambda step: step["timestamp"][0])
+        times = sorted(random.randint(0, 200) for _ in data["data"])
+        for step, time in zip(data["data"], times, strict=True):
+            step["timestamp"] = [time]
         case.files["data.json"] = json.dumps(data)
         case.words += ["--fixed-schedule"]
         case.is_whole, case.count = True, STEPS
@@ -239,8 +257,21 @@ def _draw_faults(case: Case, random: Random) -> None:
         else:
             length = random.randint(1, 4) if fault.is_silent else random.randint(1, 30)
             case.faults.append(Planned(fault.name, 1.0, first, first + length))
-    if case.kind in CALLS and random.random() < 0.25:
-        fault = random.choice(control_faults.FAULTS)
-        call = random.choice(CALLS[case.kind])
-        first = random.choice((0, 0, 1, 2)) if call == "stats" else 0
-        case.faults.append(Planned(fault.name, 1.0, first, first + random.choice((1, 1, 100)), call))
+    if case.kind in TRITONS and random.random() < 0.2:
+        _draw_control_fault(case, random)
+    if random.random() < 0.1:
+        greetings = grpc_faults.GREETINGS if case.kind in (GRPC, STREAM) else http1_faults.GREETINGS
+        share, first = random.choice((0.1, 0.3, 1.0)), random.randint(0, 12)
+        case.faults.append(
+            Planned(random.choice(list(greetings)), share, first, first + random.randint(1, 5), CONNECT)
+        )
+
+
+def _draw_control_fault(case: Case, random: Random) -> None:
+    possible: list[AnyFault] = list(control_faults.FAULTS)
+    if case.kind != HTTP:
+        possible = [fault for fault in faults_of(GRPC) if not fault.is_mute]
+    call = random.choice(CALLS)
+    first = random.choice((0, 0, 1, 2)) if call == "stats" else 0
+    length = random.choice((1, 1, 100))
+    case.faults.append(Planned(random.choice(possible).name, 1.0, first, first + length, call))

@@ -154,7 +154,7 @@ async def _half_then_silence(wire: Wire, reply: bytes) -> None:
 
 def _sized(reply: bytes, length: bytes, *more: bytes) -> bytes:
     """The reply with another Content-Length."""
-    head, body = _head(reply)
+    head, _ = _head(reply)
     lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(FRAMING)]
     return b"\r\n".join([*lines, b"Content-Length: " + length, *more]) + b"\r\n\r\n" + _whole(reply)
 
@@ -400,9 +400,39 @@ FAULTS: tuple[Fault, ...] = (
     _row("bare newlines", _bare_newlines),
     _row("folded header", _folded_header),
     *(_row(f"status {code}", _status(code), f"http {code}") for code in STATUSES),
-    _row("status 204", _status(204, b"")),
+    _row("status 204", _status(204, b""), "ok", "malformed"),  # there may have to be a document
     _row("status 304", _status(304, b""), "http 304"),
     _row("status 500 with markup", _status(500, MARKUP), "http 500"),
     _row("status 503 without a body", _status(503, b""), "http 503"),
     _row("status 500 with a large body", _status(500, b"x" * 300_000), "http 500"),
 )
+
+
+# --- of a whole connection
+
+
+async def _greet_with_close(wire: Wire) -> None:
+    wire.close()
+
+
+async def _greet_with_reset(wire: Wire) -> None:
+    wire.reset()
+
+
+async def _greet_with_garbage(wire: Wire) -> None:
+    wire.poison("malformed", "reset")
+    wire.send(b"\x07\x07 welcome")
+
+
+async def _greet_with_reply(wire: Wire) -> None:
+    """An answer to nothing, as of a server that is overloaded."""
+    wire.poison("http 503", "reset")
+    wire.send(status_reply(503))
+
+
+GREETINGS = {
+    "connect: close": _greet_with_close,
+    "connect: reset": _greet_with_reset,
+    "connect: garbage": _greet_with_garbage,
+    "connect: reply": _greet_with_reply,
+}

@@ -3,10 +3,11 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from tests.torture.http1_faults import Fault
 from tests.torture.log import Log, Seen
@@ -33,13 +34,15 @@ class Answer:
 
 
 Decide = Callable[[Request], Answer]
+Greet = Callable[["Http1Wire"], Coroutine[Any, Any, None]]
 
 
 class Http1Wire(asyncio.Protocol):
     """Plays faults on one connection."""
 
-    def __init__(self, log: Log, random: Random, decide: Decide) -> None:
+    def __init__(self, log: Log, random: Random, decide: Decide, greet: Greet | None = None) -> None:
         self.random = random
+        self._greet = greet
         self._log = log
         self._decide = decide
         self._transport: asyncio.Transport
@@ -75,6 +78,13 @@ class Http1Wire(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._greet is not None:
+            self._start(self._greet(self))
+
+    def _start(self, act: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(act)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_over = True
@@ -98,20 +108,17 @@ class Http1Wire(asyncio.Protocol):
                     entry.is_answered = True
             else:
                 self._is_busy = True
-                task = asyncio.get_running_loop().create_task(self._play(answer.fault, answer.reply, entry))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._start(self._play(answer.fault, answer.reply, entry))
 
     def _note(self, answer: Answer) -> Seen:
         fault = answer.fault
         kinds = set(fault.kinds) if fault is not None and fault.kinds else {"ok"}
-        entry = self._log.add(
+        return self._log.add(
             -1 if answer.step is None else answer.step,
             "" if fault is None else fault.name,
             kinds | self._also,
             may_repeat=fault is not None and fault.may_repeat and self._served > 0,
         )
-        return entry
 
     async def _play(self, fault: Fault, reply: bytes, entry: Seen | None) -> None:
         await fault.act(self, reply)

@@ -16,7 +16,7 @@ class Unmatched:
 
 
 def match(seen: Iterable[Seen], reported: Counter[str]) -> Unmatched:
-    """As many pairs as there can be. Requests that the client may have sent again are matched last: they need not be."""
+    """As many pairs as there can be. Those that the client may have sent again come last: they need none."""
     rows = list(seen)
     taken: dict[str, list[Seen]] = {kind: [] for kind in reported}
     lost = [

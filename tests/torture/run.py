@@ -1,6 +1,7 @@
 """One run: the fault server, the command as a process, and the oracle's word on both."""
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -12,12 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from inferometer.testing.asking import Born, bear
-from tests.torture.case import ALL_FAULTS, HTTP, MODEL, OPENAI, OPENAI_STREAM, PLAIN, Case, draw
+from tests.torture.case import (
+    GRPC,
+    HTTP,
+    MODEL,
+    OPENAI,
+    OPENAI_STREAM,
+    PLAIN,
+    STREAM,
+    Case,
+    draw,
+    faults_by_name,
+)
+from tests.torture.grpc_site import TritonGrpc
 from tests.torture.log import Log
 from tests.torture.oracle import Ended, complaints
 from tests.torture.server import Choice, FaultServer
 from tests.torture.sites import HttpSite, OpenAi, Plain, TritonHttp
+
+from inferometer.testing.asking import Born, bear
 
 GONE_S = 5.0  # processes of a run that is over may take so long to end
 
@@ -39,6 +53,7 @@ class Report:
 
 def run(seed: int, number: int, address: str, *, keep: Path | None = None) -> Report:
     """The case of this number, with processes out of the nursery at this address."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients that go away are no news here
     case = draw(seed, number)
     folder = Path(tempfile.mkdtemp(prefix="torture-")) if keep is None else keep
     try:
@@ -51,8 +66,10 @@ def run(seed: int, number: int, address: str, *, keep: Path | None = None) -> Re
 async def _run(case: Case, folder: Path, address: str) -> Report:
     random = Random(f"{case.seed}/{case.number}/server")
     log = Log()
-    choice = Choice(tuple(case.faults), dict(ALL_FAULTS), random)
-    async with FaultServer(log, site=_site(case), choice=choice, random=random) as server:
+    choice = Choice(tuple(case.faults), faults_by_name(case.kind), random)
+    grpc = TritonGrpc(MODEL, case.config) if case.kind in (GRPC, STREAM) else None
+    site = None if grpc is not None else _site(case)
+    async with FaultServer(log, site=site, grpc=grpc, choice=choice, random=random) as server:
         words = [*case.words, "-u", f"127.0.0.1:{server.port}"]
         ended = await _command(case, words, folder, address)
     return Report(

@@ -71,8 +71,10 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         address = listener.getsockname()
-        request = _serve(listener)
-    if request is not None:
+        born = _serve(listener)
+    if born is not None:
+        request, fds = born
+        _put(fds, request["places"])
         workers.start_process = partial(bear_worker, address)
         _run(request)
 
@@ -85,8 +87,12 @@ def _import_all() -> None:
         importlib.import_module(name)
 
 
-def _serve(listener: socket.socket) -> "dict[str, Any] | None":
-    """Forks for every request. Returns the request in the forked process, and nothing where all is over."""
+def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Forks for every request. Returns the request with its descriptors in the forked process, nothing at the end.
+
+    Descriptors are put into their places by the caller: here, what others are waited for with is still to be closed,
+    and would be closed in their stead.
+    """
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(listener, selectors.EVENT_READ, listener)
@@ -105,8 +111,7 @@ def _serve(listener: socket.socket) -> "dict[str, Any] | None":
                     connection.close()
                     listener.close()
                     selector.close()
-                    _put(fds, request["places"])
-                    return request
+                    return request, fds
                 for fd in fds:
                     os.close(fd)
                 end = os.pidfd_open(pid)
