@@ -5,6 +5,7 @@ from typing import Protocol
 
 from inferometer.load.plan import Plan
 from inferometer.records.records import Records
+from inferometer.records.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class Load(Protocol):
 
     def stop(self) -> int:
         """End the load; how many requests were cut off."""
+
+    def totals(self) -> Totals:
+        """All requests so far; complete after `stop`."""
 
 
 class Crew(Load, Protocol):

@@ -11,6 +11,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.validation import validated
+from inferometer.measure.account import Account
 from inferometer.measure.measurement import Level
 
 SCHEMA = 1
@@ -45,6 +46,7 @@ class Result:
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
+    account: Account | None = None  # known when the load is over
 
     @property
     def failed_share(self) -> float:

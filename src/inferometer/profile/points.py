@@ -12,9 +12,8 @@ from inferometer.profile.level import Point
 from inferometer.profile.options import Options, Range
 from inferometer.profile.search import Verdicts, binary, linear
 
-RATE_THREADS = (
-    4  # the classic tool's senders by rate: in synchronous mode so many requests can be outstanding
-)
+THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
+RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
 
 
 _MODES = (
@@ -105,6 +104,13 @@ def _cap(options: Options) -> int | None:
     if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
         return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
     return options.max_threads or RATE_THREADS
+
+
+def most_streams(options: Options) -> int:
+    """That requests share: one for each sender of the classic tool; 0, in a periodic plan, is one for each request."""
+    if not options.streaming or options.periodic_concurrency is not None:
+        return 0
+    return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
 
 
 def _schedule(options: Options, rate: float) -> Schedule:

@@ -14,6 +14,7 @@ from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.profile.level import Bench, Point, Recipe, measure_level
 from inferometer.records.records import Records, join
+from inferometer.records.totals import Totals
 from inferometer.selftest.child import NullServer
 from inferometer.target.endpoint import Connection, Endpoint
 from inferometer.target.traffic import Traffic
@@ -67,6 +68,9 @@ class _Recorded:
 
     def stop(self) -> int:
         return self.load.stop()
+
+    def totals(self) -> Totals:
+        return self.load.totals()
 
 
 @dataclass(slots=True)

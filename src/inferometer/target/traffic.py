@@ -77,19 +77,21 @@ class Wiring:
     connections: int = 0  # 0 leaves the number to the link
     block: bytes = b""  # gRPC: the header block of every call
     is_streaming: bool = (
-        False  # requests have any number of responses; gRPC: one stream per slot for all of them
+        False  # requests have any number of responses; gRPC: they share streams that stay open
     )
+    streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
 
     def share(self, index: int, parts: int) -> "Wiring":
-        """What worker `index` has of it: its part of the connections, but at least one."""
-        if not self.connections:
-            return self
-        own = self.connections // parts + (index < self.connections % parts)
-        return replace(self, connections=max(1, own))
+        """What worker `index` has of it: its part of the connections and streams, but at least one."""
+
+        def own(total: int) -> int:
+            return max(1, total // parts + (index < total % parts)) if total else 0
+
+        return replace(self, connections=own(self.connections), streams=own(self.streams))
 
 
 @dataclass(frozen=True, slots=True)
