@@ -56,7 +56,6 @@ class Case:
     warm_up: int = 0  # requests that do not count
     count: int = 0  # of requests; 0 where time ends the run
     has_timeout: bool = False
-    is_batched: bool = False
     limit_s: float = 30.0
 
     @property
@@ -148,6 +147,8 @@ def _draw_load(case: Case, random: Random) -> None:
         case.words += ["--workers", str(random.randint(1, 3))]
     if random.random() < 0.2:
         case.warm_up = random.randint(1, 12)
+        if "--fixed-schedule" in case.words:  # which begins with the warm-up
+            case.count -= case.warm_up
         case.words += ["--warmup-request-count", str(case.warm_up)]
     if random.random() < 0.3 or (case.command == "perf_analyzer" and case.kind in (OPENAI, OPENAI_STREAM)):
         case.words += ["--async"]

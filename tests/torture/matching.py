@@ -1,10 +1,13 @@
-"""Requests that were seen against outcomes that were reported: which have no counterpart."""
+"""Requests that were seen against the counts of a result: which have no counterpart."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.torture.log import Seen
+
+Placed = tuple[Seen, set[str]]
+"""A request, and the counts it may be in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,33 +15,34 @@ class Unmatched:
     """What is left over."""
 
     lost: list[Seen]  # seen, and in no count
-    invented: Counter[str]  # reported, and never seen
+    invented: Counter[str]  # counted, and never seen
+    repeated: int  # in no count because the client sent them again
 
 
-def match(seen: Iterable[Seen], reported: Counter[str]) -> Unmatched:
+def match(rows: Sequence[Placed], counted: Counter[str]) -> Unmatched:
     """As many pairs as there can be. Those that the client may have sent again come last: they need none."""
-    rows = list(seen)
-    taken: dict[str, list[Seen]] = {kind: [] for kind in reported}
-    lost = [
-        entry
-        for entry in sorted(rows, key=lambda entry: entry.may_repeat)
-        if not _place(entry, taken, reported, set()) and not entry.may_repeat
+    taken: dict[str, list[Placed]] = {kind: [] for kind in counted}
+    without = [
+        row[0]
+        for row in sorted(rows, key=lambda row: row[0].may_repeat)
+        if not _place(row, taken, counted, set())
     ]
-    left = Counter({kind: reported[kind] - len(taken[kind]) for kind in reported})
-    return Unmatched(lost, +left)
+    left = Counter({kind: counted[kind] - len(taken[kind]) for kind in counted})
+    lost = [row for row in without if not row.may_repeat]
+    return Unmatched(lost, +left, len(without) - len(lost))
 
 
-def _place(entry: Seen, taken: dict[str, list[Seen]], room: Counter[str], tried: set[str]) -> bool:
-    """Whether the entry finds an outcome, where need be by moving others."""
-    for kind in sorted(entry.allowed & taken.keys()):
+def _place(row: Placed, taken: dict[str, list[Placed]], room: Counter[str], tried: set[str]) -> bool:
+    """Whether the request finds a count, where need be by moving others."""
+    for kind in sorted(row[1] & taken.keys()):
         if kind in tried:
             continue
         tried.add(kind)
         if len(taken[kind]) < room[kind]:
-            taken[kind].append(entry)
+            taken[kind].append(row)
             return True
         for number, other in enumerate(taken[kind]):
-            if other.allowed - tried and _place(other, taken, room, tried):
-                taken[kind][number] = entry
+            if other[1] - tried and _place(other, taken, room, tried):
+                taken[kind][number] = row
                 return True
     return False
