@@ -1,4 +1,4 @@
-"""Bidirectional gRPC streams: each carries the requests of several slots, or of several sequences.
+"""Bidirectional gRPC streams: each carries the requests of several slots, or those of a sequence.
 
 A request on a stream has an id of its own, which its responses repeat: that tells whose they are, and that an answer to
 a request that was given up is nobody's. Requests go out in the order in which they were sent, so those of a sequence,

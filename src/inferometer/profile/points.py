@@ -106,9 +106,14 @@ def _cap(options: Options) -> int | None:
     return options.max_threads or RATE_THREADS
 
 
-def most_streams(options: Options) -> int:
-    """That requests share: one for each sender of the classic tool; 0, in a periodic plan, is one for each request."""
-    if not options.streaming or options.periodic_concurrency is not None:
+def most_streams(options: Options, *, has_sequences: bool) -> int:
+    """That requests share, as in the classic tool: one for each of its senders; 0 is one for each request in a periodic
+    plan, and one for each live sequence.
+
+    Two sequences on one stream could wait for each other: Triton answers a stream's requests in order, and one that is
+    not begun because another has its place would hold back the answers that the other needs to go on.
+    """
+    if not options.streaming or options.periodic_concurrency is not None or has_sequences:
         return 0
     return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
 

@@ -128,12 +128,13 @@ def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Se
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     recipe = _recipe(options, model, agenda, command)
     traffic = target.traffic(model, steps, None if shared is None else shared.placement)
+    streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,
         model=model,
         traffic=replace(
             traffic,
-            wiring=replace(traffic.wiring, streams=most_streams(options)),
+            wiring=replace(traffic.wiring, streams=streams),
             validation=_validation(options, requests.expected),
         ),
         shared=shared,
