@@ -27,6 +27,7 @@ from tests.torture.frames import (
     SETTINGS,
     block,
     frame,
+    goaway,
     message,
     settings,
     window_update,
@@ -38,6 +39,7 @@ from inferometer.base.codes import GRPC_CODES
 
 GRPC_HEAD = ((":status", "200"), ("content-type", "application/grpc"))
 PREFIX = 5
+STREAM_ENDS = {"malformed", "reset"}  # of requests on a stream that ends for the sake of another one
 STATUSES = {f"grpc {name}" for name in GRPC_CODES if name != "OK"}
 
 
@@ -127,28 +129,22 @@ class Http2Wire(asyncio.Protocol):
         self._streams: dict[int, _Stream] = {}
         self._waiting: dict[Seen, int] = {}  # calls without an answer, and their streams
         self._is_over = False
-        self._is_greeted = self._owes = False
+        self._is_greeted = False
+        self._early = b""  # what waits for the greeting
         self._fate: tuple[str, ...] = ()  # of every call that comes from now on
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what faults do
 
     def greeting(self, data: bytes) -> None:
-        """Our settings, before which nothing may be acknowledged."""
-        self.send(data)
+        """Our settings, before which nothing else may be sent."""
         self._is_greeted = True
-        if self._owes:
-            self._owes = False
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        if self._is_greeted:
-            self.send(frame(SETTINGS, ACK, 0))
-        else:
-            self._owes = True
+        self.send(data + self._early)
 
     def send(self, data: bytes) -> None:
-        if not self._is_over:
+        if not self._is_greeted:
+            self._early += data
+        elif not self._is_over:
             self._transport.write(data)
 
     def close(self) -> None:
@@ -175,14 +171,15 @@ class Http2Wire(asyncio.Protocol):
     def _doom(self, *kinds: str) -> None:
         self._fate = self._fate or kinds
         for entry in self._waiting:
-            entry.ends(*kinds)
+            entry.ends(*kinds, *(entry.allowed & {"timeout"}))
         self._waiting.clear()
 
-    def refuse_above(self, last: int) -> None:
+    def go_away(self, last: int, code: int = 0, text: bytes = b"") -> None:
         """Calls above this stream are not served: the client may make them again."""
         self.last = min(self.last, last)
+        self.send(goaway(self.last, code, text))
         for entry, stream in list(self._waiting.items()):
-            if stream > last:
+            if stream > self.last:
                 entry.ends("reset")
                 entry.may_repeat = True
                 del self._waiting[entry]
@@ -284,7 +281,7 @@ class Http2Wire(asyncio.Protocol):
                 self._streams[stream].body += payload[1 : len(payload) - padding + 1] if padding else payload
                 self._take(stream, is_last=bool(flags & END_STREAM))
         elif kind == SETTINGS and not flags & ACK:
-            self._acknowledge()
+            self.send(frame(SETTINGS, ACK, 0))
         elif kind == PING and not flags & ACK:
             self.send(frame(PING, ACK, 0, payload))
         elif kind == RST_STREAM and stream in self._streams:
@@ -341,7 +338,7 @@ class Http2Wire(asyncio.Protocol):
     def _overtaken(self, call: Call) -> None:
         answer = self._decide(call)
         if answer.step is not None:
-            self.log.add(answer.step, "", {"ok", "malformed", "reset"} | STATUSES)
+            self.log.add(answer.step, "", STREAM_ENDS | STATUSES, may_repeat=True)
 
     def _note(self, call: Call, step: int, fault: GrpcFault | None) -> Seen:
         if self._fate:
@@ -355,8 +352,10 @@ class Http2Wire(asyncio.Protocol):
         return entry
 
     async def _play(self, fault: GrpcFault, call: Call) -> None:
+        if call.stream > self.last or self._is_over or self._streams[call.stream].is_over:
+            return  # something else has happened to it meanwhile
         entry = call.entry
-        if entry is not None and (fault.kinds or fault.breaks or fault.loses):
+        if entry is not None and (fault.kinds or fault.breaks or fault.loses) and not fault.is_mute:
             self._waiting.pop(entry, None)  # what the fault does to its own call is known
         if fault.breaks:
             await fault.act(self, call)
@@ -365,3 +364,15 @@ class Http2Wire(asyncio.Protocol):
         await fault.act(self, call)
         if fault.loses:
             self.lose()
+        elif self._streams[call.stream].is_over and call.is_stream:
+            self._end_others(call.stream, fault)
+
+    def _end_others(self, stream: int, fault: GrpcFault) -> None:
+        """The end of a stream is the end of all requests on it; one that the client had not sent yet fails unseen."""
+        kinds = fault.kinds | STREAM_ENDS
+        self.log.unseen |= kinds
+        for entry, number in list(self._waiting.items()):
+            if number == stream:
+                entry.ends(*kinds)
+                entry.may_repeat = fault.may_repeat
+                del self._waiting[entry]

@@ -78,10 +78,10 @@ def _figures(case: Case, log: Log, result: Result, folder: Path) -> list[str]:
     is_cut = any(level.is_cut_short for level in result.levels)
     if case.count and total != case.count and not is_cut:
         found.append(f"asked for {case.count} requests, reported {total}")
-    return found + _accounted(log, result, reported) + _exported(case, log, reported, folder)
+    return found + _accounted(case, log, result, reported) + _exported(case, log, reported, folder)
 
 
-def _accounted(log: Log, result: Result, reported: Counter[str]) -> list[str]:
+def _accounted(case: Case, log: Log, result: Result, reported: Counter[str]) -> list[str]:
     """Every request that was seen is in one count, and no other is."""
     account = result.account
     if account is None:
@@ -92,25 +92,30 @@ def _accounted(log: Log, result: Result, reported: Counter[str]) -> list[str]:
     counted = reported + Counter(
         {"ok": account.left_out_good, LEFT_OUT: account.left_out_failed, CUT_OFF: account.cut_off}
     )
-    left = match([(row, _counts_of(row)) for row in log.seen], counted)
+    left = match(
+        [(row, _counts_of(case, row)) for row in log.seen], counted, log.unseen | {LEFT_OUT, CUT_OFF}
+    )
     if left.lost:
         rows = [
             f"#{row.number} step {row.step} {row.fault or 'usual'} {sorted(row.allowed)}" for row in left.lost
         ]
         found.append(f"seen and in no count: {len(rows)}: {rows[:5]}; counted {dict(counted)}, {account}")
-    invented = {
-        kind: count for kind, count in left.invented.items() if kind not in log.unseen | {LEFT_OUT, CUT_OFF}
-    }
-    if invented:
-        found.append(f"counted and never seen: {invented}; counted {dict(counted)}, {account}")
+    if left.invented:
+        found.append(f"counted and never seen: {dict(left.invented)}; counted {dict(counted)}, {account}")
     if left.repeated > account.resent:
         found.append(f"sent again {left.repeated} times, and {account.resent} by its own account")
     return found
 
 
-def _counts_of(row: Seen) -> set[str]:
+def _outcomes_of(case: Case, row: Seen) -> set[str]:
+    """A short limit may be over before a busy machine has answered."""
+    return row.allowed | {"timeout"} if case.has_timeout else row.allowed
+
+
+def _counts_of(case: Case, row: Seen) -> set[str]:
     """In which counts a request may be; of those that were left out it is only known whether they failed."""
-    return row.allowed | {CUT_OFF} | ({LEFT_OUT} if row.allowed - {"ok"} else set())
+    allowed = _outcomes_of(case, row)
+    return allowed | {CUT_OFF} | ({LEFT_OUT} if allowed - {"ok"} else set())
 
 
 def outcomes(result: Result) -> Counter[str]:
@@ -147,10 +152,11 @@ def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> lis
     if any(row.step < 0 for row in log.seen) or -1 in by_step:
         return found
     for step, kinds in by_step.items():
-        left = match([(row, row.allowed) for row in log.seen if row.step == step], kinds)
-        invented = {kind: count for kind, count in left.invented.items() if kind not in log.unseen}
-        if invented:
-            found.append(f"step {step}: exported and never seen: {invented}")
+        left = match(
+            [(row, _outcomes_of(case, row)) for row in log.seen if row.step == step], kinds, log.unseen
+        )
+        if left.invented:
+            found.append(f"step {step}: exported and never seen: {dict(left.invented)}")
     return found
 
 

@@ -17,6 +17,7 @@ from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
 DONE = b"[DONE]"
+MOST_TOKENS = 2**32
 _PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
 """Where a chat's answer may be, in a delta or a message."""
 
@@ -55,7 +56,7 @@ class _Whole:
     def end(self) -> Reply:
         try:
             document = json.loads(self._body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return Reply(outcome.MALFORMED, f"the reply is not JSON: {bytes(self._body[:80])!r}", 0)
         if not isinstance(document, dict):
             return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {bytes(self._body[:80])!r}", 0)
@@ -108,7 +109,7 @@ class _Events:
     def _take(self, event: Event, now_ns: int) -> None:
         try:
             document = json.loads(event.data)
-        except ValueError:
+        except (ValueError, RecursionError):  # nested too deep for any answer
             raise PeerError(f"an event of the stream is not JSON: {event.data[:80]!r}") from None
         if not isinstance(document, dict):
             raise PeerError(f"an event of the stream is not a JSON object: {event.data[:80]!r}")
@@ -119,11 +120,12 @@ class _Events:
         tokens, prompt_tokens = usage(document)
         self._tokens = tokens or self._tokens
         self._prompt_tokens = prompt_tokens or self._prompt_tokens
-        choices = [choice for choice in document.get("choices") or () if isinstance(choice, dict)]
+        found = document.get("choices")
+        choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
         if any(map(_carries, choices)):
             self._times.append(now_ns)
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
-            self._said.append(delta.get("content") or "")
+            self._said.append(str(delta.get("content") or ""))
         if any(choice.get("finish_reason") for choice in choices):
             self._is_ended = True
 
@@ -162,10 +164,12 @@ def usage(document: Mapping[str, Any]) -> tuple[int, int]:
     if not isinstance(found, dict):
         return 0, 0
     tokens, prompt_tokens = (found.get(name) for name in ("completion_tokens", "prompt_tokens"))
-    return (
-        tokens if isinstance(tokens, int) and tokens > 0 else 0,
-        prompt_tokens if isinstance(prompt_tokens, int) and prompt_tokens > 0 else 0,
-    )
+    return _count(tokens), _count(prompt_tokens)
+
+
+def _count(given: object) -> int:
+    """A number of tokens, if it can be one."""
+    return given if isinstance(given, int) and 0 < given <= MOST_TOKENS else 0
 
 
 def maybe_error(document: Mapping[str, Any]) -> str:

@@ -108,7 +108,17 @@ def read(*pieces: tuple[int, bytes], length: int = CHUNKED, reader: OpenAiReader
     return reading.end()
 
 
+DEEP = b"[" * 100_000
+
 STREAMS = [
+    (
+        "choices and counts that can be none",
+        [
+            (20, event({"choices": 5})),
+            (30, event({"choices": [], "usage": {"completion_tokens": 10**30, "prompt_tokens": 2.5}}) + DONE),
+        ],
+        Reply(0, "", 0),
+    ),
     (
         "a role first, usage last",
         [(10, ROLE), (20, delta(content="a")), (35, delta(content="b")), (36, END), (37, COUNT), (38, DONE)],
@@ -189,7 +199,7 @@ def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
     )
 
 
-@pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{"])
+@pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{", DEEP])
 def test_events_of_nonsense_are_refused(nonsense: bytes):
     with pytest.raises(PeerError, match="event of the stream is not"):
         read((20, event(nonsense)))
@@ -216,6 +226,8 @@ def whole(body: bytes) -> Reply:
         (b'{"error":{"message":"no such model"}}', Reply(outcome.REFUSED, "no such model", 0)),
         (b"busy", Reply(outcome.MALFORMED, "the reply is not JSON: b'busy'", 0)),
         (b"[]", Reply(outcome.MALFORMED, "the reply is not a JSON object: b'[]'", 0)),
+        (DEEP, Reply(outcome.MALFORMED, f"the reply is not JSON: {DEEP[:80]!r}", 0)),
+        (b'{"choices": 5, "usage": {"completion_tokens": 1%s}}' % (b"0" * 30), Reply()),
     ],
 )
 def test_whole_replies(body: bytes, reply: Reply):
