@@ -47,7 +47,7 @@ def _one(seed: int, number: int, address: str, keep: Path | None) -> int:
 def _brief(case: Case) -> str:
     """Without the contents of files."""
     faults = "\n".join(f"  {row}" for row in case.faults)
-    return f"{case.kind}: {case.command} {shlex.join(case.words)}\n{faults}"
+    return f"{case.kind}: {case.command} {shlex.join(case.words)}\n{faults}\n  {case.trouble}"
 
 
 def _many(asked: argparse.Namespace, address: str) -> int:

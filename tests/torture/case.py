@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from tests.torture import control_faults, grpc_faults, http1_faults, sse_faults
+from tests.torture.machine import Trouble, draw_trouble
 from tests.torture.server import CONNECT, AnyFault, Planned
 
 from inferometer.testing.servers import FakeModel
@@ -56,6 +57,7 @@ class Case:
     warm_up: int = 0  # requests that do not count
     count: int = 0  # of requests; 0 where time ends the run
     has_timeout: bool = False
+    trouble: Trouble | None = None
     limit_s: float = 30.0
 
     @property
@@ -71,6 +73,8 @@ def draw(seed: int, number: int) -> Case:
     _draw_load(case, random)
     _draw_output(case, random)
     _draw_faults(case, random)
+    if random.random() < 0.25:
+        case.trouble = draw_trouble(random)
     return case
 
 

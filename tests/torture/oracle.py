@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from inferometer.measure import result as results
 from inferometer.measure.result import Result
 
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
+LOCAL, INTERRUPTED = 70, 130
 LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
 PEER = {"inferometer": 3, "perf_analyzer": 99}
 
@@ -39,13 +41,15 @@ def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
     found = [*_shell(case, ended), *ended.left, *log.misuse]
     path = ended.folder / "result.json"
     if not path.exists():
-        if ended.code in (0, 1) and case.command == "inferometer":
+        if ended.code in (0, 1) and case.command == "inferometer" and case.trouble is None:
             found.append(f"exit {ended.code} without a result")
         return found
     try:
         result = results.read(path)
     except InferometerError as error:
         return [*found, f"the result cannot be read again: {error}"]
+    if case.trouble is not None and (case.trouble.kills_command or case.trouble.is_shortage):
+        return found  # what was written may be of an earlier level
     return found + _figures(case, log, result, ended.folder)
 
 
@@ -54,14 +58,36 @@ def _shell(case: Case, ended: Ended) -> list[str]:
     for name, text in (("stderr", ended.stderr), ("stdout", ended.stdout)):
         if "Traceback" in text or "Exception ignored" in text:
             found.append(f"a traceback on {name}: {text[-600:]}")
-    codes = set(CODES[case.command])
-    if ended.code not in codes:
+    if ended.code not in _codes(case):
         found.append(f"exit code {ended.code}: {ended.stderr[-300:]}")
     elif "Usage: " in ended.stderr:
         found.append(f"options that do not go together: {ended.stderr[:200]}")
-    elif ended.code == PEER[case.command] and case.command == "inferometer" and not case.has_control_faults:
+    elif ended.code == PEER[case.command] and case.command == "inferometer" and _is_well(case):
         found.append(f"exit code {ended.code} though the server was well: {ended.stderr[-300:]}")
     return found
+
+
+def _is_well(case: Case) -> bool:
+    """The server answers whatever it is asked about itself."""
+    return not case.has_control_faults and (case.trouble is None or not case.trouble.refuses_s)
+
+
+def _codes(case: Case) -> set[int]:
+    """With which a run may end."""
+    codes = set(CODES[case.command])
+    trouble = case.trouble
+    if trouble is None:
+        return codes
+    if trouble.is_shortage or trouble.kills_worker:
+        codes |= {LOCAL}
+    if trouble.is_interrupting:
+        codes |= {
+            INTERRUPTED,
+            *(-number for number in trouble.signals),
+        }  # before the load, signals do as they always do
+    if trouble.kills_command:
+        codes |= {-signal.SIGKILL}
+    return codes
 
 
 def _figures(case: Case, log: Log, result: Result, folder: Path) -> list[str]:
@@ -75,17 +101,24 @@ def _figures(case: Case, log: Log, result: Result, folder: Path) -> list[str]:
             found.append(f"{measurement.failed_count} failed, and {groups} in groups")
     reported = outcomes(result)
     total = sum(reported.values())
-    is_cut = any(level.is_cut_short for level in result.levels)
+    is_cut = any(level.is_cut_short for level in result.levels) or _is_disturbed(case)
     if case.count and total != case.count and not is_cut:
         found.append(f"asked for {case.count} requests, reported {total}")
     return found + _accounted(case, log, result, reported) + _exported(case, log, reported, folder)
+
+
+def _is_disturbed(case: Case) -> bool:
+    """Somebody ended the run, or a part of it, before its time."""
+    return case.trouble is not None and (case.trouble.is_interrupting or case.trouble.kills_worker)
 
 
 def _accounted(case: Case, log: Log, result: Result, reported: Counter[str]) -> list[str]:
     """Every request that was seen is in one count, and no other is."""
     account = result.account
     if account is None:
-        return ["a result without an account of its requests"]
+        return [] if _is_disturbed(case) else ["a result without an account of its requests"]
+    if case.trouble is not None and case.trouble.kills_worker:
+        return []  # those it carried are nobody's
     found = []
     if not account.is_complete:
         found.append(f"the account does not add up: {account}")

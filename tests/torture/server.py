@@ -78,13 +78,13 @@ class FaultServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.refuse()
+        self.refuse()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._wire, sock=self._socket)
 
-    async def refuse(self) -> None:
+    def refuse(self) -> None:
         """Nobody listens any more; connections stay."""
         if self._server is not None:
             self._server.close()

@@ -111,6 +111,10 @@ class Link(Protocol):
     def opening(self) -> int:
         """Connections that are being set up."""
 
+    @property
+    def heard(self) -> int:
+        """How much of the replies that are still coming has arrived; any change says that the server is at work."""
+
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         """Start the request of this step of the dataset, marked as part of its sequence."""
 
@@ -226,9 +230,14 @@ class Engine:
         self._close_idle_lanes()
 
     @property
+    def outstanding(self) -> int:
+        """Requests that have begun and not ended."""
+        return sum(self._busy)
+
+    @property
     def sent(self) -> int:
         """Requests, ever."""
-        return self._ring.written + sum(self._busy)
+        return self._ring.written + self.outstanding
 
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due, self._again = None, NEVER, self._issue

@@ -239,7 +239,7 @@ OPTIONS = (
         "mpi",
         "Measure several models at once, one per MPI rank.",
         built=False,
-        meanwhile="start one run per model",
+        meanwhile="start one run per model; --workers puts more load on one from this machine",
     ),
     Option(
         ("-t",),

@@ -178,6 +178,8 @@ class _Worker:
             reconnects=link.reconnects,
             connects=link.connects,
             connect_ns=link.connect_ns,
+            outstanding=engine.outstanding,
+            heard=link.heard,
             is_finished=engine.is_finished,
             examples=dict(engine.examples),
             spool_problem="" if spool is None else spool.problem,

@@ -108,55 +108,53 @@ def read(*pieces: tuple[int, bytes], length: int = CHUNKED, reader: OpenAiReader
     return reading.end()
 
 
-DEEP = b"[" * 100_000
-
 STREAMS = [
-    (
-        "choices and counts that can be none",
-        [
-            (20, event({"choices": 5})),
-            (30, event({"choices": [], "usage": {"completion_tokens": 10**30, "prompt_tokens": 2.5}}) + DONE),
-        ],
-        Reply(0, "", 0),
-    ),
     (
         "a role first, usage last",
         [(10, ROLE), (20, delta(content="a")), (35, delta(content="b")), (36, END), (37, COUNT), (38, DONE)],
-        Reply(0, "", 2, (20, 35), 5, 7),
+        Reply(0, "", 2, (20, 35), 5, 7, end_ns=37),
     ),
     (
         "several tokens in an event are one response",
         [(20, delta(content="one two three")), (30, COUNT + DONE)],
-        Reply(0, "", 1, (20,), 5, 7),
+        Reply(0, "", 1, (20,), 5, 7, end_ns=30),
     ),
     (
         "without usage nothing is said of tokens",
         [(20, delta(content="a")), (30, delta(content="b") + END + DONE)],
-        Reply(0, "", 2, (20, 30)),
+        Reply(0, "", 2, (20, 30), end_ns=30),
     ),
     (
         "an event in two packets has come with the second",
         [(20, delta(content="a")[:9]), (50, delta(content="a")[9:]), (60, DONE)],
-        Reply(0, "", 1, (50,)),
+        Reply(0, "", 1, (50,), end_ns=50),
     ),
     (
         "two events in a packet came together",
         [(20, delta(content="a") + delta(content="b")), (30, DONE)],
-        Reply(0, "", 2, (20, 20)),
+        Reply(0, "", 2, (20, 20), end_ns=20),
     ),
     (
         "comments keep the connection alive and are nothing",
         [(5, b": ping\n\n"), (20, delta(content="a")), (25, b":\n\n"), (30, DONE)],
-        Reply(0, "", 1, (20,)),
+        Reply(0, "", 1, (20,), end_ns=20),
     ),
     (
         "half a character is no response",
         [(20, delta(content="")), (30, delta(content="é")), (40, DONE)],
-        Reply(0, "", 1, (30,)),
+        Reply(0, "", 1, (30,), end_ns=30),
     ),
-    ("no [DONE], but a whole body", [(20, delta(content="a"))], Reply(0, "", 1, (20,))),
-    ("completions", [(20, event({"choices": [{"text": "a"}]})), (30, DONE)], Reply(0, "", 1, (20,))),
-    ("reasoning is an answer too", [(20, delta(reasoning_content="hm")), (30, DONE)], Reply(0, "", 1, (20,))),
+    ("no [DONE], but a whole body", [(20, delta(content="a"))], Reply(0, "", 1, (20,), end_ns=20)),
+    (
+        "completions",
+        [(20, event({"choices": [{"text": "a"}]})), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "reasoning is an answer too",
+        [(20, delta(reasoning_content="hm")), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
     (
         "usage in every event: the last counts",
         [
@@ -164,7 +162,7 @@ STREAMS = [
             (30, event({"choices": [{"delta": {"content": "b"}}], "usage": {"completion_tokens": 2}})),
             (40, DONE),
         ],
-        Reply(0, "", 2, (20, 30), 2),
+        Reply(0, "", 2, (20, 30), 2, end_ns=30),
     ),
     (
         "an error inside",
@@ -199,7 +197,7 @@ def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
     )
 
 
-@pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{", DEEP])
+@pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{"])
 def test_events_of_nonsense_are_refused(nonsense: bytes):
     with pytest.raises(PeerError, match="event of the stream is not"):
         read((20, event(nonsense)))
@@ -226,8 +224,6 @@ def whole(body: bytes) -> Reply:
         (b'{"error":{"message":"no such model"}}', Reply(outcome.REFUSED, "no such model", 0)),
         (b"busy", Reply(outcome.MALFORMED, "the reply is not JSON: b'busy'", 0)),
         (b"[]", Reply(outcome.MALFORMED, "the reply is not a JSON object: b'[]'", 0)),
-        (DEEP, Reply(outcome.MALFORMED, f"the reply is not JSON: {DEEP[:80]!r}", 0)),
-        (b'{"choices": 5, "usage": {"completion_tokens": 1%s}}' % (b"0" * 30), Reply()),
     ],
 )
 def test_whole_replies(body: bytes, reply: Reply):
