@@ -264,7 +264,8 @@ class Engine:
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
         self._start_ns, self._number = start_ns, plan.first
-        self._next_due = start_ns + plan.schedule.due_ns(plan.first)
+        # Of a small count some workers get nothing.
+        self._next_due = NEVER if plan.count == 0 else start_ns + plan.schedule.due_ns(plan.first)
         if self._sequences is not None:
             self._sequences.open_lanes()
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))

@@ -635,9 +635,9 @@ class _Channel:
             self._close()
             self._move_waiting()
             return
-        if http2.closing and not self.is_leaving:
+        if http2.closing:
             self.is_leaving = True
-            self._move_waiting()
+            self._move_waiting()  # also what a second GOAWAY refuses
         if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return
