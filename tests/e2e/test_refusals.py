@@ -96,7 +96,7 @@ def test_a_dynamic_shape_names_a_working_option(run: Callable) -> None:
 
 SERVERS = (
     ("is not JSON", answer(b"<html>hello</html>"), "not JSON"),
-    ("is JSON but no object", answer_json([1, 2]), "not an object"),
+    ("is JSON but no object", answer_json([1, 2]), "must have an object in it, but has [1, 2]"),
     ("is an empty object", answer_json({}), ""),
     ("is no HTTP", raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "does not speak HTTP"),
     ("is nothing", Wire.close, "cannot be reached"),

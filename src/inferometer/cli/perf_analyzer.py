@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
+from inferometer.cli.measure import export, write_result
 from inferometer.cli.parser import Ask, parse_classic
-from inferometer.cli.signals import Interrupts, drop_output, interruptible, received
+from inferometer.cli.signals import Interrupts, drop_output, full_disk, interruptible, received
 
 if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -24,6 +26,9 @@ _ADDED = (
     Note.OVERLOADED,
     Note.NOT_OFFERED,
     Note.SERVER_GONE,
+    Note.NO_ANSWER,
+    Note.OTHER_CLIENTS,
+    Note.NOT_COUNTED,
     Note.WORKER_LOST,
     Note.FEW_FILES,
     Note.FEW_PORTS,
@@ -66,6 +71,9 @@ def main(argv: list[str] | None = None) -> int:
         _say(f"{received(*interrupt.args)}\n")
         _complain("Received exit signal.")
         return OK
+    except OSError as error:
+        _complain(f"error: {full_disk(error)}")
+        return FAILURE
 
 
 def _say(text: str) -> None:
@@ -78,7 +86,6 @@ def _complain(text: str) -> None:
 
 
 def _profile(options: "Options") -> int:
-    from inferometer.measure.result import write
     from inferometer.profile.prepare import prepare
     from inferometer.profile.run import run
     from inferometer.report import classic
@@ -95,7 +102,7 @@ def _profile(options: "Options") -> int:
     for warning in setup.warnings:
         _complain(warning)
     _say(classic.settings_block(setup.result))
-    result = setup.result
+    result, outputs = setup.result, Outputs()
     with Interrupts(fd=1).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
@@ -104,11 +111,12 @@ def _profile(options: "Options") -> int:
             for remark in later.remarks[len(result.remarks) :]:
                 _complain(f"WARNING: {remark.text}")
             result = later
-            if options.json is not None:
-                write(result, Path(options.json))
+            write_result(result, options.json, outputs)
         if interrupts.asked:
             _complain("Received exit signal.")
-        return _finish(result, setup, is_interrupted=interrupts.asked)
+        code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
+        outputs.settle()
+        return code
 
 
 class _Printer:
@@ -177,34 +185,32 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
     return lines
 
 
-def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
+def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupted: bool) -> int:
     """Summary, CSV, export and exit code."""
     from inferometer.report import classic
     from inferometer.report.csv import floored_levels
-    from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
 
     options = setup.options
-    if options.html is not None:
-        from inferometer.report.saved import write_page
-
-        write_page(Path(options.html), result)
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
+    if options.html is not None:
+        page = Path(options.html)
+        outputs.attempt(page, lambda: write_page(page, result))
     if code in (UNSTABLE, NO_REQUESTS):
         if setup.journal is not None:
             setup.journal.close()
         return code
     if options.csv is not None:
-        write_csv(result, Path(options.csv))
+        table = Path(options.csv)
+        outputs.attempt(table, lambda: write_csv(result, table))
         for _ in floored_levels(result):
             _complain(
                 "Server average accounted time was larger than client average wait time due to small sample size. "
                 "Increase the measurement interval with `--measurement-interval`."
             )
-    if setup.journal is not None:
-        for remark in write_export(setup.journal.export(), setup.journal.path):
-            _complain(remark)
+    export(setup, outputs)
     return code
 
 

@@ -1,4 +1,4 @@
-"""What reaches a run from outside: Ctrl-C and SIGTERM, and a reader of our output that goes away."""
+"""What reaches a run from outside: Ctrl-C and SIGTERM, a reader of our output that goes away, a full disk."""
 
 import os
 import signal
@@ -6,11 +6,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from inferometer.base.errors import LocalError
+from inferometer.base.writing import FULL, unwritten
+
 
 def drop_output() -> int:
     """The reader of stdout has gone (`| head`): write no more, and say so as the shell would."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 128 + signal.SIGPIPE
+
+
+def full_disk(error: OSError) -> LocalError:
+    """What to say when the screen or a temporary file has no room; any other error is a bug, and raised again."""
+    if error.errno not in FULL:
+        raise error
+    drop_output()
+    return unwritten(error.filename or "what is printed, or a temporary file", error)
 
 
 class Interrupts:

@@ -232,6 +232,7 @@ def _print_all(press: Any, console: Console) -> None:
         console.info(f"Wrote {path}")
     if problem is not None:
         print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+    press.outputs.settle()
 
 
 def run_report(job: "ReportJob", console: Console) -> int:

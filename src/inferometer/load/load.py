@@ -5,6 +5,7 @@ from typing import Protocol
 
 from inferometer.load.plan import Plan
 from inferometer.records.records import Records
+from inferometer.records.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Harvest:
     cost: Cost
     is_finished: bool  # the plan's count is used up and all its requests have ended
     loop_lag_ns: int = 0  # how long the slowest worker took to attend to us
+    outstanding: int = 0  # requests that have begun and not ended
+    heard: int = 0  # how much of their replies has come; any change says that the server is at work
 
 
 class Load(Protocol):
@@ -37,6 +40,9 @@ class Load(Protocol):
 
     def apply(self, plan: Plan) -> None:
         """Change the load; returns when it stands."""
+
+    def wait(self, until_ns: int) -> None:
+        """Let the load go on until then; what ends meanwhile is handed out later."""
 
     def collect(self, until_ns: int) -> Harvest:
         """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
@@ -46,6 +52,9 @@ class Load(Protocol):
 
     def stop(self) -> int:
         """End the load; how many requests were cut off."""
+
+    def totals(self) -> Totals:
+        """All requests so far; complete after `stop`."""
 
 
 class Crew(Load, Protocol):

@@ -31,7 +31,7 @@ from inferometer.profile.checks import check, check_model
 from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
-from inferometer.profile.points import is_rate, load_mode
+from inferometer.profile.points import THREADS, is_rate, load_mode, most_streams
 from inferometer.profile.recognize import address, describe, open_target, recognized, with_shapes
 from inferometer.profile.requests import make_requests
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
@@ -44,7 +44,6 @@ from inferometer.target.traffic import Traffic, Validation
 
 IN_PROCESS_KIND = "triton_c_api"
 METRICS_PORT = 8002
-SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
 SLICES = 20  # windows in the time a level may take by the precision rule, or that a schedule takes
 SHORTEST_SLICE_NS = 100 * NS_PER_MS
@@ -137,10 +136,15 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     recipe = _recipe(options, model, agenda, command)
     traffic = target.traffic(model, steps, None if shared is None else shared.placement)
+    streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,
         model=model,
-        traffic=replace(traffic, validation=_validation(options, requests.expected)),
+        traffic=replace(
+            traffic,
+            wiring=replace(traffic.wiring, streams=streams),
+            validation=_validation(options, requests.expected),
+        ),
         shared=shared,
         recipe=recipe,
         sequences=requests.sequences,
@@ -312,7 +316,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
             f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
         )
         return end, ((words,) if is_overridden else ())
-    limit = options.max_threads or SYNC_LIMIT
+    limit = options.max_threads or THREADS
     return limit, (
         f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",
     )
@@ -332,6 +336,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             is_lenient=options.asynchronous,
         ),
         has_tokens=KINDS[options.service_kind].has_tokens,
+        is_serial=options.serial_sequences and model.any_sequence,
         promise=None if options.slo is None else parse_slo(options.slo),
     )
     if options.periodic_concurrency is not None:

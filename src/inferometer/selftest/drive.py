@@ -14,6 +14,7 @@ from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.profile.level import Bench, Point, Recipe, measure_level
 from inferometer.records.records import Records, join
+from inferometer.records.totals import Totals
 from inferometer.selftest.child import NullServer
 from inferometer.target.endpoint import Connection, Endpoint
 from inferometer.target.traffic import Traffic
@@ -57,6 +58,9 @@ class _Recorded:
     def apply(self, plan: Plan) -> None:
         self.load.apply(plan)
 
+    def wait(self, until_ns: int) -> None:
+        self.load.wait(until_ns)
+
     def collect(self, until_ns: int) -> Harvest:
         harvest = self.load.collect(until_ns)
         self.parts.append(harvest.records)
@@ -67,6 +71,9 @@ class _Recorded:
 
     def stop(self) -> int:
         return self.load.stop()
+
+    def totals(self) -> Totals:
+        return self.load.totals()
 
 
 @dataclass(slots=True)
