@@ -67,13 +67,13 @@ def main(argv: list[str] | None = None) -> int:
         return FAILURE
     except BrokenPipeError:
         return drop_output()
-    except OSError as error:
-        _complain(f"error: {full_disk(error)}")
-        return FAILURE
     except KeyboardInterrupt as interrupt:  # before the load, or after it
         _say(f"{received(*interrupt.args)}\n")
         _complain("Received exit signal.")
         return OK
+    except OSError as error:
+        _complain(f"error: {full_disk(error)}")
+        return FAILURE
 
 
 def _say(text: str) -> None:
