@@ -142,6 +142,5 @@ def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path):
         assert float(row["p99 Time To First Token (ms)"]) >= 20
         tokens = float(row["Output Token Throughput (infer/sec)"])
         assert tokens == pytest.approx(6 * float(row["Throughput (infer/sec)"]), abs=0.6)
-    best = rows[0]
-    assert best["Instance Group"] == "2:CPU"
-    assert "at meeting the objectives" in done.stdout
+    summary = (tmp_path / "reports/summaries/talker/result_summary.md").read_text()
+    assert "Max p99 Inter Token Latency: 10000 ms" in summary
