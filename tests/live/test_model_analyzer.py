@@ -1,6 +1,7 @@
 """The tutorial's commands, as written, with an example model in place of `text_recognition`."""
 
 import csv
+import json
 import shlex
 import shutil
 
@@ -109,13 +110,20 @@ def test_the_tutorial_works_as_written(tmp_path):
         assert (folder / "detailed_report.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path):
+OWN_DATA = {"data": [{"text_input": ["tell me"], "stream": [True], "max_tokens": [6]}]}
+
+
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path, has_data):
     model = tmp_path / "models" / "talker"
     (model / "1").mkdir(parents=True)
     (model / "1" / "model.py").write_text(TALKER)
     (model / "config.pbtxt").write_text(TALKER_CONFIG)
     ports = choose_ports(Ports())
     yaml = TALKER_YAML.format(http=ports.http, grpc=ports.grpc, metrics=ports.metrics)
+    if has_data:
+        (tmp_path / "own.json").write_text(json.dumps(OWN_DATA))
+        yaml += "perf_analyzer_flags: {input-data: own.json}\n"
     (tmp_path / "llm.yaml").write_text(yaml)
     words = (
         "profile",

@@ -86,10 +86,10 @@ class EngineMeter:
         options: Mapping[str, Options],
         watcher: Watcher,
         effort: Effort,
-        prompts: Mapping[str, Prompts] | None = None,
+        prompts: Mapping[str, Prompts | None] | None = None,
     ) -> None:
         self._options = options  # by model: what to send and how to judge it
-        self._prompts = prompts or {}  # of models that make text
+        self._prompts = prompts or {}  # of models that make text; None where the options have their data
         self._inputs: dict[str, frozenset[str]] = {}  # of those, their names
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
@@ -292,7 +292,7 @@ _SENT = (
 )
 
 
-def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts]) -> str:
+def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | None]) -> str:
     """Of what is sent to each model, as far as it is not the default."""
     plain = Options(model="")
     rows = [
@@ -301,7 +301,7 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts]) 
         for name in _SENT
         if getattr(asked, name) != getattr(plain, name)
     ]
-    rows += [f"{model} {row!r}" for model, row in sorted(prompts.items())]
+    rows += [f"{model} {prompts[model]!r}" for model in sorted(prompts)]
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
 
 

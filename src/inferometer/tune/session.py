@@ -157,8 +157,9 @@ def _engine(settings: Settings, watcher: Watcher) -> Meter:
     )
 
 
-def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts]:
-    return {model.name: model.prompts for model in models if model.prompts is not None}
+def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
+    """Of models that make text."""
+    return {model.name: model.prompts for model in models if model.makes_text}
 
 
 def sent_options(settings: Settings) -> Mapping[str, Options]:

@@ -34,7 +34,8 @@ class ModelSettings:
     swept: Mapping[str, Any] | None = None  # model_config_parameters
     where: str = "model_config_parameters"  # the dotted path to `swept`, for messages
     options: Options | None = None  # what to send; None sends random data
-    prompts: Prompts | None = None  # of a model that makes text
+    makes_text: bool = False  # tokens are measured
+    prompts: Prompts | None = None  # to send to such a model; None sends the data of the options
     members: tuple["ModelSettings", ...] = ()  # of a BLS model, or settings for those of an ensemble
     is_bls: bool = False
     server_flags: tuple[tuple[str, str], ...] = ()

@@ -61,4 +61,4 @@ def test_prompts_go_to_an_openai_server_and_tokens_come_back():
     for tag in ("time_to_first_token", "inter_token_latency"):
         low, middle, high = (figures.get(f"{tag}_{statistic}") for statistic in ("min", "p50", "max"))
         assert 0 <= low <= middle <= high
-    assert figures.get("time_to_first_token_p99") <= figures.get("perf_latency_p99")
+    assert figures.get("time_to_first_token_p99") <= figures.get("perf_latency_p99") * 1.0001

@@ -195,6 +195,7 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
         swept=model.own.get("model_config_parameters"),
         where=f"{model.where}.model_config_parameters",
         options=options,
+        makes_text=asked["model_type"] == LLM,
         prompts=prompts,
         members=tuple(_member(row) for row in members),
         is_bls=is_bls,

@@ -365,7 +365,7 @@ profile_models:
     options = second.options
     assert (options.service_kind, options.protocol, options.url) == ("openai", "http", "localhost:9000")
     assert (options.endpoint, options.streaming, options.collect_metrics) == ("v1/completions", False, False)
-    assert (third.prompts, third.options.data.sources) == (None, ("zero",))
+    assert (third.makes_text, third.prompts, third.options.data.sources) == (True, None, ("zero",))
     plain = job("-m", "r", "--profile-models", "W")
     assert plain.reports.tables.has_tokens is False
 
