@@ -262,6 +262,7 @@ def _print_all(press: Any, console: Console) -> None:
         console.info(f"Wrote {path}")
     if problem is not None:
         print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+    press.outputs.settle()
 
 
 def run_analyze(asked: "Asked", console: Console, *, report_command: str) -> int:

@@ -64,6 +64,7 @@ class InProcessLink:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
         self.connects = 0
         self.connect_ns = 0
         self._messages = requests
@@ -96,6 +97,10 @@ class InProcessLink:
     @property
     def opening(self) -> int:
         return 0
+
+    @property
+    def heard(self) -> int:
+        return sum(call.responses for call in self._calls if call.carrier is not None)
 
     def prepare(self, slots: int) -> None:
         """There is nothing to open."""

@@ -51,9 +51,12 @@ class Synced:
     seen_ns: int
     cpu_ns: int
     sent: int
+    resent: int
     reconnects: int
     connects: int
     connect_ns: int
+    outstanding: int
+    heard: int  # of replies that are still coming
     is_finished: bool
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty while they are
@@ -62,6 +65,8 @@ class Synced:
 @dataclass(frozen=True, slots=True)
 class Stopped:
     cancelled: int
+    sent: int
+    resent: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.writing import writing
 from inferometer.tune.study import from_plain, text_of
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
@@ -189,8 +190,9 @@ def _alone(path: Path) -> Iterator[None]:
                 f"the journal '{path}' is in use by another tuner (process {holder or 'unknown'})",
                 remedy="wait for it to end, or give this one a journal of its own",
             ) from None
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
+        with writing(lock):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
         os.close(handle)

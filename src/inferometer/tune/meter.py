@@ -135,7 +135,7 @@ class EngineMeter:
             with self._failing(model, load):
                 is_answered = warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
-                limit_s = line.setup.options.request_timeout_s
+                limit_s = line.setup.options.request_timeout_s or line.bench.silence_ns / NS_PER_S
                 raise MeterError(f"it timed out: no request was answered within {limit_s:g} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 

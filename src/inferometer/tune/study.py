@@ -10,7 +10,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
-from inferometer.base.writing import writing
+from inferometer.base.writing import write_file
 from inferometer.tune.goal import Goal
 from inferometer.tune.scoring import Ranked, gain, rank
 from inferometer.tune.trial import Status, Trial
@@ -152,7 +152,4 @@ def from_json(text: str, origin: str) -> Study:
 
 def write(study: Study, path: Path) -> None:
     """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with writing(path):
-        partial.write_text(to_json(study))
-        partial.replace(path)
+    write_file(path, to_json(study))
