@@ -190,7 +190,7 @@ def _sending(job: "ProfileJob") -> "Sending":
     from inferometer.tune.dialect.flags import data_flags
     from inferometer.tune.dialect.stored import Sending
     from inferometer.tune.meter import fingerprint
-    from inferometer.tune.session import sent_options
+    from inferometer.tune.session import sent_options, sent_prompts
 
     protocol = job.settings.launch.control.protocol
     asked = sent_options(job.settings)
@@ -199,7 +199,8 @@ def _sending(job: "ProfileJob") -> "Sending":
         if job.external is not None:
             return perf_analyzer.fingerprint(job.external, models)
         plain = {model: Options(model=model, protocol=protocol) for model in models}
-        return fingerprint({model: asked.get(model, plain[model]) for model in models})
+        known = sent_prompts([row for row in job.settings.models if row.name in models])
+        return fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
 
     flags = {model: data_flags(rows) for model, rows in job.flags}
     return Sending(protocol, flags, mark)
