@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.text import printable
 from inferometer.base.writing import writing
 from inferometer.cli.tuner_console import Console, SearchConsole, Stops, error_log
 
@@ -261,7 +262,7 @@ def _print_all(press: Any, console: Console) -> None:
     for path in press.written:
         console.info(f"Wrote {path}")
     if problem is not None:
-        print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+        print(printable(f"WARNING: {problem}"), file=sys.stderr, flush=True)
     press.outputs.settle()
 
 
@@ -326,7 +327,7 @@ def run_report(job: "ReportJob", console: Console) -> int:
 
 
 def complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def traced(error: InferometerError) -> str:

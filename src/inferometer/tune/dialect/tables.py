@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from inferometer.report.escape import cell
 from inferometer.tune import model_config
 from inferometer.tune.dialect.keys import GPU_FIELDS, INFERENCE_FIELDS, SERVER_FIELDS, TOKEN_FIELDS
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
@@ -42,7 +43,8 @@ class Sheet:
     def csv(self) -> str:
         """With a blank line at the end."""
         sink = io.StringIO()
-        csv.writer(sink, lineterminator="\n").writerows([self.header, *self.rows])
+        rows = [[cell(text) for text in row] for row in (self.header, *self.rows)]
+        csv.writer(sink, lineterminator="\n").writerows(rows)
         return sink.getvalue() + "\n"
 
     def text(self) -> str:

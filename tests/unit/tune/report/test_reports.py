@@ -1,6 +1,10 @@
 """Reports are folds over a study: what they say, and that the same study gives the same bytes."""
 
+import csv
+import io
+import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 from scripted import W, drive, server
@@ -9,6 +13,7 @@ from inferometer.measure.measurement import Estimate
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.testing.nasty import NASTY, with_texts
 from inferometer.tune.dialect import tables
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
@@ -17,6 +22,7 @@ from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.front import pareto
 from inferometer.tune.report.press import Press
 from inferometer.tune.report.summary import summary
+from inferometer.tune.report.text import summary as summary_text
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.space import Bounds, automatic
@@ -256,3 +262,46 @@ def test_a_variant_is_described_with_its_members():
         "1 GPU instance with a max batch size of 0, dynamic batching disabled, on platform python, "
         f"and the members W_config_0 ({words})"
     )
+
+
+# --- names that are markup or formulas
+
+# A comma separates names, and messages have no lone surrogates.
+SPELLED = [text for text in NASTY if text.strip() and "," not in text and "\ud800" not in text]
+every_text = pytest.mark.parametrize("nasty", SPELLED, ids=repr)
+
+
+def nasty_study(nasty: str):
+    study = with_gpus(made(cpu_only=False))
+    names = {variant.name for variant in study.variants} | {"W", "GPU-a", "GPU-b", "Chip", "Model 5"}
+    return with_texts(study, lambda text: text if text not in names else f"{nasty}{text}")
+
+
+@every_text
+def test_tables_have_no_formulas_and_keep_their_cells(nasty: str) -> None:
+    found = nasty_study(nasty)
+    for sheet in (
+        tables.inference([found], ("model_name", "model_config_path")),
+        tables.gpu([found], ("gpu_uuid",)),
+    ):
+        rows = list(csv.reader(io.StringIO(sheet.csv())))
+        assert len({len(row) for row in rows if row}) == 1
+        cells = [cell for row in rows for cell in row]
+        assert len(cells) > 2
+        assert not any(re.match(r"[=+@\t\r|%]|-\D", cell) for cell in cells)
+
+
+class Tags(HTMLParser):
+    """Refuses tags and attributes that pages of ours do not have."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag != "img"
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+
+@every_text
+def test_reports_can_be_made_and_have_no_tags_of_others(nasty: str) -> None:
+    document = summary(nasty_study(nasty), 3)
+    Tags().feed(render(document))
+    assert "\x1b" not in markdown(document)
+    assert summary_text(nasty_study(nasty))
