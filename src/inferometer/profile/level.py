@@ -301,7 +301,7 @@ class _LevelRun:
             self._after = self._read_counters()
             if self._after is not None and not self._is_finished:
                 self._collect(self._after.answered_ns)
-        self._close(end_ns)
+        self._close(max(end_ns, self._open.start_ns + 1))
 
     def _fill_until(self, end_ns: int) -> int:
         while True:

@@ -14,6 +14,7 @@ from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
     classic_value,
     decimal,
+    exact_share,
     first_line,
     has_schedule,
     headline_ns,
@@ -269,7 +270,7 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
             f"(p50 {whole_us(whole.percentile_ns(50))} usec, p99 {whole_us(whole.percentile_ns(99))} usec)"
         )
     if measurement.failed_count:
-        yield f"    Failed request count: {measurement.failed_count} ({measurement.failed_share * 100:.2f} %)"
+        yield f"    Failed request count: {measurement.failed_count} ({exact_share(measurement.failed_share)} %)"
     for group in measurement.failures:
         yield _failure(group)
     if not level.is_stable:

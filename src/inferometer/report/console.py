@@ -230,7 +230,7 @@ def _last_measured(result: Result) -> tuple[Level, ...]:
 
 def _time(level: Level) -> Iterator[Text | Table]:
     measurement = level.measurement
-    if measurement is None or measurement.server is None:
+    if measurement is None or measurement.server is None or not measurement.request_count:
         return
     rows = parts(measurement.server)
     if not rows:
