@@ -34,13 +34,12 @@ def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the script as a process, for what only a process can be done to."""
+    """Starts the script as a process in a group of its own, for what only processes can be done to."""
     started: list[subprocess.Popen[str]] = []
 
     def call(*words: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(script(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        )
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(script(*words), stdout=pipe, stderr=pipe, text=True, process_group=0))
         return started[-1]
 
     yield call

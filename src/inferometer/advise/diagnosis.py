@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
 from inferometer.measure import result as results
 from inferometer.measure.result import Result
 
@@ -207,9 +207,7 @@ def from_json(text: str, origin: str) -> Diagnosis:
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(to_json(diagnosis))
-    partial.replace(path)
+    write_file(path, to_json(diagnosis))
 
 
 def read(path: Path) -> Diagnosis:

@@ -1,7 +1,8 @@
 """`inferometer compare`: variants side by side, live or from saved results."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.units import NS_PER_S
+from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
 from inferometer.compare.options import OPTIONS
 
@@ -112,7 +114,7 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     order = Order(chosen, options, terms, asked.get("outputs", OUTPUTS))
     with (
         messages_shown(options.verbose),
-        Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts,
+        Interrupts().caught() as interrupts,
     ):
         return compare_live(order, _Progress(interrupts))
 
@@ -124,14 +126,19 @@ def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
     from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
     from inferometer.report.saved import write_page
 
-    render(comparison, Console() if sys.stdout.isatty() else Console(width=WIDTH))
-    if "json" in asked:
-        write(comparison, Path(asked["json"]))
-    if "html" in asked:
-        write_page(Path(asked["html"]), comparison)
-    for field, fold in (("markdown", to_markdown), ("junit", to_junit)):
+    outputs = Outputs()
+    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    outputs.attempt(SCREEN, lambda: render(comparison, screen))
+    writers: tuple[tuple[str, Callable[[Path], None]], ...] = (
+        ("json", lambda path: write(comparison, path)),
+        ("html", lambda path: write_page(path, comparison)),
+        ("markdown", lambda path: write_file(path, to_markdown(comparison))),
+        ("junit", lambda path: write_file(path, to_junit(comparison))),
+    )
+    for field, writer in writers:
         if field in asked:
-            Path(asked[field]).write_text(fold(comparison), encoding="utf-8")
+            outputs.attempt(asked[field], partial(writer, Path(asked[field])))
+    outputs.settle()
 
 
 class _Progress:

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output
+from inferometer.cli.signals import drop_output, full_disk, interruptible
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -16,7 +16,7 @@ COMMANDS = {
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",
-    "analyze": "another name of profile",
+    "analyze": "the reports of profile again, from what it measured",
     "report": "detailed reports of configurations that profile measured",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
@@ -28,6 +28,27 @@ INTERRUPTED = 130
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    name = words[0] if words and words[0] in COMMANDS else ""
+    said = f"inferometer {name}".rstrip()
+    try:
+        code = _run(words)
+        sys.stdout.flush()  # else what is not printed shows only when the process ends
+        return code
+    except InferometerError as error:
+        print(f"{said}: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return drop_output()
+    except OSError as error:
+        told = full_disk(error)
+        print(f"{said}: {told}", file=sys.stderr)
+        return told.exit_code
+    except KeyboardInterrupt:
+        print(f"{said}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0
@@ -42,16 +63,8 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 2
     command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
-    try:
+    with interruptible():
         return command(rest)
-    except InferometerError as error:
-        print(f"inferometer {name}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        return drop_output()
-    except KeyboardInterrupt:
-        print(f"inferometer {name}: interrupted", file=sys.stderr)
-        return INTERRUPTED
 
 
 def _help() -> str:

@@ -165,8 +165,6 @@ def describe(option: Option) -> str:
         notes.append("deprecated")
     if not option.built:
         notes.append("not supported yet")
-    elif option.unbuilt:
-        notes.append(f"not supported yet: {', '.join(map(str, option.unbuilt))}")
     return f"{option.help} ({'; '.join(notes)})" if notes else option.help
 
 
@@ -179,6 +177,8 @@ def _check_measure(asked: dict[str, Any]) -> None:
         if "url" in asked:
             raise UsageError(f"Two addresses are given: {asked['url']} and {word}", remedy="give one")
         asked["url"] = word
+    if "grpc_method" in asked:
+        asked.setdefault("service_kind", "dynamic_grpc")
     if "url" in asked and (words or not asked.get("model")):
         asked.setdefault("service_kind", AUTO)
     check_asked(asked)
@@ -201,7 +201,7 @@ def read_words(
         last[field] = use
     check(asked)
     for use in last.values():
-        refusal = use.option.unsupported(use.name, use.value)
+        refusal = use.option.unsupported(use.name)
         if refusal is not None:
             raise refusal
     return asked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
-from inferometer.base.writing import writing
+from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -133,22 +133,24 @@ def _tune(own: argparse.Namespace, wish: "Wish") -> int:
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         (study,) = profile(settings(wish), Progress(interrupts))
-    print(summary(study))
+    outputs = Outputs()
+    outputs.attempt(SCREEN, lambda: print(summary(study), flush=True))
     if own.study is not None:
-        write(study, own.study)
+        outputs.attempt(own.study, lambda: write(study, own.study))
     found = recommend(study)
     if own.output is not None and found is not None:
-        _write_config(study, found.best.name, own.output)
+        name = found.best.name
+        outputs.attempt(own.output, lambda: _write_config(study, name, own.output))
+    outputs.settle()
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
 
 def _write_config(study: "Study", name: str, path: Path) -> None:
     from inferometer.tune import model_config
 
-    with writing(path):
-        path.write_text(model_config.to_text(study.variant(name).config))
+    write_file(path, model_config.to_text(study.variant(name).config))
     print(f"written: {path}")
 
 

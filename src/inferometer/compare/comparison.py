@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
 from inferometer.measure.measurement import Estimate
 from inferometer.measure.result import Result, plain, with_notes
 
@@ -181,9 +181,7 @@ def from_json(text: str, origin: str) -> Comparison:
 
 def write(comparison: Comparison, path: Path) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(to_json(comparison))
-    partial.replace(path)
+    write_file(path, to_json(comparison))
 
 
 def read(path: Path) -> Comparison:

@@ -44,6 +44,7 @@ class Http1Link:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
         self.connects = 0
         self.connect_ns = 0
         self.reactor = reactor
@@ -108,7 +109,7 @@ def _marked(request: Request, mark: Mark) -> bytes:
     """A copy with the sequence's id and flags in their place, which lies in the JSON part near the beginning."""
     copy = bytearray(request)
     start = copy.index(PLACE)
-    copy[start : start + len(PLACE)] = http_mark(mark)
+    copy[start : start + len(PLACE)] = http_mark(mark[:3])
     return bytes(copy)
 
 
@@ -330,7 +331,7 @@ class _Connection:
             self._sent_ns,
             self._wrote_ns,
             self._first_ns,
-            now_ns,
+            found.end_ns or now_ns,
             received,
             found.responses,
             found.times,
@@ -396,6 +397,7 @@ class _Connection:
         if self._replies and self._request is not None and is_farewell:
             self.close()
             self._link.reconnects += 1
+            self._link.resent += 1
             self._open()
             return
         self.fail(outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET, str(error))

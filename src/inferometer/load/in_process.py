@@ -64,6 +64,7 @@ class InProcessLink:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
         self.connects = 0
         self.connect_ns = 0
         self._messages = requests

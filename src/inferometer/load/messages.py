@@ -51,6 +51,7 @@ class Synced:
     seen_ns: int
     cpu_ns: int
     sent: int
+    resent: int
     reconnects: int
     connects: int
     connect_ns: int
@@ -64,6 +65,8 @@ class Synced:
 @dataclass(frozen=True, slots=True)
 class Stopped:
     cancelled: int
+    sent: int
+    resent: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,10 @@ class _Narrated:
         return self._link.reconnects
 
     @property
+    def resent(self) -> int:
+        return self._link.resent
+
+    @property
     def connects(self) -> int:
         return self._link.connects
 

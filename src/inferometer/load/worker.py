@@ -144,7 +144,7 @@ class _Worker:
         cancelled = self._engine.cancel_all()
         if self._spool is not None:
             self._spool.flush()
-        self._controller.send(Stopped(cancelled))
+        self._controller.send(Stopped(cancelled, self._engine.sent, self._engine.link.resent))
 
     def _is_applied(self) -> bool:
         if self._pending_apply and self._engine.is_applied:
@@ -174,6 +174,7 @@ class _Worker:
             seen_ns=monotonic_ns(),
             cpu_ns=self._cpu_ns(),
             sent=engine.sent,
+            resent=link.resent,
             reconnects=link.reconnects,
             connects=link.connects,
             connect_ns=link.connect_ns,

@@ -21,6 +21,7 @@ from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
+from inferometer.records.totals import Totals
 from inferometer.target.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
@@ -93,6 +94,11 @@ class Workers:
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
+        self._totals = Totals()  # of all records taken; what workers that have ended sent
+        self._sent: tuple[int, int] = (
+            0,
+            0,
+        )  # by those at work: requests, and how often one went out once more
         self._last: Harvest | None = None  # without its records
         self._nap_ns = NAP_NS  # nobody knows yet how many records will come
         self._around = _Around(0, 0, 0)
@@ -163,18 +169,20 @@ class Workers:
         """Go on with so many processes: the old ones end with their load, and so do their records."""
         self.stop()
         self._end_all()
-        self._take()
+        self._backlog.clear()
+        self._totals, self._sent = self.totals(), (0, 0)
         self._count, self._last = count, None
         self._start_all()
 
     # --- Load
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> int:
         start_ns = monotonic_ns() + HEAD_START_NS
         for index, process in enumerate(self._processes):
             self._tell(Apply(plan.share(index, self._count), start_ns), process)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
         self._answers(Applied, ANSWER_S)
+        return start_ns
 
     def collect(self, until_ns: int) -> Harvest:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
@@ -192,6 +200,7 @@ class Workers:
             raise LocalError(
                 f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
             )
+        self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
             self.spool_problem = self.spool_problem or answer.spool_problem
@@ -237,7 +246,15 @@ class Workers:
     def stop(self) -> int:
         for process in self._processes:
             self._tell(Stop(GRACE_NS), process)
-        return sum(answer.cancelled for answer in self._answers(Stopped, ANSWER_S + GRACE_NS / NS_PER_S))
+        answers = self._answers(Stopped, ANSWER_S + GRACE_NS / NS_PER_S)
+        self._drain()
+        self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
+        return sum(answer.cancelled for answer in answers)
+
+    def totals(self) -> Totals:
+        self._drain()
+        sent, resent = self._sent
+        return replace(self._totals, sent=self._totals.sent + sent, resent=self._totals.resent + resent)
 
     # --- messages
 
@@ -267,6 +284,7 @@ class Workers:
             taken = process.ring.take()
             if len(taken):
                 self._backlog.append(taken)
+                self._totals = self._totals.and_records(taken)
 
     def _take(self) -> Records:
         self._drain()
@@ -328,4 +346,5 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
             file.write(request)
             spans.append((position, position + len(request)))
             position += len(request)
+        file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
     return fd, tuple(spans)

@@ -195,6 +195,7 @@ class Rates:
     asked_per_s: float
     sent_per_s: float
     answered_per_s: float
+    due_per_s: float | None = None  # by the schedule in the measured time; None in older files
 
 
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)

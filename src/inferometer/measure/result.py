@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
+from inferometer.measure.account import Account
 from inferometer.measure.measurement import Level
 
 SCHEMA = 1
@@ -45,6 +46,7 @@ class Result:
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
+    account: Account | None = None  # known when the load is over
 
     @property
     def failed_share(self) -> float:
@@ -107,9 +109,7 @@ def with_notes(value: Any) -> Any:
 
 def write(result: Result, path: Path) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(to_json(result))
-    partial.replace(path)
+    write_file(path, to_json(result))
 
 
 def read(path: Path) -> Result:

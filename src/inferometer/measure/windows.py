@@ -52,6 +52,7 @@ class Expense:
     cpu_ns: tuple[int, ...] = ()
     elapsed_ns: int = 0
     sent: int = 0
+    due: int = 0  # by the schedule of an open plan
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0
@@ -200,7 +201,9 @@ class OpenWindow:
         if self.is_open:
             self._service.append(good.end_ns - good.sent_ns)
             self._delayed += self.lateness.count(records)
-        self._ended.append(((good.end_ns - self.start_ns) // NS_PER_US).astype(np.uint32))
+        # The end mark of a stream may come a window later than its last response: that counts as at the start.
+        ended_us = (good.end_ns - self.start_ns) // NS_PER_US
+        self._ended.append(np.maximum(ended_us, 0).astype(np.uint32))
         self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
         # Responses of a stream come one by one, each at once: the time between them is the server's.
         self._receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())

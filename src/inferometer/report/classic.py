@@ -55,7 +55,7 @@ _NO_INSTABILITY = (
 
 def report(result: Result) -> str:
     """The whole of it, as it would have appeared on stdout."""
-    return data_line(result) + settings_block(result) + "".join(_levels(result)) + summary(result)
+    return data_line(result.effective) + settings_block(result) + "".join(_levels(result)) + summary(result)
 
 
 def _levels(result: Result) -> Iterator[str]:
@@ -68,9 +68,8 @@ def _levels(result: Result) -> Iterator[str]:
         yield level_block(result, level)
 
 
-def data_line(result: Result) -> str:
+def data_line(effective: Mapping[str, Any]) -> str:
     """What was read from JSON input data; nothing for generated data."""
-    effective = result.effective
     if not effective.get("data_given"):
         return ""
     streams = effective["data_streams"]

@@ -3,12 +3,15 @@
 import socket
 import ssl
 import weakref
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError, Message
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
+from inferometer.model.answers import Shape, checked
 from inferometer.target.control import TIMEOUT_S, why_unreachable
 from inferometer.target.endpoint import Connection, tls_context
 from inferometer.wire.grpc import (
@@ -65,22 +68,27 @@ class GrpcControl:
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
     ) -> Reply:
         """The reply, or a PeerError with the server's words."""
-        rendered = render_call(self.block(method), request.SerializeToString())
+        message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
+        try:
+            return reply.FromString(message)
+        except DecodeError as error:
+            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+
+    def call_bytes(self, method: str, request: bytes, *, timeout_s: float = TIMEOUT_S) -> bytes:
+        """The same with messages that are encoded already."""
+        rendered = render_call(self.block(method), request)
         endpoint = self._connection.endpoint
-        MESSAGES.debug("> %s, %d bytes", method, request.ByteSize())
+        MESSAGES.debug("> %s, %d bytes", method, len(request))
         try:
             with self._connect(timeout_s) as sock:
                 message = _exchange(sock, GrpcConnection(), rendered, method, self._not_grpc())
             MESSAGES.debug("< %s, %d bytes", method, len(message))
+            return message
         except (ConnectionResetError, BrokenPipeError) as error:
             raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
         except OSError as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
-        try:
-            return reply.FromString(message)
-        except DecodeError as error:
-            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
 
     def _not_grpc(self) -> str:
         """The remedy for an address where something else answers."""
@@ -100,6 +108,13 @@ class GrpcControl:
         except (OSError, ssl.SSLError):
             sock.close()
             raise
+
+
+def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
+    """A message in the form that the same answer has over HTTP, in this shape."""
+    found = MessageToDict(message, preserving_proto_field_name=True)
+    answer: Mapping[str, Any] = checked(found, shape, f"the server's answer to {method}")
+    return answer
 
 
 def _exchange(

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model.answers import SIGNATURES
 from inferometer.model.numbers import decode, encode, little_endian
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.endpoint import Connection
-from inferometer.target.grpc_control import GrpcControl
+from inferometer.target.grpc_control import GrpcControl, document
 from inferometer.target.kind import Document, TargetOptions
 from inferometer.target.shared_memory import Placement
 from inferometer.target.tensorflow_messages import DATA_TYPES, message
@@ -74,8 +74,8 @@ class TfServing:
             raise type(error)(
                 f"failed to get model metadata: {error.message}", remedy=error.remedy
             ) from error
-        signatures = MessageToDict(found, preserving_proto_field_name=True).get("signature_def", {})
-        return model_of(signatures, name, version, self._options)
+        signatures = document(found, {"signature_def": SIGNATURES}, "GetModelMetadata")
+        return model_of(signatures.get("signature_def", {}), name, version, self._options)
 
     # --- inference
 
@@ -187,11 +187,7 @@ def model_of(signatures: Document, name: str, version: str, options: TargetOptio
             if known
             else "export it with one",
         )
-    try:
-        inputs = _tensors(signature.get("inputs", {}))
-        outputs = _tensors(signature.get("outputs", {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PeerError(f"failed to get model metadata: the signature cannot be read ({error!r})") from error
+    inputs, outputs = (_tensors(signature.get(noun, {})) for noun in ("inputs", "outputs"))
     is_batched = options.batch is not None
     if is_batched:
         _require_batches(name, inputs)
@@ -213,10 +209,12 @@ def _tensors(rows: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
 def _tensor(name: str, row: Mapping[str, Any]) -> TensorSpec:
     described = row.get("tensor_shape", {})
     if described.get("unknown_rank"):
-        raise ValueError(f"'{name}' has any number of dimensions")
-    shape = tuple(int(dim.get("size", 0)) for dim in described.get("dim", ()))
-    dtype = str(row["dtype"])
-    return TensorSpec(name, _DATATYPES.get(dtype, dtype), shape)
+        raise PeerError(
+            f"tensor '{name}' has any number of dimensions, so no data can be made for it",
+            remedy="export the model with a signature that says how many there are",
+        )
+    shape = tuple(dim.get("size", 0) for dim in described.get("dim", ()))
+    return TensorSpec(name, _DATATYPES.get(row["dtype"], row["dtype"]), shape)
 
 
 def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:

@@ -76,7 +76,6 @@ class Settings:
     mode: str = "online"
     together: bool = False
     bounds: Bounds = field(default_factory=Bounds)
-    given: tuple[str, ...] = ()
     by_rate: bool = False
     intervals: str | None = None
     is_search_on: bool = True

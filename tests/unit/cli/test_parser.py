@@ -68,6 +68,7 @@ OURS = [
         "--management-url",
     ),
     *("--replay", "--speed", "--shape-load"),
+    *("--proto", "--proto-path"),
 ]
 ROWS = [option for _, options in GROUPS for option in options]
 
@@ -334,7 +335,6 @@ def test_export_file_must_be_new(tmp_path):
 
 
 UNBUILT = [
-    ("--service-kind dynamic_grpc -i grpc", "--service-kind dynamic_grpc is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
 ]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from inferometer.base.writing import write_file
 from inferometer.report.document import Bars, Block, Chart, Differences, Document
-from inferometer.report.files import write_text
 from inferometer.report.html.charts import bars_figure, chart_figure, differences_figure
 
 NO_BREAK = "\u00a0"
@@ -35,7 +35,7 @@ def render(document: Document) -> str:
 
 def write(document: Document, path: Path) -> None:
     """Write the page."""
-    write_text(path, render(document))
+    write_file(path, render(document))
 
 
 @cache

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.writing import writing
+from inferometer.base.writing import write_file
 from inferometer.measure.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
@@ -194,10 +194,7 @@ _OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utiliz
 
 def write(path: Path, variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> None:
     """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with writing(path):
-        partial.write_text(json.dumps(document(variants, trials, seed=seed)))
-        partial.replace(path)
+    write_file(path, json.dumps(document(variants, trials, seed=seed)))
 
 
 def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> dict[str, Any]:

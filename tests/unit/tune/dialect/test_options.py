@@ -252,6 +252,34 @@ REFUSED = [
         ["--cpu-only-composing-models", "'W'"],
     ),
     (
+        "an upper-case header over gRPC",
+        "perf_analyzer_flags: {http-header: ['X-Key: secret']}",
+        [],
+        ["W: ", "'X-Key'", "lower case"],
+    ),
+    (
+        "a header that is gRPC's own",
+        "perf_analyzer_flags: {http-header: ['te: x']}",
+        [],
+        ["W: ", "'te'", "gRPC's own"],
+    ),
+    (
+        "data that is no JSON",
+        "perf_analyzer_flags: {input-data: perf.yaml}",
+        [],
+        ["W: ", "perf.yaml"],
+    ),
+    ("times that cannot be read", "perf_analyzer_flags: {request-intervals: perf.yaml}", [], ["perf.yaml"]),
+    ("a BLS model's member that is not there", None, ["--bls-composing-models", "Z"], ["'Z'", "repo"]),
+    (
+        "counts of a member that do not fit",
+        "{profile_models: E, ensemble_composing_models: {A: {model_config_parameters: {instance_group: "
+        "[{kind: KIND_CPU, count: [1, 3]}]}}}}",
+        [],
+        ["'A'", "powers of two"],
+    ),
+    ("an ensemble in an ensemble", None, ["--profile-models", "EE"], ["'EE'", "'E'", "ensemble itself"]),
+    (
         "an ensemble walked whole",
         None,
         ["--profile-models", "E", "--run-config-search-mode", "brute"],
@@ -499,7 +527,7 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
     model = found.settings.models[0]
     assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
     assert (model.constraints[0].high, model.cpu_only, found.settings.early_exit) == (3.5, False, True)
-    assert [plot.name for plot in found.plots] == ["a", "b"]
+    assert [plot.name for plot in found.reports.plots] == ["a", "b"]
     space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
     assert [row.choices for row in space.parameters] == [
         tuple({"threads": {"string_value": text}} for text in ("1", "2.5", "x")),
