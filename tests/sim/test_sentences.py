@@ -401,7 +401,7 @@ RULES: tuple[Callable[[Seen], Iterator[str]], ...] = (
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(runs())
 def test_no_report_contradicts_itself(run: Run) -> None:
     this = seen(run)

@@ -274,6 +274,8 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield _failure(group)
     if not level.is_stable:
         yield f"    [WARNING] Not stable: {_instability(level, measurement)}"
+    else:
+        yield from (f"    [WARNING] {row.text}" for row in level.remarks if row.note is Note.OVERLOADED)
     if level.is_over_limit:
         yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
 
