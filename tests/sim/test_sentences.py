@@ -315,7 +315,8 @@ def rates_in_remarks(this: Seen) -> Iterator[str]:
     rates = this.level.rates
     for text in (*this.remarks(Note.OVERLOADED), *this.remarks(Note.NOT_OFFERED)):
         assert rates is not None
-        shown = [f"{value:.4g}" for value in (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s)]
+        values = (rates.asked_per_s, rates.due_per_s, rates.sent_per_s, rates.answered_per_s)
+        shown = [f"{value:.4g}" for value in values if value is not None]
         yield from (
             f"{number} is none of {shown}" for number in re.findall(r"\d[\d.]*", text) if number not in shown
         )
