@@ -34,6 +34,7 @@ ODD: tuple[Any, ...] = (
     float("nan"),
     "",
     "5",
+    "²",
     "a text",
     "\ud800",
     "\x00\x1b[31m",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.base.writing import write_file
 from inferometer.measure.measurement import Estimate
 from inferometer.tune import model_config
@@ -36,7 +37,7 @@ class Found:
 
 
 def numbered(folder: Path) -> dict[int, Path]:
-    found = {int(path.stem): path for path in folder.glob("*.ckpt") if path.stem.isdigit()}
+    found = {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
     return dict(sorted(found.items()))
 
 
@@ -225,7 +226,7 @@ def _names(variants: Sequence[Variant]) -> dict[str, Any]:
     configs: dict[str, Any] = {}
     for variant in variants:
         suffix = variant.name.rpartition("_config_")[2]
-        if suffix.isdigit():
+        if is_digits(suffix):
             last[variant.model] = max(last.get(variant.model, -1), int(suffix))
         if "ensemble_scheduling" in variant.config and variant.composing:
             configs[variant.name] = {
