@@ -1,12 +1,13 @@
 """What servers say of themselves: JSON documents and gRPC messages, up to the values that the rest of the line uses."""
 
 import json
+from functools import partial
 from typing import Any
 
 from fuzz_replies import make_documents
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
-from harness import Choices, Family, corpus, damaged
+from harness import Choices, Family, corpus, damaged, each
 
 from inferometer.advise.observation import step_setup
 from inferometer.base.documents import decode
@@ -121,19 +122,18 @@ def read_others(data: bytes) -> None:
         return
     if isinstance(found, dict) and "metadata" in found:
         answer = checked(found, answers.TFSERVING_METADATA, "it")
-        model_of(
-            answer["metadata"]["signature_def"]["signature_def"],
-            "m",
-            "",
-            TargetOptions(batch=len(data) % 2 or None),
+        signatures = answer["metadata"]["signature_def"]["signature_def"]
+        model_of(signatures, "m", "", TargetOptions(batch=len(data) % 2 or None))
+        return
+    each(
+        partial(checked, found, shape, "it")
+        for shape in (
+            answers.TORCHSERVE_MODELS,
+            answers.OPENAI_MODELS,
+            answers.TRACE_SETTINGS,
+            [answers.SERVER],
         )
-    for shape in (
-        answers.TORCHSERVE_MODELS,
-        answers.OPENAI_MODELS,
-        answers.TRACE_SETTINGS,
-        answers.TORCHSERVE_MODEL,
-    ):
-        checked(found, shape, "it")
+    )
 
 
 # --- gRPC
@@ -194,9 +194,9 @@ def read_signatures(data: bytes) -> None:
 
 
 FAMILIES = (
-    Family("control-json", make_documents("control-json", (GOOD,)), read_answers, 6),
-    Family("control-errors", make_documents("control-errors", ERRORS), read_error, 6),
-    Family("control-others", make_documents("control-others", OTHERS), read_others, 6),
-    Family("control-grpc", make_messages, read_messages, 5),
-    Family("signatures-grpc", make_signatures, read_signatures, 5),
+    Family("control-json", make_documents("control-json", (GOOD,)), read_answers, 30),
+    Family("control-errors", make_documents("control-errors", ERRORS), read_error, 30),
+    Family("control-others", make_documents("control-others", OTHERS), read_others, 30),
+    Family("control-grpc", make_messages, read_messages, 40),
+    Family("signatures-grpc", make_signatures, read_signatures, 40),
 )

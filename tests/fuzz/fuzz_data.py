@@ -3,26 +3,25 @@
 import io
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fuzz_replies import JSON_WORDS, make_documents
-from harness import Choices, Family, damaged, damaged_seeds
+from harness import Choices, Family, damaged, damaged_seeds, each
 
 from inferometer.dataset.build import build
 from inferometer.dataset.formats import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
 from inferometer.dataset.options import DataOptions
 from inferometer.dataset.replay import read_trace
 from inferometer.load.shape import parse_shape
-from inferometer.model.datatypes import DATATYPES
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.profile.points import read_intervals
 from inferometer.target.endpoint import Tls, parse_endpoint, tls_context
 from inferometer.target.openai import PAYLOAD
 
 FOLDER = tempfile.TemporaryDirectory(prefix="inferometer-fuzz-", dir="/dev/shm")
-NAMES = tuple(DATATYPES)
 
 
 def file(name: str, data: bytes) -> str:
@@ -32,10 +31,20 @@ def file(name: str, data: bytes) -> str:
     return str(path)
 
 
-def specs(data: bytes) -> TensorSpec:
-    """An input of any datatype and of some shape, which depend on nothing but the data."""
-    shapes = ((2, 2), (-1,), (4,), (-1, 2), ())
-    return TensorSpec("A", NAMES[len(data) % len(NAMES)], shapes[len(data) % len(shapes)])
+SPECS = (
+    TensorSpec("A", "FP32", (2, 2)),
+    TensorSpec("A", "INT64", (-1,)),
+    TensorSpec("A", "BOOL", (2,)),
+    TensorSpec("A", "BYTES", (-1,)),
+    TensorSpec("A", "UINT8", (2, 2, 2)),
+    TensorSpec("A", "BF16", (-1, 2)),
+    TensorSpec("A", "INT16", (4,)),
+)
+
+
+def some(data: bytes) -> tuple[TensorSpec, ...]:
+    """Whole numbers, which most can be read as, and another input, which depends on nothing but the data."""
+    return SPECS[1], SPECS[3], SPECS[len(data) % len(SPECS)]
 
 
 # --- arrays and sounds
@@ -110,11 +119,13 @@ SOUND_WORDS = (
 
 
 def reader(name: str, read: Callable[[Wanted], Any]) -> Callable[[bytes], None]:
-    def check(data: bytes) -> None:
-        spec = specs(data)
-        shape = spec.shape if not spec.is_dynamic else None
-        for tensor in read(Wanted(spec, file(name, data), shape)):
+    def one(spec: TensorSpec, path: str) -> None:
+        for tensor in read(Wanted(spec, path, spec.shape if not spec.is_dynamic else None)):
             assert isinstance(tensor.data, bytes)
+
+    def check(data: bytes) -> None:
+        path = file(name, data)
+        each(partial(one, spec, path) for spec in some(data))
 
     return check
 
@@ -122,6 +133,7 @@ def reader(name: str, read: Callable[[Wanted], Any]) -> Callable[[bytes], None]:
 # --- JSON
 
 DATA = (
+    {"data": [{"A": {"content": [1, 2, 3, 4], "shape": [4]}}, {"A": {"content": [5], "shape": [1]}}]},
     {"data": [{"A": [1, 2, 3, 4]}, {"A": {"content": [1, 2, 3, 4], "shape": [2, 2]}}]},
     {"data": [{"A": {"b64": "AQAAAAIAAAADAAAABAAAAA=="}}], "validation_data": [{"B": [1]}]},
     {"data": [[{"A": [True, False], "timestamp": [5]}], [{"A": ["x"], "timestamp": [250.5]}]]},
@@ -129,10 +141,13 @@ DATA = (
 
 
 def read_data(data: bytes) -> None:
-    model = ModelSpec("m", "", (specs(data),), (TensorSpec("B", "INT32", (1,)),))
-    shapes = {"A": (2, 2)} if len(data) % 3 else {}
-    build(
-        model, DataOptions(sources=(file("data.json", data),), shapes=shapes), is_scheduled=len(data) % 2 == 1
+    options = DataOptions(
+        sources=(file("data.json", data),), shapes={"A": (2, 2)} if len(data) % 3 == 0 else {}
+    )
+    outputs = (TensorSpec("B", "INT32", (1,)),)
+    each(
+        partial(build, ModelSpec("m", "", (spec,), outputs), options, is_scheduled=len(data) % 2 == number)
+        for number, spec in enumerate(some(data))
     )
 
 
@@ -149,7 +164,8 @@ CHAT = ModelSpec("m", "", (PAYLOAD,), ())
 
 
 def read_payloads(data: bytes) -> None:
-    build(CHAT, DataOptions(sources=(file("payloads.json", data),)), is_scheduled=len(data) % 2 == 1)
+    options = DataOptions(sources=(file("payloads.json", data),))
+    each(partial(build, CHAT, options, is_scheduled=is_scheduled) for is_scheduled in (False, True))
 
 
 PROMPTS = (
@@ -216,9 +232,14 @@ def read_shape(data: bytes) -> None:
     found.due_ns(0)
 
 
-CERTIFICATE = (
+CERTIFICATE = (  # nobody has its key
     b"-----BEGIN CERTIFICATE-----\n"
-    b"MIIBezCCASGgAwIBAgIUAKJ3oZ1sVw1J0zO0wqI2m7Zb1mEwCgYIKoZIzj0EAwIw\n"
+    b"MIIBBjCBraADAgECAgEFMAoGCCqGSM49BAMCMAwxCjAIBgNVBAMMAWEwIBcNMjAw\n"
+    b"MTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMAwxCjAIBgNVBAMMAWEwWTATBgcq\n"
+    b"hkjOPQIBBggqhkjOPQMBBwNCAAS5VjkbJ89VHQ2gn9zfFgXg9uGqOaIfpOmmAF38\n"
+    b"h3ttDAA0oalYxK9zsmaDqut9gwh6mjIDRAcpNSDBdolE/OZbMAoGCCqGSM49BAMC\n"
+    b"A0gAMEUCIQD9CfJwad6A4qjfe7GTaKCYO53pimgOMVDzZidbIjzluQIgQYfVunf2\n"
+    b"UkF2yiwgP1uvju7DQd+rZzVFPK+W6OcqlXs=\n"
     b"-----END CERTIFICATE-----\n"
 )
 PEM_WORDS = (
@@ -233,8 +254,10 @@ PEM_WORDS = (
 
 def read_certificate(data: bytes) -> None:
     path = file("certificate.pem", data)
-    tls_context(Tls(ca_file=path))
-    tls_context(Tls(ca_file=path, certificate_file=path, key_file=path))
+    each(
+        partial(tls_context, tls)
+        for tls in (Tls(ca_file=path), Tls(verify_peer=False, certificate_file=path, key_file=path))
+    )
 
 
 ADDRESSES = (b"localhost:8000", b"http://[::1]:80/v1", b"https://host/prefix/", b"grpc://x", b"a:b@c:5")
@@ -246,32 +269,32 @@ def read_address(data: bytes) -> None:
 
 
 FAMILIES = (
-    Family("npy", damaged_seeds("npy", ARRAYS, ARRAY_WORDS), reader("a.npy", read_npy), 4),
+    Family("npy", damaged_seeds("npy", ARRAYS, ARRAY_WORDS), reader("a.npy", read_npy), 30),
     Family(
         "npz",
         damaged_seeds("npz", (zipped(A=np.arange(4)), zipped(x=np.zeros(2), y=np.ones(2))), ARRAY_WORDS),
         reader("a.npz", read_npz),
-        2,
+        40,
     ),
-    Family("wav", damaged_seeds("wav", SOUNDS, SOUND_WORDS), reader("a.wav", read_wav), 4),
-    Family("raw", damaged_seeds("raw", (bytes(16), bytes(4)), ()), reader("a.bin", read_raw), 4),
-    Family("text", damaged_seeds("text", (b"a\nb\r\n", b"\xff"), ()), reader("a.txt", read_text), 4),
-    Family("data-json", make_documents("data-json", DATA), read_data, 4),
-    Family("payloads-json", make_documents("payloads-json", PAYLOADS), read_payloads, 4),
-    Family("prompts", damaged_seeds("prompts", PROMPTS, JSON_WORDS), read_prompts, 4),
-    Family("trace", make_trace, read_replay, 4),
+    Family("wav", damaged_seeds("wav", SOUNDS, SOUND_WORDS), reader("a.wav", read_wav), 40),
+    Family("raw", damaged_seeds("raw", (bytes(16), bytes(4)), ()), reader("a.bin", read_raw), 30),
+    Family("text", damaged_seeds("text", (b"a\nb\r\n", b"\xff"), ()), reader("a.txt", read_text), 30),
+    Family("data-json", make_documents("data-json", DATA), read_data, 40),
+    Family("payloads-json", make_documents("payloads-json", PAYLOADS), read_payloads, 30),
+    Family("prompts", damaged_seeds("prompts", PROMPTS, JSON_WORDS), read_prompts, 30),
+    Family("trace", make_trace, read_replay, 15),
     Family(
         "intervals",
         damaged_seeds("intervals", INTERVALS, (b"-1", b"0", b"9" * 400, b"1e5", b"\n")),
         read_schedule,
-        4,
+        30,
     ),
-    Family("shape-load", damaged_seeds("shape-load", SHAPES, SHAPE_WORDS), read_shape, 4),
-    Family("certificate", damaged_seeds("certificate", (CERTIFICATE,), PEM_WORDS), read_certificate, 2),
+    Family("shape-load", damaged_seeds("shape-load", SHAPES, SHAPE_WORDS), read_shape, 40),
+    Family("certificate", damaged_seeds("certificate", (CERTIFICATE,), PEM_WORDS), read_certificate, 10),
     Family(
         "address",
         damaged_seeds("address", ADDRESSES, (b"[", b"]", b":", b"/", b"@", b"\xc2\xb2", b"99999999")),
         read_address,
-        4,
+        40,
     ),
 )

@@ -189,10 +189,10 @@ def make_predict(choices: Choices) -> bytes:
 
 
 FAMILIES = (
-    Family("openai", make_answer, read_answer, 6),
-    Family("openai-stream", make_stream, read_stream, 5),
-    Family("kserve-json", make_documents("kserve-json", OUTPUTS), read_outputs, 5),
-    Family("tfserving-json", make_documents("tfserving-json", TF_OUTPUTS), read_columns, 5),
-    Family("infer-response", make_infer, read_infer, 6),
-    Family("predict-response", make_predict, predicted, 6),
+    Family("openai", make_answer, read_answer, 40),
+    Family("openai-stream", make_stream, read_stream, 30),
+    Family("kserve-json", make_documents("kserve-json", OUTPUTS), read_outputs, 30),
+    Family("tfserving-json", make_documents("tfserving-json", TF_OUTPUTS), read_columns, 30),
+    Family("infer-response", make_infer, read_infer, 40),
+    Family("predict-response", make_predict, predicted, 40),
 )

@@ -151,10 +151,10 @@ def read_page(data: bytes) -> None:
 
 
 FAMILIES = (
-    Family("http1", make_replies, read_replies, 6),
-    Family("http2", make_frames, read_frames, 4),
-    Family("hpack", damaged_seeds("hpack", BLOCKS), read_block, 8),
-    Family("sse", damaged_seeds("sse", EVENTS, LINES), read_events, 8),
-    Family("protobuf", damaged_seeds("protobuf", MESSAGES), read_message, 10),
-    Family("metrics", damaged_seeds("metrics", PAGES, WORDS), read_page, 8),
+    Family("http1", make_replies, read_replies, 50),
+    Family("http2", make_frames, read_frames, 50),
+    Family("hpack", damaged_seeds("hpack", BLOCKS), read_block, 40),
+    Family("sse", damaged_seeds("sse", EVENTS, LINES), read_events, 40),
+    Family("protobuf", damaged_seeds("protobuf", MESSAGES), read_message, 40),
+    Family("metrics", damaged_seeds("metrics", PAGES, WORDS), read_page, 40),
 )

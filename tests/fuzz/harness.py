@@ -12,7 +12,7 @@ import resource
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -94,12 +94,12 @@ def damaged(raw: bytes, choices: Choices, words: Sequence[bytes] = ()) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`read` raises nothing but our own errors; `share` is its part of the cases, more for what is quick to read."""
+    """`read` raises nothing but our own errors; `share` is its part of the cases: many of what is quick to read."""
 
     name: str
     make: Callable[[Choices], bytes]
     read: Callable[[bytes], Any]
-    share: int = 1
+    share: int
 
     def try_one(self, data: bytes) -> None:
         try:
@@ -108,6 +108,21 @@ class Family:
             said = str(error)
             said.encode()  # it can be printed
             assert said.strip()
+
+
+def each(reads: Iterable[Callable[[], Any]]) -> None:
+    """Several ways to read one input: each may refuse it, but if all do it counts as refused."""
+    refused: Exception | None = None
+    is_read = False
+    for read in reads:
+        try:
+            read()
+            is_read = True
+        except (UsageError, PeerError) as error:
+            str(error).encode()
+            refused = error
+    if refused is not None and not is_read:
+        raise refused
 
 
 @cache

@@ -8,7 +8,9 @@ from harness import CORPUS, DRAWN, Choices, Family, bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "25"))
+from inferometer.base.errors import InferometerError
+
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "8"))
 
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
@@ -42,12 +44,13 @@ def test_every_folder_of_the_corpus_has_its_family() -> None:
 @every_family
 def test_good_inputs_are_among_the_cases(family: Family) -> None:
     """Without damage, which zeros leave out, something is read: else nothing behind the first check is tried."""
-    good = 0
+
+    def is_read(first: int, second: int) -> bool:
+        try:
+            family.read(family.make(Choices(bytes([first, second, *bytes(DRAWN)]))))
+        except InferometerError:
+            return False
+        return True
+
     with bounded():
-        for first in range(64):
-            try:
-                family.read(family.make(Choices(bytes([first, *bytes(DRAWN)]))))
-                good += 1
-            except Exception:
-                pass
-    assert good
+        assert any(is_read(first, second) for first in range(8) for second in range(8))

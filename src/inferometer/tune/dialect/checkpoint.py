@@ -52,6 +52,9 @@ def next_path(folder: Path) -> Path:
 # --- reading
 
 
+_BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 def read(path: Path) -> Found:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
@@ -59,7 +62,7 @@ def read(path: Path) -> Found:
         return _found(document)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, UsageError) as error:
+    except (*_BROKEN, UsageError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
