@@ -118,7 +118,7 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     order = Order(chosen, options, terms, asked.get("outputs", OUTPUTS))
     with (
         messages_shown(options.verbose),
-        Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts,
+        Interrupts().caught() as interrupts,
     ):
         return compare_live(order, _Progress(interrupts))
 

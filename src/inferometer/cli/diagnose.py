@@ -10,7 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.options import duration
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.measure import TOO_MANY_FAILURES, Watching, make_progress
+from inferometer.cli.measure import Watching, exit_code, make_progress
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
         raise outcome.error
     if was_interrupted:
         return INTERRUPTED
-    failed = outcome.diagnosis.results[0].failed_share
-    return TOO_MANY_FAILURES if failed > options.max_error_rate else 0
+    return exit_code(outcome.diagnosis.results[0], options.max_error_rate)
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
@@ -133,7 +132,7 @@ def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool
     def say(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
 
-    with Interrupts(say).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress()
         tools = Tools(
             watcher=Watching(progress, interrupts),

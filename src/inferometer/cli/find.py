@@ -93,7 +93,7 @@ def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
     from inferometer.profile.find import run_find
 
     result = setup.result
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress()
         try:
             for result in run_find(setup, quest, Watching(progress, interrupts)):

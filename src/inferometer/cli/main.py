@@ -6,7 +6,7 @@ from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output, full_disk
+from inferometer.cli.signals import drop_output, full_disk, interruptible
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -16,7 +16,7 @@ COMMANDS = {
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",
-    "analyze": "another name of profile",
+    "analyze": "the reports of profile again, from what it measured",
     "report": "detailed reports of configurations that profile measured",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
@@ -31,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     name = words[0] if words and words[0] in COMMANDS else ""
     said = f"inferometer {name}".rstrip()
     try:
-        code = _run(words)
+        with interruptible():
+            code = _run(words)
         sys.stdout.flush()  # else what is not printed shows only when the process ends
         return code
     except InferometerError as error:

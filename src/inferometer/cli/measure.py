@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.messages import messages_shown
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
@@ -56,7 +57,16 @@ def _measure(options: "Options") -> int:
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()
-    return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
+    return exit_code(result, options.max_error_rate)
+
+
+def exit_code(result: "Result", max_error_rate: float) -> int:
+    """A run that was given up has no whole answer, whatever share of its requests failed."""
+    if any(level.is_given_up for level in result.levels):
+        return PeerError.exit_code
+    if any(level.is_cut_short for level in result.levels):
+        return LocalError.exit_code
+    return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
 
 
 def write_reports(result: "Result", options: "Options", outputs: Outputs) -> None:
@@ -93,7 +103,7 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
     from inferometer.profile.run import run
 
     result = setup.result
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress(setup.options.verbose)
         try:
             for result in run(setup, Watching(progress, interrupts)):

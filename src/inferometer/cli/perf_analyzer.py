@@ -12,7 +12,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.measure import export, write_result
 from inferometer.cli.parser import Ask, parse_classic
-from inferometer.cli.signals import Interrupts, drop_output, full_disk
+from inferometer.cli.signals import Interrupts, drop_output, full_disk, interruptible, received
 
 if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -27,6 +27,9 @@ _ADDED = (
     Note.OVERLOADED,
     Note.NOT_OFFERED,
     Note.SERVER_GONE,
+    Note.NO_ANSWER,
+    Note.OTHER_CLIENTS,
+    Note.NOT_COUNTED,
     Note.WORKER_LOST,
     Note.FEW_FILES,
     Note.FEW_PORTS,
@@ -58,13 +61,17 @@ def main(argv: list[str] | None = None) -> int:
         _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
     try:
-        with messages_shown(options.verbose):
+        with interruptible(), messages_shown(options.verbose):
             return _profile(options)
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
+    except KeyboardInterrupt as interrupt:  # before the load, or after it
+        _say(f"{received(*interrupt.args)}\n")
+        _complain("Received exit signal.")
+        return OK
     except OSError as error:
         _complain(f"error: {full_disk(error)}")
         return FAILURE
@@ -91,13 +98,13 @@ def _profile(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="perf_analyzer")
+    setup = prepare(options, command="perf_analyzer", data_read=lambda found: _say(classic.data_line(found)))
     options = setup.options
     for warning in setup.warnings:
         _complain(warning)
-    _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
+    _say(classic.settings_block(setup.result))
     result, outputs = setup.result, Outputs()
-    with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
+    with Interrupts(fd=1).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
             if len(later.levels) > len(result.levels):
@@ -173,7 +180,7 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
             else "--measurement-interval"
         )
         lines.append(
-            f"Failed to obtain stable measurement within {options.max_trials} measurement windows for concurrency "
+            f"Failed to obtain stable measurement within {len(level.windows)} measurement windows for concurrency "
             f"{level.value:g}. Please try to increase the {remedy}."
         )
     return lines
@@ -199,10 +206,10 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     if options.csv is not None:
         table = Path(options.csv)
         outputs.attempt(table, lambda: write_csv(result, table))
-        for level in floored_levels(result):
+        for _ in floored_levels(result):
             _complain(
-                "Server average accounted time was larger than client average wait time due to small sample size "
-                f"(concurrency {level.value:g}). Increase the measurement interval with `--measurement-interval`."
+                "Server average accounted time was larger than client average wait time due to small sample size. "
+                "Increase the measurement interval with `--measurement-interval`."
             )
     export(setup, outputs)
     return code

@@ -134,7 +134,7 @@ def _tune(own: argparse.Namespace, wish: "Wish") -> int:
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         (study,) = profile(settings(wish), Progress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))

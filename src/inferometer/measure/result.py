@@ -12,6 +12,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.validation import validated
 from inferometer.base.writing import write_file
+from inferometer.measure.account import Account
 from inferometer.measure.measurement import Level
 
 SCHEMA = 1
@@ -46,6 +47,7 @@ class Result:
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
+    account: Account | None = None  # known when the load is over
 
     @property
     def failed_share(self) -> float:

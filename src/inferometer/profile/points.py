@@ -13,9 +13,8 @@ from inferometer.profile.level import Point
 from inferometer.profile.options import Options, Range
 from inferometer.profile.search import Verdicts, binary, linear
 
-RATE_THREADS = (
-    4  # the classic tool's senders by rate: in synchronous mode so many requests can be outstanding
-)
+THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
+RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
 
 
 _MODES = (
@@ -106,6 +105,18 @@ def _cap(options: Options) -> int | None:
     if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
         return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
     return options.max_threads or RATE_THREADS
+
+
+def most_streams(options: Options, *, has_sequences: bool) -> int:
+    """That requests share, as in the classic tool: one for each of its senders; 0 is one for each request in a periodic
+    plan, and one for each live sequence.
+
+    Two sequences on one stream could wait for each other: Triton answers a stream's requests in order, and one that is
+    not begun because another has its place would hold back the answers that the other needs to go on.
+    """
+    if not options.streaming or options.periodic_concurrency is not None or has_sequences:
+        return 0
+    return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
 
 
 def _schedule(options: Options, rate: float) -> Schedule:

@@ -22,6 +22,9 @@ from inferometer.measure.measurement import (
 from inferometer.measure.result import Finding, Result
 from inferometer.report.escape import terminal
 from inferometer.report.format import (
+    NONE,
+    at_percentile,
+    average,
     duration,
     first_line,
     has_schedule,
@@ -49,7 +52,10 @@ _VERDICTS = {
     Note.NOT_PRECISE: "not precise",
     Note.INTERRUPTED: "interrupted",
     Note.SERVER_GONE: "server gone",
+    Note.NO_ANSWER: "no answer",
     Note.NO_REPLY: "no reply",
+    Note.OTHER_CLIENTS: "other clients",
+    Note.NOT_COUNTED: "not counted",
 }
 
 
@@ -176,10 +182,10 @@ def _rate_table(result: Result) -> Table:
             continue
         table.add_row(
             *map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s)),
-            duration(found.latency.mean_ns),
-            duration(found.latency.percentile_ns(99)),
-            duration(found.service.mean_ns),
-            duration(found.service.percentile_ns(99)),
+            average(found.latency),
+            at_percentile(found.latency, 99),
+            average(found.service),
+            at_percentile(found.service, 99),
         )
     return table
 
@@ -188,13 +194,13 @@ def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     value = level_value(level.mode, level.value)
     measurement = level.measurement
     if measurement is None:
-        return (value, *("-" for _ in range(5 + len(shown))))
+        return (value, *(NONE for _ in range(5 + len(shown))))
     return (
         value,
         quantity(measurement.infer_per_s.value),
         interval(measurement.infer_per_s),
-        duration(measurement.latency.mean_ns),
-        *(duration(measurement.latency.percentile_ns(p)) for p in shown),
+        average(measurement.latency),
+        *(at_percentile(measurement.latency, p) for p in shown),
         share(measurement.failed_share),
         share(measurement.client.cpu_share),
     )
@@ -305,7 +311,7 @@ def _streaming(streaming: Streaming) -> str:
     first, gaps = streaming.first, streaming.gaps
     words = [
         f"Streams: {quantity(streaming.per_s)} responses/s, {streaming.responses / streaming.per_request.count:.3g} "
-        f"per request; first after p50 {duration(first.percentile_ns(50))}, p99 {duration(first.percentile_ns(99))}"
+        f"per request; first after p50 {at_percentile(first, 50)}, p99 {at_percentile(first, 99)}"
     ]
     if gaps.count:
         words.append(
@@ -411,6 +417,8 @@ def level_sentence(level: Level) -> str:
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
+    if not level.measurement.request_count:
+        return f"{label}: no good answer, {verdict_words(level)}"
     return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
 
 

@@ -7,6 +7,7 @@ from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.measure.measurement import Distribution, Estimate, Level
 
+NONE = "-"  # stands for a figure that does not exist
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 
 _UNITS = ((NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))
@@ -63,6 +64,16 @@ def duration(ns: float) -> str:
         if ns < 999.5 * scale:
             return f"{_three_digits(ns / scale)} {unit}"
     return f"{ns / NS_PER_S:.0f} s"
+
+
+def average(whole: Distribution) -> str:
+    """The mean of durations; a dash where there are none."""
+    return duration(whole.mean_ns) if whole.count else NONE
+
+
+def at_percentile(whole: Distribution, p: float) -> str:
+    """A percentile of durations; a dash where there are none."""
+    return duration(whole.percentile_ns(p)) if whole.count else NONE
 
 
 def quantity(value: float) -> str:

@@ -3,6 +3,9 @@
 A response is an event that carries some of the answer. The first event of a chat often only names the role, the last
 ones give the reason for the end and the usage; none of these is a response. Tokens are what the server says under
 `usage`. Servers end a stream with `[DONE]`, but not all do: a body that is whole by its own framing is whole.
+
+Latency runs to the last event before `[DONE]`, whatever it carries, as in the classic tool: `[DONE]` and the end of the
+body carry nothing.
 """
 
 import json
@@ -80,6 +83,7 @@ class _Events:
         "_error",
         "_is_ended",
         "_is_framed",
+        "_last_ns",
         "_prompt_tokens",
         "_said",
         "_texts",
@@ -91,6 +95,7 @@ class _Events:
         self._decoder = SseDecoder()
         self._is_framed = is_framed  # the body says itself where it ends
         self._is_ended = False  # by [DONE], or by a reason for the end
+        self._last_ns = 0
         self._times: list[int] = []
         self._tokens = self._prompt_tokens = 0
         self._error: Reply | None = None
@@ -105,6 +110,7 @@ class _Events:
             if is_done:
                 self._is_ended = True
             elif self._error is None:
+                self._last_ns = now_ns
                 self._take(event, now_ns)
 
     def _take(self, event: Event, now_ns: int) -> None:
@@ -137,10 +143,15 @@ class _Events:
         if not self._is_framed and not self._is_ended:
             text = f"the connection was closed in the stream, after {len(self._times)} responses"
             return Reply(outcome.RESET, text, len(self._times))
-        times = tuple(self._times)
-        message = None if self._said is None else {"role": "assistant", "content": "".join(self._said)}
-        texts = () if self._texts is None else tuple(self._texts)
-        return Reply(0, "", len(times), times, self._tokens, self._prompt_tokens, texts, message)
+        return Reply(
+            responses=len(self._times),
+            times=tuple(self._times),
+            tokens=self._tokens,
+            prompt_tokens=self._prompt_tokens,
+            texts=() if self._texts is None else tuple(self._texts),
+            message=None if self._said is None else {"role": "assistant", "content": "".join(self._said)},
+            end_ns=self._last_ns,
+        )
 
 
 def _carries(choice: Mapping[str, Any]) -> bool:

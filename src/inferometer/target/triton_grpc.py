@@ -83,7 +83,7 @@ class TritonGrpc:
         """The raw statistics of the model, or of all models when it is composed of others."""
         name, version = ("", "") if model.composing else (model.name, model.version)
         asked = service_pb2.ModelStatisticsRequest(name=name, version=version)
-        reply = self._control.call("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
+        reply = self._control.call_again("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
         return list(document(reply, answers.STATISTICS, "ModelStatistics").get("model_stats", ()))
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scripted import W, drive, server
 
 from inferometer.measure.measurement import Estimate
-from inferometer.report.chromium import find_chromium
+from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
 from inferometer.testing.nasty import NASTY, with_texts
@@ -197,6 +197,38 @@ def test_one_browser_prints_it_all(tmp_path):
     data = (tmp_path / "plot.png").read_bytes()
     assert data.startswith(b"\x89PNG")
     assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (640, 480)
+
+
+# Words of names in tables that stand on more than one line.
+BROKEN = """(() => {
+  const found = [];
+  for (const cell of document.querySelectorAll(".name")) {
+    const text = cell.firstChild;
+    for (const word of text ? text.data.matchAll(/\\S+/g) : []) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (range.getClientRects().length > 1) found.push(word[0]);
+    }
+  }
+  return found.join(" ");
+})()"""
+
+
+@pytest.mark.parametrize("width", [400, 720, 1200])
+def test_names_stay_whole_at_any_width(tmp_path, width):
+    study = made()
+    name = "a_model_with_a_longer_name"
+    page = tmp_path / "page.html"
+    page.write_text(render(summary(study, 3)).replace("W_config", f"{name}_config"))
+    with browsing() as tab:
+        tab.open(page, width=width, height=1000)
+        tab.call("Emulation.setEmulatedMedia", media="print" if width == 720 else "screen")
+        assert (
+            f"{name}_config_5"
+            in tab.call("Runtime.evaluate", expression="document.body.innerText")["result"]["value"]
+        )
+        assert tab.call("Runtime.evaluate", expression=BROKEN)["result"]["value"] == ""
 
 
 @pytest.mark.parametrize(
