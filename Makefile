@@ -78,8 +78,12 @@ type: $(STAMP)  ## strict types only
 unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist worksteal
 
-fuzz: $(STAMP)  ## the codecs against many more random streams
-	INFEROMETER_FUZZ=20000 $(PYTHON) -m pytest tests/unit/wire
+FUZZ_CASES ?= 200000
+FUZZ_SEED  ?= 1
+
+fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
+	$(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
+	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks
