@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench fuzz clean
+.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side fuzz clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -80,6 +80,9 @@ unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
 
 fuzz: $(STAMP)  ## the codecs against many more random streams
 	INFEROMETER_FUZZ=20000 $(PYTHON) -m pytest tests/unit/wire
+
+side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
+	$(PYTHON) -m benchmarks.side_by_side
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks
