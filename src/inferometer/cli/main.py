@@ -16,7 +16,7 @@ COMMANDS = {
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",
-    "analyze": "another name of profile",
+    "analyze": "the reports of profile again, from what it measured",
     "report": "detailed reports of configurations that profile measured",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.measure import export, write_result
@@ -77,12 +78,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(printable(text))
     sys.stdout.flush()
 
 
 def _complain(text: str) -> None:
-    print(text.rstrip("\n"), file=sys.stderr, flush=True)
+    print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def _profile(options: "Options") -> int:

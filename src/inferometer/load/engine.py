@@ -115,6 +115,10 @@ class Link(Protocol):
     def heard(self) -> int:
         """How much of the replies that are still coming has arrived; any change says that the server is at work."""
 
+    @property
+    def is_flushed(self) -> bool:
+        """Nothing waits to be sent."""
+
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         """Start the request of this step of the dataset, marked as part of its sequence."""
 
@@ -260,7 +264,8 @@ class Engine:
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
         self._start_ns, self._number = start_ns, plan.first
-        self._next_due = start_ns + plan.schedule.due_ns(plan.first)
+        # Of a small count some workers get nothing.
+        self._next_due = NEVER if plan.count == 0 else start_ns + plan.schedule.due_ns(plan.first)
         if self._sequences is not None:
             self._sequences.open_lanes()
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))

@@ -1,6 +1,6 @@
 """Load as the controller sees it: apply a plan, collect what came back, read the cost, stop."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferometer.load.plan import Plan
@@ -38,8 +38,8 @@ class Harvest:
 class Load(Protocol):
     """Worker processes, or the engine on a simulated clock."""
 
-    def apply(self, plan: Plan) -> None:
-        """Change the load; returns when it stands."""
+    def apply(self, plan: Plan) -> int:
+        """Change the load; returns when it stands. The time at which an open plan's schedule begins."""
 
     def wait(self, until_ns: int) -> None:
         """Let the load go on until then; what ends meanwhile is handed out later."""
@@ -50,11 +50,42 @@ class Load(Protocol):
     def examples(self) -> dict[int, str]:
         """What was said first, for each failure status."""
 
-    def stop(self) -> int:
-        """End the load; how many requests were cut off."""
+    def stop(self, *, is_urgent: bool = False) -> int:
+        """End the load, with more or less patience for outstanding requests; how many were cut off."""
 
     def totals(self) -> Totals:
         """All requests so far; complete after `stop`."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Load that keeps what it hands out."""
+
+    load: Load
+    parts: list[Records] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.load.collect(0)  # what earlier plans left behind is not ours
+
+    def apply(self, plan: Plan) -> int:
+        return self.load.apply(plan)
+
+    def wait(self, until_ns: int) -> None:
+        self.load.wait(until_ns)
+
+    def collect(self, until_ns: int) -> Harvest:
+        harvest = self.load.collect(until_ns)
+        self.parts.append(harvest.records)
+        return harvest
+
+    def examples(self) -> dict[int, str]:
+        return self.load.examples()
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return self.load.stop(is_urgent=is_urgent)
+
+    def totals(self) -> Totals:
+        return self.load.totals()
 
 
 class Crew(Load, Protocol):

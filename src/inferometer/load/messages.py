@@ -38,7 +38,10 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    grace_ns: int
+    """Send nothing more, and wait for what is outstanding."""
+
+    silence_ns: int  # but only while something ends at least this often,
+    limit_ns: int  # and no longer than this
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Measurement:
     latency: Distribution  # closed loop: from the send; open loop: from the due time
     latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
     service: Distribution  # from the send
-    send_ns: int  # mean time to hand the request to the system
+    send_ns: int  # mean time to send: processor time, or until the socket had taken all of a large request
     receive_ns: int  # mean time from the first to the last byte of the reply
     received_bytes: int
     client: ClientCost
@@ -195,6 +195,7 @@ class Rates:
     asked_per_s: float
     sent_per_s: float
     answered_per_s: float
+    due_per_s: float | None = None  # by the schedule in the measured time; None in older files
 
 
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)

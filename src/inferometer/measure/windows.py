@@ -52,6 +52,7 @@ class Expense:
     cpu_ns: tuple[int, ...] = ()
     elapsed_ns: int = 0
     sent: int = 0
+    due: int = 0  # by the schedule of an open plan
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0

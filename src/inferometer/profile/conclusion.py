@@ -109,9 +109,12 @@ def _maybe_rates(course: Course, found: Measurement) -> Rates | None:
     if not isinstance(point.plan, Open):
         return None
     asked = point.value if point.asked_per_s is None else point.asked_per_s
-    answered = sum(window.answered_count for window in course.windows)
-    sent_per_s = found.send_per_s if course.pace is None else course.pace.sent_per_s
-    return Rates(asked, sent_per_s, answered * NS_PER_S / found.duration_ns)
+    answered_per_s = sum(window.answered_count for window in course.windows) * NS_PER_S / found.duration_ns
+    if course.pace is not None:
+        return Rates(asked, course.pace.sent_per_s, answered_per_s)
+    elapsed_ns = sum(window.expense.elapsed_ns for window in course.windows)
+    due_per_s = sum(window.expense.due for window in course.windows) * NS_PER_S / max(elapsed_ns, 1)
+    return Rates(asked, found.send_per_s, answered_per_s, due_per_s)
 
 
 def _as_scheduled(course: Course, found: Measurement, rates: Rates) -> Measurement:
@@ -154,8 +157,8 @@ def _about(
         if pressed is not None and rates is not None:
             yield rate_remark(pressed, rates)
     elif rates is not None:
-        ended_per_s = found.ended_count * NS_PER_S / found.duration_ns
-        yield from rate_remarks(rates, ended_per_s, found.duration_ns)
+        is_from_start = course.windows[0].start_ns == course.start_ns
+        yield from rate_remarks(rates, found, is_from_start=is_from_start)
     yield from client_remarks(found, is_capped=course.is_capped)
     yield from member_remarks(found.server)
     yield from _counted(course, found)

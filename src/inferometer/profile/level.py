@@ -9,7 +9,7 @@ from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Crew, Harvest, Load
-from inferometer.load.plan import NEVER, Open, Plan
+from inferometer.load.plan import NEVER, Arrivals, Open, Plan
 from inferometer.measure.goodput import limits
 from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import Level, WindowFigures
@@ -222,6 +222,9 @@ class _LevelRun:
         self._harvest: Harvest
         self._cost: Cost
         self._cost_ns = 0
+        self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None
+        self._schedule_ns = 0  # when it began
+        self._due = 0  # requests by the end of the window that was closed last
         self._loop_lags: list[int] = []  # since the window that was closed last
         self._statistics_error: PeerError | None = None
         self._readings = Readings()
@@ -242,15 +245,16 @@ class _LevelRun:
             self._before = self._read_counters()
             earlier = bench.load.collect(bench.clock())
             self._start_ns = bench.clock()
-            bench.load.apply(plan)
+            self._schedule_ns = bench.load.apply(plan)
             self._harvest = bench.load.collect(self._start_ns)
             self._cost, self._cost_ns = earlier.cost, self._start_ns
         else:
-            bench.load.apply(plan)
+            self._schedule_ns = bench.load.apply(plan)
             self._harvest = bench.load.collect(bench.clock())
             self._before = self._read_closely()
             self._start_ns = bench.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
+        self._due = self._due_by(self._cost_ns)
         self._rest = split(self._harvest.records, self._start_ns)[1]
         self._is_finished = self._harvest.is_finished and self._recipe.is_whole
         self._last_good_ns = self._silence.since_ns = self._start_ns
@@ -446,10 +450,12 @@ class _LevelRun:
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._harvest.cost
+        due, self._due = self._due, self._due_by(self._harvest.seen_ns)
         expense = Expense(
             cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
             elapsed_ns=self._harvest.seen_ns - self._cost_ns,
             sent=new.sent - old.sent,
+            due=self._due - due,
             reconnects=new.reconnects - old.reconnects,
             connects=new.connects - old.connects,
             connect_ns=new.connect_ns - old.connect_ns,
@@ -461,6 +467,9 @@ class _LevelRun:
         self._loop_lags.clear()
         self._cost, self._cost_ns = new, self._harvest.seen_ns
         return expense
+
+    def _due_by(self, time_ns: int) -> int:
+        return 0 if self._arrivals is None else self._arrivals.by(time_ns - self._schedule_ns)
 
     def abandon(self) -> None:
         """Keep what the window that was filling has got so far."""

@@ -20,22 +20,37 @@ _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
 
-def rate_remarks(rates: Rates, ended_per_s: float, duration_ns: int) -> Iterator[Remark]:
-    """By rate: whether as many requests were sent as asked for, and ended as sent, well or badly."""
-    asked, sent = rates.asked_per_s, rates.sent_per_s
-    slack = SLACK * sent + 2 * NS_PER_S / duration_ns  # one request at either end may be cut
-    if ended_per_s < sent - slack:
+def rate_remarks(rates: Rates, found: Measurement, *, is_from_start: bool) -> Iterator[Remark]:
+    """By rate: whether requests were sent when they were due, and ended as sent, well or badly.
+
+    What is due is what the schedule had in the measured time: random arrivals and gaps from a file are more or fewer
+    than the rate times the time.
+    """
+    sent, ended = rates.sent_per_s, found.ended_count * NS_PER_S / found.duration_ns
+    slack = SLACK * sent + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
+    # Requests in flight are not a queue that grows: a load that has just begun fills up with rate x service time
+    # (Little's law). In a queue that grows for the whole time, they are half of what is missing.
+    in_flight = sent * found.service.percentile_ns(50) / found.duration_ns if is_from_start else 0.0
+    if ended < sent - slack - in_flight:
         yield rate_remark(Note.OVERLOADED, rates)
-    elif sent < asked - slack:
+    elif sent < _due(rates) - slack:
         yield rate_remark(Note.NOT_OFFERED, rates)
 
 
 def rate_remark(note: Note, rates: Rates) -> Remark:
     """Overloaded, or not sent as asked: the figures that show it."""
-    asked, sent, answered = rates.asked_per_s, rates.sent_per_s, rates.answered_per_s
+    sent, answered = rates.sent_per_s, rates.answered_per_s
     if note is Note.OVERLOADED:
         return Remark(note, f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered")
-    return Remark(note, f"asked for {asked:.4g} requests/s, sent {sent:.4g}")
+    if rates.due_per_s is None:
+        return Remark(note, f"asked for {rates.asked_per_s:.4g} requests/s, sent {sent:.4g}")
+    return Remark(
+        note, f"{rates.due_per_s:.4g} requests/s were due by the schedule, and {sent:.4g} were sent"
+    )
+
+
+def _due(rates: Rates) -> float:
+    return rates.asked_per_s if rates.due_per_s is None else rates.due_per_s
 
 
 def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:

@@ -5,6 +5,7 @@ As a program: `python -IS asking.py ADDRESS COMMAND WORD...` is that command, wi
 
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -12,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 WORKER = "worker"
+
+INHERITED = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
+"""Limits that a process passes on to those it starts."""
 
 
 class Born:
@@ -27,6 +31,10 @@ class Born:
             self._connection.sendall(text[sent:])
         number, (self._fd,), _, _ = socket.recv_fds(self._connection, 32, 1)
         self.pid = int(number)
+
+    def fileno(self) -> int:
+        """Readable when it is over."""
+        return self._connection.fileno()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -48,13 +56,20 @@ def bear(
     *,
     fds: Mapping[int, int],
     folder: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    limits: Mapping[int, int] | None = None,
+    group: int | None = None,
 ) -> Born:
-    """A process of this command."""
+    """A process of this command. `limits` are those of its resources where they are not ours; `group` is the process
+    group it joins, 0 one of its own."""
     request = {
         "command": command,
         "words": list(words),
         "folder": os.getcwd() if folder is None else folder,
-        "environment": dict(os.environ),
+        "environment": dict(os.environ if environment is None else environment),
+        "limits": [(kind, *resource.getrlimit(kind)) for kind in INHERITED]
+        + [(kind, value, value) for kind, value in (limits or {}).items()],
+        "group": group,
     }
     return Born(address, request, fds)
 
@@ -63,7 +78,7 @@ def bear_worker(address: str, command: Sequence[str], fds: Sequence[int]) -> Bor
     """What `load.workers` starts, by the last word of its command."""
     with open(os.devnull) as nothing:
         places = {0: nothing.fileno(), 1: 1, 2: 2, **{fd: fd for fd in fds}}
-        return bear(address, WORKER, command[-1:], fds=places)
+        return bear(address, WORKER, command[-1:], fds=places, group=os.getpgrp())
 
 
 def ask(

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import selectors
 import shutil
 import signal
@@ -70,8 +71,10 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         address = listener.getsockname()
-        request = _serve(listener)
-    if request is not None:
+        born = _serve(listener)
+    if born is not None:
+        request, fds = born
+        _put(fds, request["places"])
         workers.start_process = partial(bear_worker, address)
         _run(request)
 
@@ -84,8 +87,12 @@ def _import_all() -> None:
         importlib.import_module(name)
 
 
-def _serve(listener: socket.socket) -> "dict[str, Any] | None":
-    """Forks for every request. Returns the request in the forked process, and nothing where all is over."""
+def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Forks for every request. Returns the request with its descriptors in the forked process, nothing at the end.
+
+    Descriptors are put into their places by the caller: here, what others are waited for with is still to be closed,
+    and would be closed in their stead.
+    """
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(listener, selectors.EVENT_READ, listener)
@@ -104,8 +111,7 @@ def _serve(listener: socket.socket) -> "dict[str, Any] | None":
                     connection.close()
                     listener.close()
                     selector.close()
-                    _put(fds, request["places"])
-                    return request
+                    return request, fds
                 for fd in fds:
                     os.close(fd)
                 end = os.pidfd_open(pid)
@@ -139,10 +145,15 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
 
 def _run(request: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["group"] is not None:
+        with suppress(PermissionError):  # of another session
+            os.setpgid(0, request["group"])
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["command"], *request["words"]]
+    for kind, soft, hard in request["limits"]:
+        resource.setrlimit(kind, (soft, hard))
     code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -65,6 +65,7 @@ class _FakeNetwork:
     ) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
         self.heard = 0
+        self.is_flushed = True
         self._server = server
         self._clock = clock
         self._finish = finish
@@ -194,10 +195,11 @@ class SimulatedLoad:
         )
         self.marks = networks[0].marks
 
-    def apply(self, plan: Plan) -> None:
-        engine = self._engine
-        engine.apply(plan, self._clock())
+    def apply(self, plan: Plan) -> int:
+        engine, start_ns = self._engine, self._clock()
+        engine.apply(plan, start_ns)
         engine.run(None, lambda: engine.is_applied)
+        return start_ns
 
     def wait(self, until_ns: int) -> None:
         engine = self._engine
@@ -221,7 +223,7 @@ class SimulatedLoad:
     def examples(self) -> dict[int, str]:
         return dict(self._engine.examples)
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
         return self._engine.cancel_all()
 
     def totals(self) -> Totals:
@@ -262,10 +264,12 @@ class SimulatedWorkers:
             for index, clock in enumerate(self._clocks)
         ]
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> int:
+        start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
             load.apply(plan.share(index, self.count))
+        return start_ns
 
     def wait(self, until_ns: int) -> None:
         for load in self._loads:
@@ -299,5 +303,5 @@ class SimulatedWorkers:
     def examples(self) -> dict[int, str]:
         return {status: text for load in self._loads for status, text in load.examples().items()}
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
         return sum(load.stop() for load in self._loads)

@@ -75,6 +75,11 @@ class Journal:
         rows = self._db.execute("SELECT document, study FROM trials ORDER BY number")
         return tuple(self._trial(document) for document, name in rows if study in (None, name))
 
+    @property
+    def has_measured(self) -> bool:
+        """A journal without a measurement tells nothing, whatever else stands in it."""
+        return any(trial.is_measured for trial in self.trials())
+
     def next_number(self) -> int:
         (last,) = self._db.execute("SELECT MAX(number) FROM trials").fetchone()
         return 0 if last is None else last + 1
@@ -115,10 +120,10 @@ def opened(path: Path) -> Iterator[Journal]:
 
 @contextlib.contextmanager
 def read(path: Path) -> Iterator[Journal]:
-    """A journal to read, also while a search writes it."""
+    """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
-    with contextlib.closing(_connect(path)) as connection:
+    with contextlib.closing(_reading(path)) as connection:
         yield _checked(path, connection)
 
 
@@ -127,19 +132,38 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=10)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.executescript(_TABLES)
+        with connection:
+            connection.execute("INSERT OR IGNORE INTO facts VALUES ('schema', ?)", (json.dumps(SCHEMA),))
     except sqlite3.DatabaseError as error:
-        raise UsageError(
-            f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
-        ) from error
+        raise _unreadable(path, error) from error
     return connection
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    """Without a right to write; a file in which nothing stands yet is read as an empty journal."""
+    # Without a log beside it nobody is writing, and SQLite need not make files of its own to see that.
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
+        tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(path, error) from error
+    if tables == (0,):
+        connection.close()
+        return _connect(Path(":memory:"))
+    return connection
+
+
+def _unreadable(path: Path, error: sqlite3.DatabaseError) -> UsageError:
+    return UsageError(
+        f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
+    )
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Journal:
     journal = Journal(path, connection)
     found = journal.recall("schema")
-    if found is None:
-        journal.remember("schema", SCHEMA)
-    elif found != SCHEMA:
+    if found != SCHEMA:
         raise UsageError(
             f"the journal '{path}' has schema {found}, and this version writes {SCHEMA}",
             remedy="give another file",

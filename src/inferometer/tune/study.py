@@ -73,8 +73,9 @@ class Recommendation:
 
     best: Ranked
     gain_percent: float | None
-    is_sure: bool  # the intervals of the two do not overlap
+    is_sure: bool  # it is a gain even with the intervals' ends against it
     does_pass: bool
+    has_default: bool = True  # the default was measured
 
 
 def recommend(study: Study) -> Recommendation | None:
@@ -85,27 +86,15 @@ def recommend(study: Study) -> Recommendation | None:
     best = ranked[0]
     base = next((row for row in ranked if row.name == study.default_name), None)
     if base is None or not base.does_pass:
-        return Recommendation(best, None, is_sure=False, does_pass=best.does_pass)
+        return Recommendation(
+            best, None, is_sure=False, does_pass=best.does_pass, has_default=base is not None
+        )
     return Recommendation(
         best,
         gain(study.goals, best.best, base.best),
-        is_sure=best.name != base.name and _apart(study.goals, best, base),
+        is_sure=best.name != base.name and gain(study.goals, best.best, base.best, is_least=True) > 0,
         does_pass=best.does_pass,
     )
-
-
-def _apart(goals: tuple[Goal, ...], best: Ranked, base: Ranked) -> bool:
-    """Some objective of the two differs by more than its intervals allow."""
-    for number, goal in enumerate(goals):
-        for tag, _ in goal.objectives:
-            mine = best.best.parts[number].figures.estimate(tag)
-            other = base.best.parts[number].figures.estimate(tag)
-            if mine is None or other is None:
-                continue
-            low, high = sorted((mine, other), key=lambda row: row.value)
-            if (high.value if high.low is None else high.low) > (low.value if low.high is None else low.high):
-                return True
-    return False
 
 
 # --- the file
