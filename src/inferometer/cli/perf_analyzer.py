@@ -1,6 +1,7 @@
 """The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.measure import export, write_result
 from inferometer.cli.parser import Ask, parse_classic
-from inferometer.cli.signals import Interrupts, drop_output, full_disk, interruptible, received
+from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 
 if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -67,8 +68,8 @@ def main(argv: list[str] | None = None) -> int:
         return FAILURE
     except BrokenPipeError:
         return drop_output()
-    except OSError as error:
-        _complain(f"error: {full_disk(error)}")
+    except (OSError, MemoryError) as error:
+        _complain(f"error: {shortage(error)}")
         return FAILURE
     except KeyboardInterrupt as interrupt:  # before the load, or after it
         _say(f"{received(*interrupt.args)}\n")
@@ -82,7 +83,8 @@ def _say(text: str) -> None:
 
 
 def _complain(text: str) -> None:
-    print(text.rstrip("\n"), file=sys.stderr, flush=True)
+    with suppress(OSError):  # where stderr is full, the exit code tells
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
 
 
 def _profile(options: "Options") -> int:

@@ -1,11 +1,15 @@
 """What a controller and its workers say to each other."""
 
+import signal
 from dataclasses import dataclass
 
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.target.traffic import Validation, Wiring
+
+CONTROLLERS_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Users and `timeout` send them to the whole group; workers go on until the controller says stop."""
 
 
 @dataclass(frozen=True, slots=True)

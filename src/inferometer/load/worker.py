@@ -17,9 +17,20 @@ from typing import Any
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
+from inferometer.base.shortage import maybe_shortage
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
-from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.messages import (
+    CONTROLLERS_SIGNALS,
+    Applied,
+    Apply,
+    Failed,
+    Job,
+    Stop,
+    Stopped,
+    Sync,
+    Synced,
+)
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
@@ -32,7 +43,9 @@ SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones s
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the controller decides
+    for number in CONTROLLERS_SIGNALS:  # they reach the whole group; the controller decides
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, CONTROLLERS_SIGNALS)
     controller = Connection(int(sys.argv[1]))
     try:
         job: Job = controller.recv()
@@ -42,8 +55,8 @@ def main() -> None:
         pass
     except InferometerError as error:
         controller.send(Failed(error, str(error)))
-    except Exception:  # the outermost frame: the controller shows it
-        controller.send(Failed(None, traceback.format_exc()))
+    except Exception as error:  # the outermost frame: the controller shows it
+        controller.send(Failed(maybe_shortage(error), traceback.format_exc()))
 
 
 def raise_file_limit() -> int:

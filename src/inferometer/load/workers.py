@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,17 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Harvest
-from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.messages import (
+    CONTROLLERS_SIGNALS,
+    Applied,
+    Apply,
+    Failed,
+    Job,
+    Stop,
+    Stopped,
+    Sync,
+    Synced,
+)
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, join
@@ -49,7 +60,12 @@ StartProcess = Callable[[list[str], tuple[int, ...]], Child]
 
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> Child:
-    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+    """What is sent to the whole group is for the controller: a worker starts with it blocked, and then ignores it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, CONTROLLERS_SIGNALS)
+    try:
+        return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True, slots=True)
