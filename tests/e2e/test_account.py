@@ -1,5 +1,6 @@
 """Every request a server saw is in the result's account."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from inferometer import api
 from inferometer.measure.account import Account
 from inferometer.testing import grpc_servers
-from inferometer.testing.servers import FakeTriton, Wire, answer, never
+from inferometer.testing.servers import FakeTriton, Wire, answer, never, reply
 
 
 def accounted(path: Path) -> Account:
@@ -108,3 +109,59 @@ def test_calls_are_accounted_for_too(words: tuple[str, ...], run: Callable, tmp_
     found = accounted(tmp_path / "r.json")
     assert found.sent == len(fake.inferences) == 100
     assert found.failed == 6
+
+
+def test_a_queue_that_empties_is_waited_for(run: Callable, tmp_path: Path) -> None:
+    """The server works off some 40 requests a second, and gets 200: nothing of that is left to whoever comes next."""
+    pace, one_at_a_time = threading.Event(), threading.Lock()
+
+    def slowly(wire: Wire) -> None:
+        with one_at_a_time:
+            pace.wait(0.025)
+        wire.send(reply(b"{}"))
+
+    with FakeTriton(lambda number, request: slowly) as fake:
+        run(
+            "inferometer",
+            *("measure", "-m", "fake", "-u", fake.server.address, "--async"),
+            *("--request-rate-range", "200", "--duration", "1s", "--json", str(tmp_path / "r.json")),
+        )
+    found = accounted(tmp_path / "r.json")
+    assert found.cut_off == 0
+    assert found.sent == len(fake.inferences)
+
+
+@pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["unary", "streaming"])
+def test_calls_that_are_cut_off_are_cancelled_at_the_server(
+    words: tuple[str, ...], run: Callable, tmp_path: Path
+) -> None:
+    silent = {20, 21, 22}
+    with grpc_servers.FakeGrpcTriton(
+        lambda number, call: grpc_servers.never if number in silent else None
+    ) as fake:
+        run(
+            "inferometer",
+            *("measure", "-m", "fake", "-i", "grpc", "-u", fake.server.address, *words),
+            *("--concurrency-range", "6", "--duration", "0.5s", "--json", str(tmp_path / "r.json")),
+        )
+        assert fake.server.wait_for(lambda: all(wire.is_closed for wire in fake.server.wires))
+    assert accounted(tmp_path / "r.json").cut_off == 3
+    codes = [code for wire in fake.server.wires for _, code in wire.resets]
+    assert codes == [grpc_servers.CANCEL] * 3
+
+
+def test_a_request_that_is_cut_off_has_its_connection_closed(run: Callable, tmp_path: Path) -> None:
+    gone = threading.Event()
+
+    def listen(wire: Wire) -> None:
+        if wire.receive(1) is None:
+            gone.set()
+
+    with FakeTriton(lambda number, request: listen if number == 20 else None) as fake:
+        run(
+            "inferometer",
+            *("measure", "-m", "fake", "-u", fake.server.address, "--duration", "0.5s"),
+            *("--json", str(tmp_path / "r.json")),
+        )
+        assert gone.wait(30)
+    assert accounted(tmp_path / "r.json").cut_off == 1

@@ -24,7 +24,7 @@ def test_a_server_that_says_it_took_longer_than_we_waited(run: Callable, tmp_pat
         return answer_json({"model_stats": [{**row, "inference_stats": stats}]})
 
     with FakeTriton(control=control) as fake:
-        words = ("-m", "fake", "-u", fake.server.address, "-p", "100", "-s", "999999", "-r", "3")
+        words = ("-m", "fake", "-u", fake.server.address, "-p", "300", "-s", "999999", "-r", "3")
         ended = run("perf_analyzer", *words, "--concurrency-range", "1:2", "-f", str(tmp_path / "report.csv"))
     assert ended.code == 0, ended.stdout
     assert ended.stderr.count(ACCOUNTED) == 2  # for each row of the file

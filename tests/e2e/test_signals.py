@@ -198,3 +198,30 @@ def test_a_worker_that_waits_for_room_ends_with_its_controller(start: Callable) 
             threading.Event().wait(0.2)
         process.kill()
         assert ended(workers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_leaves_signals_to_the_controller(number: signal.Signals, start: Callable) -> None:
+    """A signal to the group reaches both; as a worker alone gets it here, the load goes on."""
+    with FakeTriton() as fake:
+        process = start("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000")
+        assert fake.wait_for_inferences(500)
+        for worker in family(process):
+            worker.send_signal(number)
+        assert fake.wait_for_inferences(len(fake.inferences) + 500)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert re.search(r"^    Request count: [1-9]\d*$", stdout, re.M)
+    assert "died" not in stderr
+
+
+def test_a_worker_that_was_killed_is_reported_with_the_signal(start: Callable) -> None:
+    with FakeTriton() as fake:
+        process = start("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000")
+        assert fake.wait_for_inferences(500)
+        for worker in family(process):
+            worker.send_signal(signal.SIGABRT)
+        _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert "a worker process died of SIGABRT" in stderr
+    assert "out-of-memory" not in stderr

@@ -38,7 +38,7 @@ class Note(Enum):
         "its figures may be those of others; name the version, as in --bls-composing-models model:2"
     )
     STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
-    WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"
+    WORKER_LOST = "a sending process died; what was measured until then is kept"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
     METRICS_SLOW = "please try a larger querying interval via --metrics-interval"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
@@ -170,4 +171,5 @@ class _Progress:
         self._last_ns = monotonic_ns()
         over = sys.stderr.isatty()
         end = "\n" if not over or is_last else ""
-        print(f"\r\x1b[K{text}" if over else text, end=end, file=sys.stderr, flush=True)
+        words = printable(text)
+        print(f"\r\x1b[K{words}" if over else words, end=end, file=sys.stderr, flush=True)

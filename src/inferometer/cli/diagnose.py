@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.options import duration
+from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.measure import Watching, exit_code, make_progress
 from inferometer.cli.parser import Ask, parse_measure
@@ -118,7 +119,7 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
     from inferometer.advise.settings import write_configs
 
     for path in write_configs(configs, folder):
-        print(f"Written: {path}")
+        print(printable(f"Written: {path}"))
 
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
@@ -129,7 +130,7 @@ def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool
     from inferometer.report.diagnosis import trial_words
 
     def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     with Interrupts().caught() as interrupts:
         progress = make_progress()

@@ -32,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     name = words[0] if words and words[0] in COMMANDS else ""
     said = f"inferometer {name}".rstrip()
     try:
-        code = _run(words)
+        with interruptible():
+            code = _run(words)
         sys.stdout.flush()  # else what is not printed shows only when the process ends
         return code
     except InferometerError as error:
@@ -69,8 +70,7 @@ def _run(words: list[str]) -> int:
         )
         return 2
     command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
-    with interruptible():
-        return command(rest)
+    return command(rest)
 
 
 def _help() -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.messages import messages_shown
+from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.parser import Ask, parse_measure, print_measure_help
 
@@ -48,7 +49,7 @@ def _measure(options: "Options") -> int:
         exportable(Path(options.profile_export))
     setup = prepare(options, command="measure")
     for warning in setup.warnings:
-        print(warning, file=sys.stderr)
+        print(printable(warning), file=sys.stderr)
     outputs = Outputs()
     result = watch(setup, outputs)
     screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
@@ -91,7 +92,7 @@ def export(setup: "Setup", outputs: Outputs) -> None:
 
     def write() -> None:
         for remark in write_export(journal.export(), journal.path):
-            print(remark, file=sys.stderr)
+            print(printable(remark), file=sys.stderr)
 
     outputs.attempt(journal.path, write)
 

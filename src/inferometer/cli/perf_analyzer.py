@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.measure import export, write_result
@@ -68,23 +69,23 @@ def main(argv: list[str] | None = None) -> int:
         return FAILURE
     except BrokenPipeError:
         return drop_output()
-    except (OSError, MemoryError) as error:
-        _complain(f"error: {shortage(error)}")
-        return FAILURE
     except KeyboardInterrupt as interrupt:  # before the load, or after it
         _say(f"{received(*interrupt.args)}\n")
         _complain("Received exit signal.")
         return OK
+    except (OSError, MemoryError) as error:
+        _complain(f"error: {shortage(error)}")
+        return FAILURE
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(printable(text))
     sys.stdout.flush()
 
 
 def _complain(text: str) -> None:
     with suppress(OSError):  # where stderr is full, the exit code tells
-        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def _profile(options: "Options") -> int:

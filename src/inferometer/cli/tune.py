@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import Ask, parse_measure
@@ -136,7 +137,7 @@ def _tune(own: argparse.Namespace, wish: "Wish") -> int:
     with Interrupts().caught() as interrupts:
         (study,) = profile(settings(wish), Progress(interrupts))
     outputs = Outputs()
-    outputs.attempt(SCREEN, lambda: print(summary(study), flush=True))
+    outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
         outputs.attempt(own.study, lambda: write(study, own.study))
     found = recommend(study)
@@ -151,7 +152,7 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
     from inferometer.tune import model_config
 
     write_file(path, model_config.to_text(study.variant(name).config))
-    print(f"written: {path}")
+    print(printable(f"written: {path}"))
 
 
 class Progress:
@@ -162,7 +163,7 @@ class Progress:
 
     def said(self, say: "Say") -> None:
         if not say.is_detail:
-            print(say.text, file=sys.stderr, flush=True)
+            print(printable(say.text), file=sys.stderr, flush=True)
 
     def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
         pass
@@ -170,7 +171,7 @@ class Progress:
     def tried(self, trial: "Trial") -> None:
         from inferometer.tune.report.text import trial_line
 
-        print(trial_line(trial), file=sys.stderr, flush=True)
+        print(printable(trial_line(trial)), file=sys.stderr, flush=True)
 
     def skipped(self, skip: "Skip") -> None:
         pass

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.text import printable
 from inferometer.base.writing import writing
 from inferometer.cli.tuner_console import Console, SearchConsole, Stops, error_log
 
@@ -190,7 +191,7 @@ def _sending(job: "ProfileJob") -> "Sending":
     from inferometer.tune.dialect.flags import data_flags
     from inferometer.tune.dialect.stored import Sending
     from inferometer.tune.meter import fingerprint
-    from inferometer.tune.session import sent_options
+    from inferometer.tune.session import sent_options, sent_prompts
 
     protocol = job.settings.launch.control.protocol
     asked = sent_options(job.settings)
@@ -199,7 +200,8 @@ def _sending(job: "ProfileJob") -> "Sending":
         if job.external is not None:
             return perf_analyzer.fingerprint(job.external, models)
         plain = {model: Options(model=model, protocol=protocol) for model in models}
-        return fingerprint({model: asked.get(model, plain[model]) for model in models})
+        known = sent_prompts([row for row in job.settings.models if row.name in models])
+        return fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
 
     flags = {model: data_flags(rows) for model, rows in job.flags}
     return Sending(protocol, flags, mark)
@@ -260,7 +262,7 @@ def _print_all(press: Any, console: Console) -> None:
     for path in press.written:
         console.info(f"Wrote {path}")
     if problem is not None:
-        print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+        print(printable(f"WARNING: {problem}"), file=sys.stderr, flush=True)
     press.outputs.settle()
 
 
@@ -325,7 +327,7 @@ def run_report(job: "ReportJob", console: Console) -> int:
 
 
 def complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def traced(error: InferometerError) -> str:

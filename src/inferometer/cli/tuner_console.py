@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.text import printable
 from inferometer.base.writing import writing
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ class Console:
 
     def plain(self, text: str) -> None:
         if not self._is_quiet:
-            print(text, flush=True)
+            print(printable(text), flush=True)
 
     def _print(self, text: str) -> None:
         clock = time.strftime("%H:%M:%S ") if self.is_verbose else ""
-        print(f"{clock}[{self._mark}] {text}", flush=True)
+        print(printable(f"{clock}[{self._mark}] {text}"), flush=True)
 
 
 class Stops:

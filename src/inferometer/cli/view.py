@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _view(asked: argparse.Namespace) -> int:
     _write(document(report), asked, outputs)
     for path in files:
         if str(path) != "-" and outputs.has(path):
-            print(path)
+            print(printable(str(path)))
     outputs.settle()
     if asked.open:
         _open(asked.html)

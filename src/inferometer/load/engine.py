@@ -115,6 +115,10 @@ class Link(Protocol):
     def heard(self) -> int:
         """How much of the replies that are still coming has arrived; any change says that the server is at work."""
 
+    @property
+    def is_flushed(self) -> bool:
+        """Nothing waits to be sent."""
+
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         """Start the request of this step of the dataset, marked as part of its sequence."""
 

@@ -22,6 +22,7 @@ from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.plain import PlainCalls
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
+from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.load.streams import SharedStream, SharedStreams
 from inferometer.records import status as outcome
@@ -106,6 +107,7 @@ class GrpcLink:
         self.turn = turn
         self.explain = explain
         self.buffer = bytearray(BUFFER)
+        self.cost = SendCost()
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
         self.replies = replies
         self.responded: Responded | None = None
@@ -201,6 +203,10 @@ class GrpcLink:
             for stream in channel.http2.streams.values()
         )
 
+    @property
+    def is_flushed(self) -> bool:
+        return all(channel.is_flushed for channel in self._channels.values())
+
     def end(self, call: _Call, status: int, text: str, end_ns: int) -> None:
         """Tell the engine; `text` explains a failure."""
         received = call.received if call.stream is None else call.stream.received
@@ -241,6 +247,9 @@ class _Channel:
         self._sender = self.http2.sender
         self._clock = link.clock
         self._buffer = link.buffer
+        self._cost = link.cost
+        self._flushes = 0  # that sent calls
+        self._is_held = False  # what is to be sent waits for the socket or for the server's windows
         self.waiting: list[_Call] = []  # for the connection, or for room on it
         self._unwritten: list[_Call] = []
         self.plain = PlainCalls(self.http2, link.plain_requests, link.turn, self._unwritten)
@@ -254,6 +263,10 @@ class _Channel:
     @property
     def is_opening(self) -> bool:
         return self._dial is not None
+
+    @property
+    def is_flushed(self) -> bool:
+        return not (self._is_open and (self._unsent or self._sender.queue))
 
     def prepare(self) -> None:
         """Open the connection unless that has been done."""
@@ -359,14 +372,23 @@ class _Channel:
         """Send what is queued, as far as the socket takes it."""
         sender = self._sender
         self.is_quick = False
+        is_sampled = False
+        if self._unwritten and not self._is_held:
+            is_sampled = self._flushes & MASK < FIRST
+            self._flushes += 1
+        begun = self._cost.begin() if is_sampled else 0
         while (sender.queue or self._unsent or sender.ring) and self._is_open:
             if not self._unsent:
                 self._unsent = self.http2.take()
                 if not self._unsent:
-                    break  # the server's windows are closed
+                    self._is_held = True  # the server's windows are closed
+                    break
             if not self._transmit():
+                self._is_held = True
                 return
         if self._unwritten:
+            if is_sampled and not self._is_held:
+                self._cost.note(begun, len(self._unwritten))
             self._stamp_written()
         self.is_quick = (
             self._is_unary and self._is_open and not (self.is_leaving or self.waiting or sender.ring)
@@ -377,10 +399,12 @@ class _Channel:
         calls = self._unwritten.copy()
         self._unwritten.clear()  # the list itself is shared
         for call in calls:
-            if call.stream is not None and call.stream.waiting:
+            stream = call.stream if call.shared is None else call.shared.stream
+            if stream is not None and stream.waiting:
                 self._unwritten.append(call)  # its data waits for the server's window
             else:
-                call.wrote_ns = now
+                call.wrote_ns = now if self._is_held else call.sent_ns + self._cost.ns
+        self._is_held = bool(self._unwritten)
 
     def _transmit(self) -> bool:
         """Whether all of `_unsent` went out."""
@@ -434,15 +458,16 @@ class _Channel:
         # The usual case, in one piece: a reply like the one before, followed by the next call of its slot.
         plain.only = None
         frames = call.request.frames
+        cost = self._cost
         try:
-            sent = send(frames)
+            sent = send(frames) if self.http2.next_id >> 1 & MASK >= FIRST else cost.sampled(send, frames)
         except LATER:
             sent = 0
         except OSError as error:
             self._lost(error)
             return
         if sent == len(frames):
-            call.wrote_ns = clock()
+            call.wrote_ns = call.sent_ns + cost.ns
         else:
             self._send_later(call, frames, sent)
         if self._pending is not None and self._pending():
@@ -451,6 +476,7 @@ class _Channel:
     def _send_later(self, call: _Call, frames: bytearray, sent: int) -> None:
         self._unsent = [memoryview(bytes(frames))[sent:]]
         self._unwritten.append(call)
+        self._is_held = True
         self.is_quick = False
         self._link.reactor.change(self._fd, READ | WRITE)
 

@@ -50,8 +50,8 @@ class Load(Protocol):
     def examples(self) -> dict[int, str]:
         """What was said first, for each failure status."""
 
-    def stop(self) -> int:
-        """End the load; how many requests were cut off."""
+    def stop(self, *, is_urgent: bool = False) -> int:
+        """End the load, with more or less patience for outstanding requests; how many were cut off."""
 
     def totals(self) -> Totals:
         """All requests so far; complete after `stop`."""
@@ -81,8 +81,8 @@ class Recorded:
     def examples(self) -> dict[int, str]:
         return self.load.examples()
 
-    def stop(self) -> int:
-        return self.load.stop()
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return self.load.stop(is_urgent=is_urgent)
 
     def totals(self) -> Totals:
         return self.load.totals()

@@ -1,15 +1,11 @@
 """What a controller and its workers say to each other."""
 
-import signal
 from dataclasses import dataclass
 
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.target.traffic import Validation, Wiring
-
-CONTROLLERS_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Users and `timeout` send them to the whole group; workers go on until the controller says stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,10 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    grace_ns: int
+    """Send nothing more, and wait for what is outstanding."""
+
+    silence_ns: int  # but only while something ends at least this often,
+    limit_ns: int  # and no longer than this
 
 
 @dataclass(frozen=True, slots=True)

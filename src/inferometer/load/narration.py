@@ -70,6 +70,10 @@ class _Narrated:
         return self._link.resent
 
     @property
+    def is_flushed(self) -> bool:
+        return self._link.is_flushed
+
+    @property
     def connects(self) -> int:
         return self._link.connects
 

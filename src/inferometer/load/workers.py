@@ -17,17 +17,7 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Harvest
-from inferometer.load.messages import (
-    CONTROLLERS_SIGNALS,
-    Applied,
-    Apply,
-    Failed,
-    Job,
-    Stop,
-    Stopped,
-    Sync,
-    Synced,
-)
+from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, join
@@ -38,7 +28,8 @@ from inferometer.target.traffic import Traffic
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
-GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
+SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
+DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server heeds a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
@@ -60,8 +51,8 @@ StartProcess = Callable[[list[str], tuple[int, ...]], Child]
 
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> Child:
-    """What is sent to the whole group is for the controller: a worker starts with it blocked, and then ignores it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, CONTROLLERS_SIGNALS)
+    """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
     finally:
@@ -259,10 +250,11 @@ class Workers:
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
+        limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
         for process in self._processes:
-            self._tell(Stop(GRACE_NS), process)
-        answers = self._answers(Stopped, ANSWER_S + GRACE_NS / NS_PER_S)
+            self._tell(Stop(SILENCE_NS, limit_ns), process)
+        answers = self._answers(Stopped, ANSWER_S + limit_ns / NS_PER_S)
         self._drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         return sum(answer.cancelled for answer in answers)
@@ -281,16 +273,16 @@ class Workers:
     def _answers(self, kind: type[Answer], timeout_s: float) -> list[Answer]:
         """One answer of each worker, fewer after the time-out. Meanwhile the rings must not fill up."""
         answers: list[Answer] = []
-        waiting = [process.control for process in self._processes]
+        waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
         while waiting and monotonic_ns() < deadline_ns:
-            ready = wait(waiting, timeout=ROUND_NS / NS_PER_S)
+            ready = wait(list(waiting), timeout=ROUND_NS / NS_PER_S)
             for control in ready:
                 assert isinstance(control, Connection)
-                answer = _receive(control)
+                answer = _receive(waiting[control])
                 if isinstance(answer, kind):
                     answers.append(answer)
-                    waiting.remove(control)
+                    del waiting[control]
             if not ready:
                 self._drain()
         return answers
@@ -335,14 +327,11 @@ def stolen_ns() -> int:
     return ticks * NS_PER_S // os.sysconf("SC_CLK_TCK")
 
 
-def _receive(control: Connection) -> object:
+def _receive(process: _Process) -> object:
     try:
-        answer = control.recv()
+        answer = process.control.recv()
     except (EOFError, ConnectionResetError):
-        raise LocalError(
-            "a worker process died",
-            remedy="look for a message of the system's out-of-memory killer; what was measured is kept",
-        ) from None
+        raise _died(process.child) from None
     if isinstance(answer, Failed):
         raise (
             answer.error
@@ -350,6 +339,16 @@ def _receive(control: Connection) -> object:
             else LocalError(f"a worker process failed:\n{answer.text}")
         )
     return answer
+
+
+def _died(child: Child) -> LocalError:
+    child.kill()  # it has closed its end; should it still be there, it is of no use
+    code = child.wait()
+    remedy = "what was measured is kept"
+    if code == -signal.SIGKILL:
+        remedy = f"look for a message of the system's out-of-memory killer; {remedy}"
+    how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return LocalError(f"a worker process died {how}", remedy=remedy)
 
 
 def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:

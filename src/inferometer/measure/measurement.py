@@ -165,7 +165,7 @@ class Measurement:
     latency: Distribution  # closed loop: from the send; open loop: from the due time
     latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
     service: Distribution  # from the send
-    send_ns: int  # mean time to hand the request to the system
+    send_ns: int  # mean time to send: processor time, or until the socket had taken all of a large request
     receive_ns: int  # mean time from the first to the last byte of the reply
     received_bytes: int
     client: ClientCost

@@ -78,7 +78,7 @@ def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
             levels = result.levels if is_seen else (*result.levels, step.level)
             result = replace(result, levels=levels, finding=step.finding)
             yield result
-        yield settled(result, load)
+        yield settled(result, load, watcher)
 
 
 def keeps(promise: Slo, level: Level) -> bool:

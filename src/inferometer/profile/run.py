@@ -43,13 +43,13 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         except LocalError as error:  # a worker died between levels: those before it stand
             yield _without_worker(result, load, error)
             return
-        yield settled(result, load)
+        yield settled(result, load, watcher)
 
 
-def settled(result: Result, load: Load) -> Result:
+def settled(result: Result, load: Load, watcher: Watcher) -> Result:
     """End the load; the result with an account of all its requests."""
     try:
-        cut = load.stop()
+        cut = load.stop(is_urgent=watcher.is_interrupted())
     except LocalError as error:
         return _without_worker(result, load, error)
     result = replace(result, account=account(result.levels, load.totals()))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.measure.measurement import Distribution, Estimate, Level
 
@@ -112,5 +113,5 @@ def plural(count: int, noun: str) -> str:
 def first_line(text: str, limit: int = 200) -> str:
     """The first line of what a peer said, safe for a terminal."""
     lines = text.strip().splitlines()
-    line = "".join(char if char.isprintable() else "?" for char in lines[0]) if lines else ""
+    line = printable(lines[0]) if lines else ""
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -8,6 +8,7 @@ from typing import Any
 from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
+from inferometer.base.text import printable
 from inferometer.model.answers import Shape, checked
 from inferometer.target.endpoint import Connection, tls_context
 
@@ -78,7 +79,7 @@ class HttpControl:
             MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
             reply = client.getresponse()
             text = _whole_body(reply)
-            MESSAGES.debug("< %d %s, %d bytes", reply.status, reply.reason, len(text))
+            MESSAGES.debug("< %d %s, %d bytes", reply.status, printable(reply.reason), len(text))
             return reply.status, text
         except (OSError, http.client.HTTPException) as error:
             why, remedy = why_unreachable(error)

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import inferometer
 from inferometer.load import workers
-from inferometer.load.messages import CONTROLLERS_SIGNALS
+from inferometer.load.worker import GROUP_SIGNALS
 from inferometer.testing.asking import WORKER, bear_worker
 
 COMMANDS = {
@@ -67,7 +67,7 @@ def nursery() -> Iterator[str]:
 def main() -> None:
     """The nursery itself, and in a forked process the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
-    signal.pthread_sigmask(signal.SIG_BLOCK, CONTROLLERS_SIGNALS)  # until a command is ready for them
+    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # until a command is ready for them
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
         gc.collect()
@@ -157,7 +157,7 @@ def _run(request: dict[str, Any]) -> NoReturn:
         resource.setrlimit(kind, (limit, limit))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["command"] != WORKER:  # which starts with them blocked
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, CONTROLLERS_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # what could not be written it has said by its code

@@ -65,6 +65,7 @@ class _FakeNetwork:
     ) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
         self.heard = 0
+        self.is_flushed = True
         self._server = server
         self._clock = clock
         self._finish = finish
@@ -222,7 +223,7 @@ class SimulatedLoad:
     def examples(self) -> dict[int, str]:
         return dict(self._engine.examples)
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
         return self._engine.cancel_all()
 
     def totals(self) -> Totals:
@@ -302,5 +303,5 @@ class SimulatedWorkers:
     def examples(self) -> dict[int, str]:
         return {status: text for load in self._loads for status, text in load.examples().items()}
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
         return sum(load.stop() for load in self._loads)

@@ -11,7 +11,7 @@ from inferometer.tune.scoping import are_whole, groups, make_scope, own_config
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.points import knobs
 from inferometer.tune.search.tpe import require_optuna
-from inferometer.tune.settings import Settings
+from inferometer.tune.settings import ModelSettings, Settings
 from inferometer.tune.variant import Names
 from inferometer.wire.grpc import encode_headers
 from inferometer.wire.http1 import encode_request
@@ -59,12 +59,13 @@ def _check_sent(settings: Settings) -> None:
         read_intervals(settings.intervals)
     for model in settings.models:
         try:
-            _check_options(settings, model.options or Options(model=model.name))
+            _check_options(settings, model)
         except UsageError as error:
             raise UsageError(f"{model.name}: {error.message}", remedy=error.remedy) from error
 
 
-def _check_options(settings: Settings, options: Options) -> None:
+def _check_options(settings: Settings, model: ModelSettings) -> None:
+    options = model.options or Options(model=model.name)
     if options.protocol == "grpc":
         encode_headers(
             path="/inference.GRPCInferenceService/ModelInfer", authority="-", metadata=options.headers
@@ -72,6 +73,12 @@ def _check_options(settings: Settings, options: Options) -> None:
     else:
         encode_request("POST", "/", options.headers, 0)
     spec = None if options.service_kind != "triton" else described(settings.launch.repositories, options)
-    if spec is not None:
-        check_model(options, spec)
+    if model.prompts is not None:
+        model.prompts.texts()
+    if spec is None:
+        return
+    check_model(options, spec)
+    if model.prompts is not None:
+        model.prompts.steps(model.name, [row.name for row in spec.inputs])
+    else:
         build(spec, options.data, is_scheduled=options.fixed_schedule)

@@ -19,6 +19,7 @@ from inferometer.tune.idle import watch_idle
 from inferometer.tune.launch.open import open_site
 from inferometer.tune.launch.site import Site
 from inferometer.tune.meter import EngineMeter, Meter
+from inferometer.tune.prompts import Prompts
 from inferometer.tune.run import Lab, Watcher, run
 from inferometer.tune.scoping import are_whole, base_config, groups, make_scope
 from inferometer.tune.search.choose import choose
@@ -151,7 +152,14 @@ def _seed(settings: Settings, journal: journals.Journal) -> int:
 
 
 def _engine(settings: Settings, watcher: Watcher) -> Meter:
-    return EngineMeter(sent_options(settings), _Levels(watcher), settings.effort)
+    return EngineMeter(
+        sent_options(settings), _Levels(watcher), settings.effort, sent_prompts(settings.models)
+    )
+
+
+def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
+    """Of models that make text."""
+    return {model.name: model.prompts for model in models if model.makes_text}
 
 
 def sent_options(settings: Settings) -> Mapping[str, Options]:

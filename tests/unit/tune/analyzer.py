@@ -110,7 +110,7 @@ class Meter:
     interrupts: int = 1
 
     def fingerprint(self, models):
-        return fingerprint({model: self.options[model] for model in models})
+        return fingerprint({model: self.options[model] for model in models}, {})
 
     def measure(self, proposal, site, *, is_fresh):
         self.runs.append((",".join(variant.name for variant in proposal.variants), proposal.parts[0][1]))

@@ -24,12 +24,13 @@ from inferometer.tune.dialect.job import (
     Tables,
 )
 from inferometer.tune.dialect.keys import FORMATS
+from inferometer.tune.dialect.llm import applied, unmeasured
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
 from inferometer.tune.dialect.server import expanded, launch_settings
 from inferometer.tune.dialect.values import ints, whole
 from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal, with_limit
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
 from inferometer.tune.search.scope import OptunaLimits
 from inferometer.tune.search.search import Effort
 from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Settings
@@ -49,6 +50,7 @@ _NOT_HERE = {
     "model-repository": "model_repository names the folder",
     "bls-composing-models": "bls_composing_models names them",
 }
+LLM = "LLM"
 REQUEST_TIMEOUT_S = 60.0  # of the built-in load generator, where none is given
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
 
@@ -177,6 +179,11 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
     is_in_process = asked["triton_launch_mode"] == IN_PROCESS
     members = asked["bls_composing_models"] or asked["ensemble_composing_models"] or ()
     goal = _goal(asked, model)
+    options, prompts = _options(asked, model, flags, goal.constraints, parse), None
+    if asked["model_type"] == LLM:
+        own_flags = model.get("genai_perf_flags", asked["genai_perf_flags"])
+        has_data = "input-data" in dict(flags)
+        options, prompts = applied(options, own_flags, _genai_path(model), has_data=has_data)
     return ModelSettings(
         name=model.name,
         objectives=goal.objectives,
@@ -187,7 +194,9 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
         loads=loads,
         swept=model.own.get("model_config_parameters"),
         where=f"{model.where}.model_config_parameters",
-        options=_options(asked, model, flags, goal.constraints, parse),
+        options=options,
+        makes_text=asked["model_type"] == LLM,
+        prompts=prompts,
         members=tuple(_member(row) for row in members),
         is_bls=is_bls,
         server_flags=() if is_in_process else model.own.get("triton_server_flags", ()),
@@ -254,6 +263,10 @@ def _timeout_s(asked: Asked) -> float:
     if asked.has("perf_analyzer_timeout"):
         return float(asked["perf_analyzer_timeout"])
     return REQUEST_TIMEOUT_S
+
+
+def _genai_path(model: ModelAsked) -> str:
+    return f"{model.where}.genai_perf_flags" if "genai_perf_flags" in model.own else "genai_perf_flags"
 
 
 def _flags_path(model: ModelAsked) -> str:
@@ -379,6 +392,7 @@ def _tables(asked: Asked) -> Tables:
         asked["filename_model_gpu"],
         asked["filename_server_only"],
         asked["inference_output_fields"],
+        asked["model_type"] == LLM,
         asked["gpu_output_fields"],
         asked["server_output_fields"],
     )
@@ -393,6 +407,7 @@ def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
         for where, flags in (("triton_server_flags", asked["triton_server_flags"]), *own):
             found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
     for model in models:
+        found += _unmeasured(asked, model)
         if not asked.has("perf_analyzer_path"):
             found += [
                 f"{_flags_path(model)}.{name} has no effect on the built-in load generator: {_NOT_HERE[name]}"
@@ -402,3 +417,19 @@ def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
         if "triton_docker_args" in model.own:
             found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
     return list(dict.fromkeys(found))
+
+
+def _unmeasured(asked: Asked, model: ModelAsked) -> list[str]:
+    goal = _goal(asked, model)
+    wanted = [tag for tag, _ in goal.objectives] + [row.tag for row in goal.constraints]
+    if asked["model_type"] == LLM:
+        flags = model.get("genai_perf_flags", asked["genai_perf_flags"])
+        return [
+            f"{tag} is not measured without streaming, so it decides nothing"
+            for tag in unmeasured(flags, wanted)
+        ]
+    return [
+        f"{tag} is measured with {option('model_type')} LLM only, so it decides nothing"
+        for tag in wanted
+        if tag in TOKEN_TAGS
+    ]

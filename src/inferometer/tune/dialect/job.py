@@ -47,6 +47,7 @@ class Tables:
     gpu: str = "metrics-model-gpu.csv"
     server: str = "metrics-server-only.csv"
     inference_fields: tuple[str, ...] | None = None
+    has_tokens: bool = False  # columns of tokens among the classic ones
     gpu_fields: tuple[str, ...] | None = None
     server_fields: tuple[str, ...] | None = None
 

@@ -26,7 +26,7 @@ ALL_FORMATS = ("pdf", "html", "md")
 def sheets(reports: Reports, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
     names = reports.tables
     return (
-        tables.inference(studies, names.inference_fields),
+        tables.inference(studies, names.inference_fields, has_tokens=names.has_tokens),
         tables.gpu(studies, names.gpu_fields, always=reports.with_gpus),
         tables.server(studies, names.server_fields),
     )

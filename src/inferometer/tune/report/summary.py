@@ -143,7 +143,13 @@ def best_table(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Tabl
                 "Yes" if row.does_pass else "No",
             )
         )
-    return _table("The best configurations", heads, cells)
+    # Of several models or members a cell has several values: they may stand below each other.
+    listed = ("Max Batch Size", "Dynamic Batching", "Total Instance Count", "Load", "Satisfies Constraints")
+    columns = tuple(
+        Column(head, is_number=place > 0 and head not in listed, is_name=place == 0 or head in listed)
+        for place, head in enumerate(heads)
+    )
+    return Table("The best configurations", columns, tuple(cells))
 
 
 def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
