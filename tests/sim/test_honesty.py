@@ -248,5 +248,5 @@ def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_str
         assert level.measurement.request_count == count
         return most
 
-    few, many = 1_000_000, 3_000_000
+    few, many = 700_000, 1_500_000
     assert peak(many) - peak(few) < 4 << 20
