@@ -1,18 +1,17 @@
 """Intervals hold the truth on five families of simulated servers: a short form of `python -m benchmarks.coverage`."""
 
-import math
 from functools import cache
 
 import numpy as np
 import pytest
 from benchmarks.coverage import FAMILIES, FIGURES, SEED, scores, servers
 
-SERVERS, RUNS, JUDGED = 60, 24, 6
+SERVERS, RUNS, JUDGED = 50, 24, 8
 
 
 @cache
 def found():
-    made = servers(SERVERS, sizes=(400, 2000))
+    made = servers(SERVERS, sizes=(400, 4000))
     return [row for number, server in enumerate(made) for row in scores(server, RUNS, JUDGED, (SEED, number))]
 
 
@@ -28,6 +27,4 @@ def test_intervals_hold_the_truth_or_are_unknown(figure):
 @pytest.mark.parametrize("figure", FIGURES)
 def test_intervals_of_a_family_are_not_three_times_as_wide_as_runs_differ(family, figure):
     rows = [row for row in found() if (row.family, row.figure) == (family, figure) and row.known]
-    assert math.isnan(np.median([row.wider for row in rows] or [np.nan])) or (
-        np.median([row.wider for row in rows]) <= 3
-    )
+    assert not rows or np.median([row.wider for row in rows]) <= 3
