@@ -73,13 +73,11 @@ def streams(records: Records) -> Streams | None:
     """None when nothing was streamed."""
     if not len(records.times):
         return None
-    starts = np.cumsum(records.stamps) - records.stamps
+    answered = records.stamps > 0
+    starts = np.cumsum(records.stamps[answered])[:-1]  # where the times of all but the first request begin
     gaps = np.diff(records.times)
     within = np.ones(len(gaps), dtype=np.bool_)
-    within[starts[1:][records.stamps[1:] > 0] - 1] = (
-        False  # from the last of one request to the first of the next
-    )
-    answered = records.stamps > 0
+    within[starts - 1] = False  # from the last of one request to the first of the next
     return Streams(records.responses, (records.first_ns - records.sent_ns)[answered], gaps[within])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferometer.measure.windows import THINNED_COUNT, Expense, OpenWindow, Window, figures
+from inferometer.measure.windows import THINNED_COUNT, Expense, OpenWindow, Window, figures, streams
 from inferometer.records import status
 from inferometer.records.records import COLUMNS, from_rows
 
@@ -55,3 +55,24 @@ def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, co
     )
     assert (row.request_count, row.empty_count, row.failed_count) == (count, empty, 1)
     assert row.latency_ns == (30 if drops_empty else 32)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "gaps"),
+    [
+        ((1,), []),
+        ((0, 1), []),
+        ((0, 2), [1]),
+        ((2, 0, 2), [1, 1]),
+        ((0, 0, 3, 0), [1, 1]),
+        ((1, 1, 1), []),
+        ((3, 0, 0, 1, 2), [1, 1, 1]),
+    ],
+)
+def test_gaps_are_those_within_a_stream(stamps, gaps):
+    """Responses of a request come 1 ns apart; some requests have none."""
+    rows = np.zeros((len(stamps), len(COLUMNS)), dtype=np.int64)
+    rows[:, COLUMNS.index("stamps")] = stamps
+    rows[:, COLUMNS.index("end_ns")] = 1000 * np.arange(1, len(stamps) + 1)
+    times = [1000 * number + time for number, count in enumerate(stamps, 1) for time in range(count)]
+    assert streams(from_rows(rows, np.array(times, dtype=np.int64))).gap_ns.tolist() == gaps
