@@ -112,6 +112,10 @@ class Link(Protocol):
         """Connections that are being set up."""
 
     @property
+    def heard(self) -> int:
+        """How much of the replies that are still coming has arrived; any change says that the server is at work."""
+
+    @property
     def is_flushed(self) -> bool:
         """Nothing waits to be sent."""
 
@@ -230,9 +234,14 @@ class Engine:
         self._close_idle_lanes()
 
     @property
+    def outstanding(self) -> int:
+        """Requests that have begun and not ended."""
+        return sum(self._busy)
+
+    @property
     def sent(self) -> int:
         """Requests, ever."""
-        return self._ring.written + sum(self._busy)
+        return self._ring.written + self.outstanding
 
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due, self._again = None, NEVER, self._issue
@@ -255,7 +264,8 @@ class Engine:
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
         self._start_ns, self._number = start_ns, plan.first
-        self._next_due = start_ns + plan.schedule.due_ns(plan.first)
+        # Of a small count some workers get nothing.
+        self._next_due = NEVER if plan.count == 0 else start_ns + plan.schedule.due_ns(plan.first)
         if self._sequences is not None:
             self._sequences.open_lanes()
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))

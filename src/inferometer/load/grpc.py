@@ -54,6 +54,8 @@ _CAUSES = {
 def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Request]:
     if wiring.is_streaming:
         return list(messages)
+    if wiring.is_whole_calls:
+        return [render(wiring.block, (message,)) for message in messages]
     return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
 
 
@@ -193,6 +195,15 @@ class GrpcLink:
         return sum(channel.is_opening for channel in self._channels.values())
 
     @property
+    def heard(self) -> int:
+        """A plain call has no stream: its reply comes whole, or makes it one."""
+        return sum(
+            stream.received
+            for channel in self._channels.values()
+            for stream in channel.http2.streams.values()
+        )
+
+    @property
     def is_flushed(self) -> bool:
         return all(channel.is_flushed for channel in self._channels.values())
 
@@ -229,7 +240,7 @@ class _Channel:
         self._is_open = False
         self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
         self._is_sharing = link.wiring.is_streaming
-        self._is_unary = not link.wiring.is_streaming
+        self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
         self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
@@ -539,6 +550,8 @@ class _Channel:
                 call.responses += 1
                 if not call.first_ns:
                     call.first_ns = now_ns
+                if self._link.wiring.is_whole_calls:
+                    call.times.append(now_ns)
                 if call.step >= 0:
                     self._judge(call, message or b"", now_ns)
         self.is_corked = False
@@ -552,6 +565,8 @@ class _Channel:
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
+        elif self._link.wiring.is_whole_calls:
+            self._end_well(call, call.times[-1] if call.times else now_ns)
         elif call.responses == 1 and not self._is_sharing:
             self._end_well(call, now_ns)
         else:
@@ -620,9 +635,9 @@ class _Channel:
             self._close()
             self._move_waiting()
             return
-        if http2.closing and not self.is_leaving:
+        if http2.closing:
             self.is_leaving = True
-            self._move_waiting()
+            self._move_waiting()  # also what a second GOAWAY refuses
         if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return

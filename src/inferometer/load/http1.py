@@ -103,6 +103,10 @@ class Http1Link:
     def opening(self) -> int:
         return sum(connection.is_opening for connection in self._connections)
 
+    @property
+    def heard(self) -> int:
+        return sum(connection.heard for connection in self._connections)
+
 
 def _marked(request: Request, mark: Mark) -> bytes:
     """A copy with the sequence's id and flags in their place, which lies in the JSON part near the beginning."""
@@ -166,6 +170,10 @@ class _Connection:
     @property
     def is_opening(self) -> bool:
         return self._dial is not None
+
+    @property
+    def heard(self) -> int:
+        return self._decoder.received if self._is_open and self._request is not None else 0
 
     # --- sending
 
@@ -332,7 +340,7 @@ class _Connection:
             self._sent_ns,
             self._wrote_ns,
             self._first_ns,
-            now_ns,
+            found.end_ns or now_ns,
             received,
             found.responses,
             found.times,

@@ -102,6 +102,10 @@ class InProcessLink:
     def opening(self) -> int:
         return 0
 
+    @property
+    def heard(self) -> int:
+        return sum(call.responses for call in self._calls if call.carrier is not None)
+
     def prepare(self, slots: int) -> None:
         """There is nothing to open."""
 

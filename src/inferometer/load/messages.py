@@ -58,6 +58,8 @@ class Synced:
     reconnects: int
     connects: int
     connect_ns: int
+    outstanding: int
+    heard: int  # of replies that are still coming
     is_finished: bool
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty while they are

@@ -85,6 +85,10 @@ class _Narrated:
     def opening(self) -> int:
         return self._link.opening
 
+    @property
+    def heard(self) -> int:
+        return self._link.heard
+
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         self._say(
             f"> [{slot}] {self._titles[step]}" + ("" if mark is None else f", sequence {mark.sequence_id}")

@@ -167,7 +167,8 @@ OPTIONS = (
     Option(
         ("--request-timeout",),
         "request_timeout_s",
-        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit.",
+        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
+        "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
         duration(zero=True),
         "TIME",
         dialect=Dialect.OURS,
@@ -239,7 +240,7 @@ OPTIONS = (
         "mpi",
         "Measure several models at once, one per MPI rank.",
         built=False,
-        meanwhile="start one run per model",
+        meanwhile="start one run per model; --workers puts more load on one from this machine",
     ),
     Option(
         ("-t",),

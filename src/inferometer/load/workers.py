@@ -183,15 +183,16 @@ class Workers:
 
     # --- Load
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> int:
         start_ns = monotonic_ns() + HEAD_START_NS
         for index, process in enumerate(self._processes):
             self._tell(Apply(plan.share(index, self._count), start_ns), process)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
         self._answers(Applied, ANSWER_S)
+        return start_ns
 
     def collect(self, until_ns: int) -> Harvest:
-        self._sleep(min(until_ns, monotonic_ns() + ROUND_NS))
+        self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
         asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
@@ -232,12 +233,14 @@ class Workers:
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
+            outstanding=sum(answer.outstanding for answer in answers),
+            heard=sum(answer.heard for answer in answers),
         )
         records = self._take()
         self._nap_ns = ROUND_NS if len(records) < self._count * MANY else NAP_NS
         return replace(self._last, records=records)
 
-    def _sleep(self, until_ns: int) -> None:
+    def wait(self, until_ns: int) -> None:
         """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""
         while (left_ns := until_ns - monotonic_ns()) > 0:
             time.sleep(min(left_ns, self._nap_ns) / NS_PER_S)
@@ -358,4 +361,5 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
             file.write(request)
             spans.append((position, position + len(request)))
             position += len(request)
+        file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
     return fd, tuple(spans)

@@ -190,11 +190,12 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of requests, where they have times at which they are due; a failed request is answered too."""
+    """Of requests, where they have times at which they are due. A bad answer is one too; a lost connection is none."""
 
     asked_per_s: float
     sent_per_s: float
     answered_per_s: float
+    due_per_s: float | None = None  # by the schedule in the measured time; None in older files
 
 
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
@@ -219,7 +220,12 @@ class Level:
     @property
     def is_cut_short(self) -> bool:
         """Something broke in the middle; what was measured until then counts."""
-        return any(remark.note in (Note.SERVER_GONE, Note.WORKER_LOST) for remark in self.remarks)
+        return self.is_given_up or any(remark.note is Note.WORKER_LOST for remark in self.remarks)
+
+    @property
+    def is_given_up(self) -> bool:
+        """The server no longer answered, so nothing more was sent."""
+        return any(remark.note in (Note.SERVER_GONE, Note.NO_ANSWER) for remark in self.remarks)
 
     @property
     def is_as_asked(self) -> bool:

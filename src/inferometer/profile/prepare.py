@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -70,18 +70,24 @@ class Setup:
     host: Host | None = None  # of the worker, where that is to hold the server
 
 
-def prepare(options: Options, *, command: str, host: Host | None = None) -> Setup:
+DataRead = Callable[[Mapping[str, Any]], None]
+"""Told what was read of the input data, in the words of `Result.effective`."""
+
+
+def prepare(
+    options: Options, *, command: str, host: Host | None = None, data_read: DataRead | None = None
+) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet.
 
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
     check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
-        return _prepare(options, None, command=command)
+        return _prepare(options, None, command, data_read)
     host = host or _host(options)
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
-        return replace(_prepare(options, endpoint, command=command), host=host)
+        return replace(_prepare(options, endpoint, command, data_read), host=host)
 
 
 def moved(setup: Setup, host: Host) -> Setup:
@@ -105,7 +111,7 @@ def _host(options: Options) -> Host:
     )
 
 
-def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Setup:
+def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_read: DataRead | None) -> Setup:
     """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
@@ -118,6 +124,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Se
     check_model(options, model)
     with _contract_words("Failed to init manager inputs: ", command):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
+    if data_read is not None:
+        data_read(_data(dataset))
     with _contract_words("Unable to init infer data manager: ", command):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
@@ -328,6 +336,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             is_lenient=options.asynchronous,
         ),
         has_tokens=KINDS[options.service_kind].has_tokens,
+        is_serial=options.serial_sequences and model.any_sequence,
         promise=None if options.slo is None else parse_slo(options.slo),
     )
     if options.periodic_concurrency is not None:
@@ -401,6 +410,12 @@ def _effective(
         "collect_metrics": options.collect_metrics,
         "metrics_interval_ms": options.metrics_interval_ms,
         "binary_search": options.binary_search,
+        **_data(dataset),
+    }
+
+
+def _data(dataset: Dataset) -> dict[str, Any]:
+    return {
         "data_given": dataset.origin == "json",
         "data_streams": len(dataset.streams),
         "data_steps": len(dataset.streams[0]),

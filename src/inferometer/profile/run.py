@@ -23,6 +23,7 @@ from inferometer.profile.prepare import Setup
 from inferometer.profile.recognize import maybe_other_kind
 from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts
+from inferometer.profile.silence import silence_limit_ns
 from inferometer.target.endpoint import Connection
 from inferometer.target.kinds import KINDS
 from inferometer.target.shared_memory import Registry, shared_region
@@ -135,10 +136,20 @@ def _most_workers(setup: Setup) -> int:
 
 
 def bench(setup: Setup, load: Workers, watcher: Watcher) -> Bench:
+    options = setup.options
     found = Bench(
-        load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup), setup.journal
+        load,
+        monotonic_ns,
+        lambda: _read_counters(setup),
+        watcher,
+        _maybe_poller(setup),
+        setup.journal,
+        silence_ns=silence_limit_ns(
+            timeout_ns=round(options.request_timeout_s * NS_PER_S),
+            window_ns=options.measurement_interval_ms * NS_PER_MS,
+        ),
     )
-    if setup.options.workers != "auto":
+    if options.workers != "auto":
         return found
     return replace(found, crew=load, most_workers=_most_workers(setup))
 

@@ -59,6 +59,11 @@ class Records:
         return self if chosen.all() else self.where(chosen)
 
     @property
+    def is_answered(self) -> NDArray[np.bool_]:
+        """Of each, whether the server said anything, good or bad."""
+        return ~np.isin(self.status, status.NO_ANSWER)
+
+    @property
     def failed(self) -> "Records":
         chosen = self.status != status.OK
         return self.where(chosen) if chosen.any() else EMPTY

@@ -22,6 +22,7 @@ class Reply(NamedTuple):
         tuple[int, bytes], ...
     ] = ()  # the responses with their times, where someone wants to keep them
     message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
+    end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
 
 
 class Reading(Protocol):
@@ -80,6 +81,9 @@ class Wiring:
         False  # requests have any number of responses; gRPC: they share streams that stay open
     )
     streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
+    is_whole_calls: bool = (
+        False  # gRPC: a request is all messages of a call, each with its prefix; any number come back
+    )
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
@@ -106,7 +110,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`requests[n]` of step n: over HTTP head and body, over gRPC the message."""
+    """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
 
     wiring: Wiring
     requests: tuple[bytes, ...]

@@ -64,6 +64,7 @@ class _FakeNetwork:
         self, server: FakeServer, clock: FakeClock, finish: Finish, turn: Turn, explain: Explain
     ) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
+        self.heard = 0
         self.is_flushed = True
         self._server = server
         self._clock = clock
@@ -127,6 +128,7 @@ class _FakeNetwork:
         heappop(self._responses)
         self._clock.move_to(now)
         if slot in self._live and self._live[slot][0] == order:
+            self.heard += 1
             self._responded(slot, number)
         return True
 
@@ -141,6 +143,8 @@ class _FakeNetwork:
         if reply.responses_ns:
             times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
             self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+        elif reply.status in outcome.NOT_SENT:
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
         elif reply.status:
             self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
         else:
@@ -193,10 +197,15 @@ class SimulatedLoad:
         )
         self.marks = networks[0].marks
 
-    def apply(self, plan: Plan) -> None:
-        engine = self._engine
-        engine.apply(plan, self._clock())
+    def apply(self, plan: Plan) -> int:
+        engine, start_ns = self._engine, self._clock()
+        engine.apply(plan, start_ns)
         engine.run(None, lambda: engine.is_applied)
+        return start_ns
+
+    def wait(self, until_ns: int) -> None:
+        engine = self._engine
+        engine.run(until_ns, lambda: engine.is_finished)
 
     def collect(self, until_ns: int) -> Harvest:
         engine = self._engine
@@ -209,6 +218,8 @@ class SimulatedLoad:
             seen_ns=self._clock(),
             cost=Cost(cpu_ns=(0,), sent=engine.sent, reconnects=0, connects=0, connect_ns=0),
             is_finished=engine.is_finished,
+            outstanding=engine.outstanding,
+            heard=engine.link.heard,
         )
 
     def examples(self) -> dict[int, str]:
@@ -255,10 +266,18 @@ class SimulatedWorkers:
             for index, clock in enumerate(self._clocks)
         ]
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan) -> int:
+        start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
             load.apply(plan.share(index, self.count))
+        return start_ns
+
+    def wait(self, until_ns: int) -> None:
+        for load in self._loads:
+            load.wait(until_ns)
+        for clock in (self._clock, *self._clocks):
+            clock.move_to(max(until_ns, clock()))
 
     def collect(self, until_ns: int) -> Harvest:
         target_ns = min(until_ns, self._clock() + ROUND_NS)
@@ -279,6 +298,8 @@ class SimulatedWorkers:
                 connect_ns=0,
             ),
             is_finished=is_finished,
+            outstanding=sum(harvest.outstanding for harvest in harvests),
+            heard=sum(harvest.heard for harvest in harvests),
         )
 
     def examples(self) -> dict[int, str]:
