@@ -100,6 +100,28 @@ def test_calls_that_a_server_did_not_begin_are_made_elsewhere(
     assert_all_good(ended, 100)
 
 
+@BOTH
+def test_calls_that_a_second_goaway_refuses_are_made_again(words: tuple[str, ...], measure: Callable) -> None:
+    """As servers shut down in good order: they announce it, and later say up to which call they serve."""
+    left: list[Wire] = []
+
+    def leave(wire: Wire, call: Call) -> None:
+        left.append(wire)
+        wire.goaway()
+
+    def infer(number: int, call: Call) -> Act | None:
+        if number == 30:
+            return leave
+        if left and call.connection != left[0].number:  # the client has understood the first one
+            left[0].goaway(0)
+        return None
+
+    with FakeGrpcTriton(infer) as fake:
+        ended = measure(fake, 100, 4, *words)
+        assert len(connections(fake)) == 2
+    assert_all_good(ended, 100)
+
+
 def test_a_server_that_goes_away_again_and_again_costs_no_request(measure: Callable) -> None:
     with FakeGrpcTriton(
         lambda number, call: each(goaway(), usual(call)) if number % 20 == 19 else None

@@ -2,13 +2,14 @@
 
 import random
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Listed, Open, Periodic, Poisson
+from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Ramps
 from inferometer.load.shape import parse_shape
 from inferometer.measure.stopping import Precision
 from inferometer.profile.agenda import Agenda
@@ -52,7 +53,8 @@ def test_a_shape_is_measured_whole_in_slices_that_show_the_rate(rig, constant, w
     assert found.duration_ns == 2802 * MS  # from the first send, at 0.2 s, to the last end
     assert found.infer_per_s.low is None  # the rate changes as it should: no interval
     rates = level.rates
-    assert rates.asked_per_s == pytest.approx(rates.sent_per_s) == pytest.approx(rates.answered_per_s)
+    assert rates.asked_per_s == pytest.approx(rates.sent_per_s)
+    assert rates.answered_per_s == pytest.approx(found.infer_per_s.value)  # one throughput, not two
 
 
 def test_latency_counts_from_when_a_request_of_a_shape_was_due(rig, constant, whole):
@@ -67,10 +69,10 @@ def test_latency_counts_from_when_a_request_of_a_shape_was_due(rig, constant, wh
 @pytest.mark.parametrize(
     "words", ["hold 100 for 3s", "ramp 10..190 over 3s", "hold 20 for 2s, hold 150 for 2s"]
 )
-def test_a_shape_that_is_too_much_for_the_server_is_overloaded_not_stable(words, rig, constant, whole):
+def test_a_shape_that_is_too_much_for_the_server_is_overloaded_and_reported(words, rig, constant, whole):
     level = measure_level(rig(constant(20), servers=1).bench, whole, shape(words))
     assert notes(level) == [Note.OVERLOADED]
-    assert not level.is_stable
+    assert level.is_reported
     assert level.rates.answered_per_s < 0.95 * level.rates.sent_per_s
 
 
@@ -245,6 +247,45 @@ def test_workers_together_measure_what_one_alone_does(recipe, workers):
         assert alone.service == together.service
         assert alone.request_count == together.request_count > 1000
         assert together.client.workers == workers
+
+
+UNEVEN = (
+    Poisson(50, seed=6),
+    Intervals(tuple(accumulate([5 * MS] * 50 + [75 * MS] * 10))),
+    Ramps(((2 * NS_PER_S, 100.0, 1.0), (2 * NS_PER_S, 1.0, 60.0), (60 * NS_PER_S, 60.0, 60.0))),
+    Listed(tuple(round(number**1.5 * 3 * MS) for number in range(2000))),
+)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("schedule", UNEVEN, ids=lambda schedule: type(schedule).__name__)
+def test_what_was_sent_is_compared_with_what_was_due_in_that_time(recipe, schedule, workers):
+    """The time that is measured has more or fewer arrivals than the rate says, and all of them are sent."""
+    clock = FakeClock()
+    load = SimulatedWorkers(scattered, clock, count=workers)
+    bench = Bench(load, clock, lambda: None, Silent())
+    timed = recipe(rule=Precision(0.0, 2 * NS_PER_S), window_ns=500 * MS)
+    level = measure_level(bench, timed, Point("request_rate", 80, Open(schedule), 80))
+    assert notes(level) == [Note.NOT_PRECISE]
+    assert level.rates.sent_per_s == pytest.approx(level.rates.due_per_s)
+    assert level.rates.due_per_s < 75
+
+
+@pytest.mark.parametrize("schedule", [Poisson(100, seed=6), Constant(100)], ids=["poisson", "constant"])
+def test_requests_that_were_due_and_not_sent_are_missed(rig, recipe, constant, schedule):
+    level = measure_level(
+        rig(constant(40)).bench, recipe(), Point("request_rate", 100, Open(schedule, cap=3), 100)
+    )
+    assert notes(level) == [Note.NOT_OFFERED]
+
+
+@pytest.mark.parametrize(("service_ms", "is_overloaded"), [(200, False), (25, True)])
+def test_requests_in_flight_are_no_queue_that_grows(rig, recipe, constant, service_ms, is_overloaded):
+    """Of 0.3 s, the first 0.2 pass before anything is answered; the slower server has a place for everyone."""
+    made = rig(constant(service_ms), servers=None if service_ms == 200 else 1)
+    short = recipe(rule=Precision(0.0, 300 * MS), window_ns=30 * MS)
+    level = measure_level(made.bench, short, Point("request_rate", 100, Open(Constant(100)), 100))
+    assert (Note.OVERLOADED in notes(level)) == is_overloaded
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

@@ -36,6 +36,34 @@ class Schedule(Protocol):
         """NEVER when the schedule is over."""
 
 
+@dataclass(slots=True)
+class Arrivals:
+    """How many requests of an open plan were due by times that do not decrease."""
+
+    plan: "Open"
+    _number: int = 0
+    _schedule: Schedule = field(init=False)
+
+    def __post_init__(self) -> None:
+        schedule = self.plan.schedule
+        # A random schedule can only be walked once, and the sender walks the plan's own.
+        self._schedule = Poisson(schedule.rate, schedule.seed) if isinstance(schedule, Poisson) else schedule
+
+    def by(self, after_ns: int) -> int:
+        """Of the whole plan, whatever part each worker has; `after_ns` is the time since the schedule began."""
+        due_ns, number = self._schedule.due_ns, self._number
+        if isinstance(self._schedule, Poisson):
+            while due_ns(number) <= after_ns:
+                number += 1
+        elif due_ns(number) <= after_ns:
+            reach = 1
+            while due_ns(number + reach) <= after_ns:
+                reach *= 2
+            number = bisect.bisect_right(range(number + reach), after_ns, lo=number, key=due_ns)
+        self._number = number
+        return number if self.plan.count is None else min(number, self.plan.count)
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """Send each request when it is due; with `cap`, only when fewer than that are outstanding.

@@ -82,7 +82,8 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
     ):
         change = drift(values)
         if change is not None:
-            text = f"{name} goes {'up' if change > 0 else 'down'} by {abs(change):.0%} over the level"
+            way = "up" if change > 0 else "down"
+            text = f"{name} goes {way} by {abs(change):.0%} from the first to the last quarter of the level"
             return Doubt("drift", text, name, sparkline(values))
     return None
 
@@ -133,7 +134,8 @@ def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
 
 
 def drift(values: Sequence[float]) -> float | None:
-    """By which share a series goes up or down from start to end, if a straight line tells most of its course."""
+    """By which share a series goes up or down from its first to its last quarter, if a straight line tells most of
+    its course. Down it is at most all of it."""
     series = np.asarray(values, dtype=np.float64)
     count, centre = len(series), float(series.mean()) if len(series) else 0.0
     if count < FEWEST_WINDOWS or centre <= 0:
@@ -142,10 +144,13 @@ def drift(values: Sequence[float]) -> float | None:
     deviations = series - centre
     slope = float(times @ deviations) / float(times @ times)
     squares = float(deviations @ deviations)
-    change = slope * (count - 1) / centre
-    if abs(change) < LEAST_DRIFT or slope * slope * float(times @ times) < TREND * squares:
+    is_trend = slope * slope * float(times @ times) >= TREND * squares
+    few = max(1, count // 4)
+    first, last = float(series[:few].mean()), float(series[-few:].mean())
+    if not is_trend or first <= 0:
         return None
-    return change
+    change = last / first - 1
+    return change if abs(change) >= LEAST_DRIFT and change * slope > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

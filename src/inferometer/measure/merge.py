@@ -59,7 +59,7 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         failed_count=failed,
         delayed_count=sum(window.delayed for window in windows),
         infer_per_s=rate_estimate(windows, subject.batch),
-        send_per_s=sum(window.expense.sent for window in windows) * NS_PER_S / max(elapsed_ns, 1),
+        send_per_s=_sent(windows) * NS_PER_S / max(elapsed_ns, 1),
         latency=whole,
         latency_intervals=_latency_estimates(latency, wanted),
         service=joined([window.service_ns for window in windows]).distribution() if lags else whole,
@@ -76,6 +76,14 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         empty_count=empty,
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
+
+
+def _sent(windows: Sequence[Window]) -> int:
+    """Requests that went out: some were begun and never had a connection."""
+    unsent = sum(window.unsent_count for window in windows)
+    if unsent and unsent == sum(window.count + window.failed_count + window.empty for window in windows):
+        return 0
+    return max(0, sum(window.expense.sent for window in windows) - unsent)
 
 
 def start_figures(windows: Sequence[Window], subject: Subject) -> StartFigures | None:
@@ -145,7 +153,9 @@ def _client_cost(windows: Sequence[Window], lag: Series | None) -> ClientCost:
 
 def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
     before, after = windows[0].before, windows[-1].after
-    return None if before is None or after is None else difference(model, before, after)
+    if before is None or after is None:
+        return None
+    return difference(model, before.counters, after.counters)
 
 
 def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:

@@ -14,10 +14,11 @@ from inferometer.measure.ends import Ends, join_ends
 from inferometer.measure.goodput import Limits, kept
 from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import WindowFigures
+from inferometer.measure.readings import Reading
 from inferometer.measure.series import EXACT, PIECES, Series, joined
 from inferometer.measure.tokens import Tokens, join_tokens
 from inferometer.observe.metrics import Sample
-from inferometer.observe.statistics import Snapshot
+from inferometer.records import status
 from inferometer.records.records import Records
 
 MOST_WINDOWS = 256  # that are kept apart
@@ -50,6 +51,7 @@ class Expense:
     cpu_ns: tuple[int, ...] = ()
     elapsed_ns: int = 0
     sent: int = 0
+    due: int = 0  # by the schedule of an open plan
     reconnects: int = 0
     connects: int = 0
     connect_ns: int = 0
@@ -112,8 +114,8 @@ class Window:
     kept: int = 0  # requests within the limits of the promise
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
     expense: Expense = Expense()
-    before: Snapshot | None = None
-    after: Snapshot | None = None
+    before: Reading | None = None  # of the server's counters
+    after: Reading | None = None
     samples: tuple[Sample, ...] = ()  # of the server's metrics
     number: int = 1  # of windows that were joined
 
@@ -133,6 +135,19 @@ class Window:
     @property
     def failed_count(self) -> int:
         return sum(failure.count for failure in self.failures.values())
+
+    @property
+    def answered_count(self) -> int:
+        """Requests that the server answered, well or badly."""
+        return self.count + self.empty + self._failed(status.NO_ANSWER, is_among=False)
+
+    @property
+    def unsent_count(self) -> int:
+        """Requests that failed before they could be sent."""
+        return self._failed(status.NOT_SENT, is_among=True)
+
+    def _failed(self, codes: tuple[int, ...], *, is_among: bool) -> int:
+        return sum(row.count for code, row in self.failures.items() if (code in codes) is is_among)
 
     @property
     def duration_ns(self) -> int:
@@ -182,7 +197,7 @@ class OpenWindow:
         """Take requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
-        sent = int(records.sent_ns[records.sent_ns > 0].min(initial=records.end_ns[0]))
+        sent = int(np.where(records.sent_ns > 0, records.sent_ns, records.due_ns).min())
         self._first_sent_ns = min(self._first_sent_ns or sent, sent)
         self._add_failures(records)
         good = records.good
@@ -196,7 +211,8 @@ class OpenWindow:
             self._service.append(good.end_ns - good.sent_ns)
             self._lag.append(good.sent_ns - good.due_ns)
             self._delayed += self.lateness.count(records)
-        self._ends.append((good.end_ns - self.start_ns) // NS_PER_US, latency)
+        # The end mark of a stream may come a window later than its last response: that counts as at the start.
+        self._ends.append(np.maximum((good.end_ns - self.start_ns) // NS_PER_US, 0), latency)
         self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
         # Responses of a stream come one by one, each at once: the time between them is the server's.
         self._receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
@@ -215,13 +231,13 @@ class OpenWindow:
             return
         # One that was never sent has waited since it was due.
         began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
-        for status in np.unique(failed.status):
-            alike = failed.status == status
+        for code in np.unique(failed.status):
+            alike = failed.status == code
             ends = failed.end_ns[alike]
             took = ends - began[alike]
             found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
-            old = self._failures.get(int(status))
-            self._failures[int(status)] = found if old is None else old.and_later(found)
+            old = self._failures.get(int(code))
+            self._failures[int(code)] = found if old is None else old.and_later(found)
 
     def begin_at_first_send(self) -> None:
         """Count time from the first request on instead of from when the window was opened."""
@@ -230,7 +246,7 @@ class OpenWindow:
             self.start_ns = self._first_sent_ns
 
     def close(
-        self, end_ns: int, *, expense: Expense, before: Snapshot | None, after: Snapshot | None
+        self, end_ns: int, *, expense: Expense, before: Reading | None, after: Reading | None
     ) -> Window:
         return Window(
             start_ns=self.start_ns,
@@ -260,8 +276,8 @@ def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
     """By status, over windows that follow each other."""
     total: dict[int, FailureCount] = {}
     for window in windows:
-        for status, found in window.failures.items():
-            total[status] = total[status].and_later(found) if status in total else found
+        for code, found in window.failures.items():
+            total[code] = total[code].and_later(found) if code in total else found
     return total
 
 

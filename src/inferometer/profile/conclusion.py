@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.load.plan import Open
+from inferometer.load.plan import Open, Plan
 from inferometer.measure.doubts import Evidence, explain, moving_figure, slow_ends
 from inferometer.measure.ends import join_groups
 from inferometer.measure.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
 from inferometer.measure.merge import Subject, measurement, start_figures
+from inferometer.measure.readings import bounds
 from inferometer.measure.series import joined
 from inferometer.measure.stopping import Precision, Verdict, is_over
 from inferometer.measure.warm_up import fast_start
@@ -23,10 +24,12 @@ from inferometer.observe.metrics import Sample
 from inferometer.profile.pace import Pace
 from inferometer.profile.remarks import (
     client_remarks,
+    count_remarks,
     file_remarks,
     host_remarks,
     member_remarks,
     port_remarks,
+    rate_remark,
     rate_remarks,
 )
 
@@ -55,8 +58,12 @@ class Course:
 
     @property
     def is_capped(self) -> bool:
-        plan = self.point.plan
-        return isinstance(plan, Open) and plan.cap is not None
+        """By rate: it was the user's choice that requests wait before they are sent."""
+        return is_capped(self.recipe, self.point.plan)
+
+
+def is_capped(recipe: "Recipe", plan: Plan) -> bool:
+    return isinstance(plan, Open) and (plan.cap is not None or recipe.is_serial)
 
 
 def latency_name(chosen: int | None) -> str:
@@ -77,18 +84,18 @@ def conclude(course: Course) -> Level:
     )
     start = start_figures(course.cold, subject)
     ended = any(window.count or window.failures for window in course.windows)
-    paced = course.pace.remarks(course.windows) if course.pace is not None and ended else []
+    pressed = course.pace.pressed(course.windows) if course.pace is not None and ended else None
     found = measurement(course.windows, subject) if ended else None
     rates = None if found is None else _maybe_rates(course, found)
     if found is not None and rates is not None and course.pace is not None:
         found = _as_scheduled(course, found, rates)
-    remarks = (*_said(course), *_about(course, found, rates, paced))
+    remarks = (*_said(course), *_about(course, found, rates, pressed))
     return Level(
         mode=course.point.mode,
         value=float(course.point.value),
         measurement=found,
         windows=tuple(course.figures),
-        is_stable=course.verdict.is_stable and not any(remark.note is Note.OVERLOADED for remark in remarks),
+        is_stable=course.verdict.is_stable,
         is_over_limit=is_over(_latency_ns(found, recipe.percentile), recipe.latency_limit_ms),
         remarks=remarks,
         start=start,
@@ -103,9 +110,12 @@ def _maybe_rates(course: Course, found: Measurement) -> Rates | None:
     if not isinstance(point.plan, Open):
         return None
     asked = point.value if point.asked_per_s is None else point.asked_per_s
+    answered_per_s = sum(window.answered_count for window in course.windows) * NS_PER_S / found.duration_ns
     if course.pace is not None:
-        return course.pace.rates(asked)
-    return Rates(asked, found.send_per_s, found.ended_count * NS_PER_S / found.duration_ns)
+        return Rates(asked, course.pace.sent_per_s, answered_per_s)
+    elapsed_ns = sum(window.expense.elapsed_ns for window in course.windows)
+    due_per_s = sum(window.expense.due for window in course.windows) * NS_PER_S / max(elapsed_ns, 1)
+    return Rates(asked, found.send_per_s, answered_per_s, due_per_s)
 
 
 def _as_scheduled(course: Course, found: Measurement, rates: Rates) -> Measurement:
@@ -128,7 +138,7 @@ def _said(course: Course) -> Iterator[Remark]:
 
 
 def _about(
-    course: Course, found: Measurement | None, rates: Rates | None, paced: Sequence[Remark]
+    course: Course, found: Measurement | None, rates: Rates | None, pressed: Note | None
 ) -> Iterator[Remark]:
     empty = sum(window.empty for window in course.windows)
     if empty:
@@ -136,7 +146,7 @@ def _about(
             Note.NO_RESPONSE, f"{empty} {'request' if empty == 1 else 'requests'} ended without a response"
         )
     if found is None:
-        if not empty:
+        if not empty and not (course.verdict.remark and course.verdict.remark.note is Note.NO_ANSWER):
             yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from file_remarks(found)
@@ -145,13 +155,23 @@ def _about(
     if not found.request_count:
         return
     if course.pace is not None:
-        yield from paced
+        if pressed is not None and rates is not None:
+            yield rate_remark(pressed, rates)
     elif rates is not None:
-        yield from rate_remarks(rates, found.duration_ns)
+        is_from_start = course.windows[0].start_ns == course.start_ns
+        yield from rate_remarks(rates, found, is_from_start=is_from_start)
     yield from client_remarks(found, is_capped=course.is_capped)
     yield from member_remarks(found.server)
+    yield from _counted(course, found)
     if found.server is None and course.statistics_error is not None:
         yield Remark(Note.STATISTICS_MISSING, str(course.statistics_error))
+
+
+def _counted(course: Course, found: Measurement) -> Iterator[Remark]:
+    before, after = course.windows[0].before, course.windows[-1].after
+    if found.server is None or before is None or after is None:
+        return
+    yield from count_remarks(course.recipe.model, found.server, bounds(before, after))
 
 
 # --- why figures are not sure

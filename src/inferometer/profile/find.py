@@ -12,7 +12,7 @@ from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
 from inferometer.profile.level import Bench, Point, Recipe, Watcher
 from inferometer.profile.prepare import Setup
-from inferometer.profile.run import bench, crew
+from inferometer.profile.run import bench, crew, settled
 from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts, bracket, tidy
 
@@ -78,6 +78,7 @@ def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
             levels = result.levels if is_seen else (*result.levels, step.level)
             result = replace(result, levels=levels, finding=step.finding)
             yield result
+        yield settled(result, load, watcher)
 
 
 def keeps(promise: Slo, level: Level) -> bool:

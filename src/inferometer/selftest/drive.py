@@ -1,11 +1,11 @@
 """Puts load on a built-in server the way every measurement does: Workers and `measure_level`, nothing shorter."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Harvest, Load
+from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
 from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -42,31 +42,6 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
     from inferometer.target.triton_http import TritonHttp
 
     return TritonHttp(connection).traffic(MODEL, steps)
-
-
-@dataclass(slots=True)
-class _Recorded:
-    """Load that keeps what it hands out."""
-
-    load: Load
-    parts: list[Records] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.load.collect(0)  # what earlier plans left behind is not ours
-
-    def apply(self, plan: Plan) -> None:
-        self.load.apply(plan)
-
-    def collect(self, until_ns: int) -> Harvest:
-        harvest = self.load.collect(until_ns)
-        self.parts.append(harvest.records)
-        return harvest
-
-    def examples(self) -> dict[int, str]:
-        return self.load.examples()
-
-    def stop(self) -> int:
-        return self.load.stop()
 
 
 @dataclass(slots=True)
@@ -118,7 +93,7 @@ def run_whole(load: Load, plan: Plan, duration_s: float) -> Run:
 
 
 def _run(load: Load, plan: Plan, recipe: Recipe, duration_ns: int) -> Run:
-    recorded = _Recorded(load)
+    recorded = Recorded(load)
     bench = Bench(recorded, monotonic_ns, lambda: None, _Watcher(monotonic_ns() + duration_ns + PATIENCE_NS))
     level = measure_level(bench, recipe, Point("selftest", 0.0, plan))
     if level.measurement is None:

@@ -44,6 +44,9 @@ class TargetOptions:
     method: str | None = None  # of a plain HTTP request
     path: str = ""
     bodies: tuple[str, ...] = ()
+    grpc_method: str = ""  # of any gRPC service
+    proto: str | None = None  # the file that describes it
+    proto_paths: tuple[str, ...] = ()
 
 
 class Target(Protocol):

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model import answers
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
@@ -49,23 +50,23 @@ class TritonHttp:
 
     def server(self) -> Document:
         """Name, version and extensions."""
-        return self._object("/v2")
+        return self._get("/v2", answers.SERVER)
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         return describe_model(self, name, version, called)
 
     def metadata(self, name: str, version: str) -> Document:
-        return self._object(_path(name, version))
+        return self._get(_path(name, version), answers.METADATA)
 
     def config(self, name: str, version: str) -> Document:
-        return self._object(f"{_path(name, version)}/config")
+        return self._get(f"{_path(name, version)}/config", answers.CONFIG)
 
     def models(self) -> list[str]:
         try:
-            rows = self._control.post("/v2/repository/index", {})
+            rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
         except MissingError:  # without a repository some servers still list what they have
-            return [str(name) for name in self._object("/v2/models").get("models", ())]
-        return [str(row["name"]) for row in rows if row.get("state") == "READY"]
+            return list(self._get("/v2/models", answers.MODELS).get("models", ()))
+        return [row["name"] for row in rows if row.get("state") == "READY"]
 
     def load_model(self, name: str, config: Document | None = None) -> None:
         """Load or reload a model, with this configuration instead of the one in the repository."""
@@ -76,13 +77,11 @@ class TritonHttp:
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
         path = "/v2/models/stats" if model.composing else f"{_path(model.name, model.version)}/stats"
-        found: list[Document] = self._object(path).get("model_stats", [])
+        found: list[Document] = self._get(path, answers.STATISTICS).get("model_stats", [])
         return found
 
-    def _object(self, path: str) -> Document:
-        document: Any = self._control.get(path)
-        if not isinstance(document, dict):
-            raise PeerError(f"the server's answer to GET {path} is not an object")
+    def _get(self, path: str, shape: answers.Shape) -> Document:
+        document: Document = self._control.get(path, shape)
         return document
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None:
@@ -106,10 +105,7 @@ class TritonHttp:
 
     def trace_settings(self) -> Settings:
         """What holds for all models that have no settings of their own."""
-        return {
-            name: tuple(map(str, value)) if isinstance(value, list) else (str(value),)
-            for name, value in self._object(_TRACE_PATH).items()
-        }
+        return self._get(_TRACE_PATH, answers.TRACE_SETTINGS)
 
     def change_trace_settings(self, settings: Settings) -> None:
         document = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import NEVER, Closed, Constant, Intervals, Listed, Poisson, Ramps
+from inferometer.load.plan import NEVER, Arrivals, Closed, Constant, Intervals, Listed, Open, Poisson, Ramps
 
 
 @given(st.floats(0.1, 1e5), st.integers(0, 10**7))
@@ -74,3 +74,24 @@ def test_shares_add_up(concurrency, count, parts):
     assert sum(share.concurrency for share in shares) == concurrency
     assert sum(share.count for share in shares) == count
     assert max(share.concurrency for share in shares) - min(share.concurrency for share in shares) <= 1
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Constant(7.3),
+        Poisson(40, seed=2),
+        Intervals((5, 5, 900_000_000)),
+        Listed((0, 0, 10**9)),
+        Ramps(((3 * 10**9, 1.0, 9.0),)),
+    ],
+    ids=lambda schedule: type(schedule).__name__,
+)
+@given(st.lists(st.integers(-(10**8), 4 * 10**9), max_size=5), st.none() | st.integers(0, 20))
+def test_arrivals_are_the_due_times_up_to_a_time(schedule, times, count):
+    known = Poisson(40, seed=2) if isinstance(schedule, Poisson) else schedule
+    limit = 1000 if count is None else count
+    due = list(itertools.takewhile(lambda time: time < NEVER, map(known.due_ns, range(limit))))
+    arrivals = Arrivals(Open(schedule, count=count))
+    for time_ns in sorted(times):
+        assert arrivals.by(time_ns) == sum(due_ns <= time_ns for due_ns in due)

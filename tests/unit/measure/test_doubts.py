@@ -115,8 +115,10 @@ def test_client_is_the_limit_when_it_is_busy_or_late(client, is_capped, is_limit
 
 
 DRIFTS = {
-    "up": (np.linspace(100, 150, 20), 0.4),
-    "down": (np.linspace(150, 100, 20), -0.4),
+    "up": (np.linspace(100, 150, 20), 0.375),
+    "down": (np.linspace(150, 100, 20), -0.273),
+    "down to nothing": ([400, 200, 100, 50, 10, 5, 2, 1, 0, 0, 0, 0], -1.0),
+    "up from nothing": ([0, 0, 0, 0, 10, 20, 40, 60, 80, 100, 120, 140], None),
     "a little": (np.linspace(100, 103, 20), None),
     "noise": (100 + 10 * RNG.standard_normal(20), None),
     "a step back": ([100, 150] * 10, None),

@@ -50,3 +50,10 @@ def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, co
     )
     assert (row.request_count, row.empty_count, row.failed_count) == (count, empty, 1)
     assert row.latency_ns == (30 if drops_empty else 32)
+
+
+def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
+    found = OpenWindow(10_000)
+    found.add(ended((5_000, 1, 0), (12_000, 1, 0)))
+    window = found.close(20_000, expense=Expense(), before=None, after=None)
+    assert window.ended_us.tolist() == [0, 2]

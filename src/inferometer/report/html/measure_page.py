@@ -18,6 +18,9 @@ from inferometer.report.document import (
     Tone,
 )
 from inferometer.report.format import (
+    NONE,
+    at_percentile,
+    average,
     duration,
     first_line,
     interval,
@@ -171,7 +174,7 @@ def _level_row(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     value, words = level_value(level.mode, level.value), verdict_words(level)
     measurement = level.measurement
     if measurement is None:
-        return (value, *("-" for _ in range(len(shown) + 7)), words)
+        return (value, *(NONE for _ in range(len(shown) + 7)), words)
     return (value, *_cells(measurement, shown), words)
 
 
@@ -180,9 +183,9 @@ def _cells(measurement: Measurement, shown: tuple[int, ...]) -> tuple[str, ...]:
     return (
         quantity(measurement.infer_per_s.value),
         interval(measurement.infer_per_s),
-        duration(latency.mean_ns),
-        *(duration(latency.percentile_ns(p)) for p in shown),
-        duration(latency.max_ns),
+        average(latency),
+        *(at_percentile(latency, p) for p in shown),
+        duration(latency.max_ns) if latency.count else NONE,
         str(measurement.request_count),
         str(measurement.failed_count),
         share(measurement.client.cpu_share),
@@ -214,10 +217,10 @@ def _streams(stream: Streaming) -> tuple[tuple[str, str], ...]:
     return (
         ("Responses", f"{quantity(stream.per_s)} per second"),
         ("Responses per request", f"{stream.responses / max(1, stream.per_request.count):.3g}"),
-        ("First response, p50", duration(stream.first.percentile_ns(50))),
-        ("First response, p99", duration(stream.first.percentile_ns(99))),
-        ("Between responses, p50", duration(stream.gaps.percentile_ns(50))),
-        ("Between responses, p99", duration(stream.gaps.percentile_ns(99))),
+        ("First response, p50", at_percentile(stream.first, 50)),
+        ("First response, p99", at_percentile(stream.first, 99)),
+        ("Between responses, p50", at_percentile(stream.gaps, 50)),
+        ("Between responses, p99", at_percentile(stream.gaps, 99)),
     )
 
 
