@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import numpy as np
-
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
@@ -18,7 +16,7 @@ from inferometer.compare.metrics import PERCENTILES
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import Subject, measurement
-from inferometer.measure.quantiles import percentile
+from inferometer.measure.series import joined
 from inferometer.measure.stopping import Precision
 from inferometer.measure.windows import Window, figures
 from inferometer.profile.conclusion import is_capped
@@ -256,8 +254,8 @@ def turns(course: Course, start_ns: int) -> tuple[Turn, ...]:
 
 
 def _percentiles(windows: Sequence[Window]) -> tuple[tuple[float, int], ...]:
-    latency = np.concatenate([window.latency_ns for window in windows])
-    return tuple((float(p), percentile(latency, p)) for p in PERCENTILES) if len(latency) else ()
+    latency = joined([window.latency_ns for window in windows])
+    return tuple((float(p), latency.percentile(p)) for p in PERCENTILES) if latency.count else ()
 
 
 def _remarks(course: Course) -> list[Remark]:

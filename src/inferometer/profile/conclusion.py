@@ -11,12 +11,14 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Open, Plan
-from inferometer.measure.doubts import Evidence, explain, slow_ends
+from inferometer.measure.doubts import Evidence, explain, moving_figure, slow_ends
+from inferometer.measure.ends import join_groups
 from inferometer.measure.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
 from inferometer.measure.merge import Subject, measurement, start_figures
-from inferometer.measure.quantiles import percentile
 from inferometer.measure.readings import bounds
+from inferometer.measure.series import joined
 from inferometer.measure.stopping import Precision, Verdict, is_over
+from inferometer.measure.warm_up import fast_start
 from inferometer.measure.windows import Window
 from inferometer.observe.metrics import Sample
 from inferometer.profile.pace import Pace
@@ -81,7 +83,6 @@ def conclude(course: Course) -> Level:
         samples=course.samples,
     )
     start = start_figures(course.cold, subject)
-    slow_us = _slow_ends(course.windows) if _is_unsure(course) else None  # before the durations are sorted
     ended = any(window.count or window.failures for window in course.windows)
     pressed = course.pace.pressed(course.windows) if course.pace is not None and ended else None
     found = measurement(course.windows, subject) if ended else None
@@ -98,7 +99,7 @@ def conclude(course: Course) -> Level:
         is_over_limit=is_over(_latency_ns(found, recipe.percentile), recipe.latency_limit_ms),
         remarks=remarks,
         start=start,
-        doubt=None if slow_us is None or found is None else _doubt(course, found, slow_us),
+        doubt=_maybe_doubt(course, found),
         rates=rates,
     )
 
@@ -183,14 +184,27 @@ def _is_unsure(course: Course) -> bool:
     return remark is not None and remark.note in _UNSURE and any(window.count for window in course.windows)
 
 
-def _doubt(course: Course, found: Measurement, slow_us: NDArray[np.int64]) -> Doubt:
+def _maybe_doubt(course: Course, found: Measurement | None) -> Doubt | None:
+    """Why the figures are not as sure as asked, or else that they changed while they were measured."""
+    if found is None or not found.request_count:
+        return None
+    counted = course.figures[sum(window.number for window in course.cold) :]
+    started = fast_start(counted) if course.recipe.finds_warm_up else None
+    if started is not None:
+        return started
+    if _is_unsure(course):
+        return _doubt(course, found, counted)
+    return moving_figure(counted) if course.recipe.finds_warm_up else None
+
+
+def _doubt(course: Course, found: Measurement, counted: Sequence[WindowFigures]) -> Doubt:
     rule, chosen = course.recipe.rule, course.recipe.percentile
     evidence = Evidence(
-        windows=course.figures[len(course.cold) :],
+        windows=counted,
         found=found,
         name=latency_name(chosen),
         latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
-        slow_ends_us=slow_us,
+        slow_ends_us=_slow_ends(course.windows),
         precision=rule.precision if isinstance(rule, Precision) else None,
         is_capped=course.is_capped,
     )
@@ -199,10 +213,7 @@ def _doubt(course: Course, found: Measurement, slow_us: NDArray[np.int64]) -> Do
 
 def _slow_ends(windows: Sequence[Window]) -> NDArray[np.int64]:
     """When requests ended that took far longer than most, microseconds into the measurement."""
-    median_ns = percentile(np.concatenate([window.latency_ns for window in windows]), 50)
+    median_ns = joined([window.latency_ns for window in windows]).percentile(50)
     begin_ns = windows[0].start_ns
-    parts = [
-        slow_ends(window.latency_ns, window.ended_us, median_ns) + (window.start_ns - begin_ns) // NS_PER_US
-        for window in windows
-    ]
-    return np.concatenate(parts)
+    ends = [window.ends.groups().later((window.start_ns - begin_ns) // NS_PER_US) for window in windows]
+    return slow_ends(join_groups(ends), median_ns)

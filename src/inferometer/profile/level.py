@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
@@ -15,6 +17,7 @@ from inferometer.measure.lateness import Lateness
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import latency_estimate, rate_estimate
 from inferometer.measure.readings import Reading, Readings
+from inferometer.measure.series import Series
 from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import (
     GO_ON,
@@ -26,7 +29,7 @@ from inferometer.measure.stopping import (
     judge_stability,
 )
 from inferometer.measure.warm_up import cold_windows
-from inferometer.measure.windows import Expense, OpenWindow, Window, add_failures, figures, split
+from inferometer.measure.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling
@@ -159,8 +162,7 @@ def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
 def measure_level_windows(bench: Bench, recipe: Recipe, point: Point) -> tuple[Level, tuple[Window, ...]]:
     """The level with the windows it is made of, for those who merge them with others."""
     run, verdict = _measured(bench, recipe, point)
-    windows = run.windows()
-    return _concluded(bench, point, run, verdict), windows
+    return _concluded(bench, point, run, verdict), tuple(run.windows)
 
 
 def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, Verdict]":
@@ -206,7 +208,7 @@ class _LevelRun:
         self._ticking = bench.watcher if isinstance(bench.watcher, Ticking) else None
         self._pace = Pace()
         self._lateness = Lateness()
-        self._windows: list[Window] = []  # as many as may be merged
+        self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
         self._rest: Records = EMPTY  # ended after the window that was closed last
@@ -225,7 +227,7 @@ class _LevelRun:
         self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None
         self._schedule_ns = 0  # when it began
         self._due = 0  # requests by the end of the window that was closed last
-        self._loop_lags: list[int] = []  # since the window that was closed last
+        self._loop_lags = Series()  # since the window that was closed last
         self._statistics_error: PeerError | None = None
         self._readings = Readings()
         self._lead_ns = 0
@@ -234,10 +236,6 @@ class _LevelRun:
         self._is_read = False  # that one was made, or tried
         self._silence = Silence(bench.silence_ns, 0)
         self._sent_before = 0
-
-    def windows(self) -> tuple[Window, ...]:
-        """With durations of their own, as those of a single window are sorted when its level is made."""
-        return tuple(map(_with_own_durations, self._windows))
 
     def start(self) -> None:
         bench, plan = self._bench, self._point.plan
@@ -299,7 +297,7 @@ class _LevelRun:
             end_ns = self._fill_to_count(NEVER if recipe.is_whole else recipe.window_count)
         if self._is_given_up and self._last_good_ns > self._open.start_ns:
             end_ns = self._last_good_ns  # the silence after the last answer is no load
-        if recipe.is_whole and not self._windows:
+        if recipe.is_whole and not self.windows:
             self._open.begin_at_first_send()
         if not self._is_read:  # the end was only seen afterwards
             self._after = self._read_counters()
@@ -365,7 +363,7 @@ class _LevelRun:
         fresh = split(self._harvest.records, self._start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._recipe.is_whole and self._harvest.is_finished
-        self._loop_lags.append(self._harvest.loop_lag_ns)
+        self._loop_lags.append(np.array([self._harvest.loop_lag_ns]))
         if self._ticking is not None:
             elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
             self._ticking.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
@@ -406,12 +404,12 @@ class _LevelRun:
 
     def _cut_silence(self) -> None:
         """The time after the last answer is no load: it must not water down the rate. The failures stay."""
-        last = max((number for number, window in enumerate(self._windows) if window.count), default=None)
+        last = max((number for number, window in enumerate(self.windows) if window.count), default=None)
         if last is None:
             return
-        failures = add_failures(self._windows[last:])
-        end_ns = max(self._last_good_ns, self._windows[last].start_ns + 1)
-        self._windows[last:] = [replace(self._windows[last], end_ns=end_ns, failures=failures)]
+        failures = add_failures(self.windows[last:])
+        end_ns = max(self._last_good_ns, self.windows[last].start_ns + 1)
+        self.windows[last:] = [replace(self.windows[last], end_ns=end_ns, failures=failures)]
 
     def _close(self, end_ns: int) -> None:
         after, self._after, self._is_read = self._after, None, False
@@ -420,12 +418,13 @@ class _LevelRun:
             window = replace(window, samples=self._bench.metrics.take())
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        is_lead = self._recipe.is_whole and not self._windows and not self._open.ended_count
+        is_lead = self._recipe.is_whole and not self.windows and not self._open.ended_count
         if not is_lead or self._is_finished:  # a whole plan counts from its first request on
             self._before = after
-            self._windows.append(window)
+            self.windows.append(window)
         if isinstance(self._recipe.rule, Stability) and not self._recipe.is_whole:
-            del self._windows[:-MERGED]
+            del self.windows[:-MERGED]
+        self.windows = condensed(self.windows)
         self.figures.append(
             figures(
                 window,
@@ -462,9 +461,9 @@ class _LevelRun:
             files=new.files,
             file_limit=new.file_limit,
             stolen_ns=new.stolen_ns - old.stolen_ns,
-            loop_lags_ns=tuple(self._loop_lags),
+            loop_lags_ns=self._loop_lags,
         )
-        self._loop_lags.clear()
+        self._loop_lags = Series()
         self._cost, self._cost_ns = new, self._harvest.seen_ns
         return expense
 
@@ -527,8 +526,8 @@ class _LevelRun:
         return self._recipe.window_ns is not None and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> Verdict:
-        elapsed_ns = self._windows[-1].end_ns - self._start_ns
-        warm = self._windows[self._cold_count() :]
+        elapsed_ns = self.windows[-1].end_ns - self._start_ns
+        warm = self.windows[self._cold_count() :]
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
         chosen = self._recipe.percentile
@@ -540,9 +539,11 @@ class _LevelRun:
 
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
-        if not self._recipe.finds_warm_up or len(self._windows) != len(self.figures):
+        numbers = np.cumsum([window.number for window in self.windows])
+        if not self._recipe.finds_warm_up or numbers[-1] != len(self.figures):
             return 0
-        return cold_windows(self.figures)
+        cold = cold_windows(self.figures)
+        return int(np.searchsorted(numbers, cold)) + 1 if cold else 0
 
     # --- the result
 
@@ -554,12 +555,12 @@ class _LevelRun:
             recipe=self._recipe,
             point=self._point,
             verdict=verdict,
-            cold=self._windows[:cold],
-            windows=self._windows[cold:],
+            cold=self.windows[:cold],
+            windows=self.windows[cold:],
             figures=self.figures,
             start_ns=self._start_ns,
             examples=self._bench.load.examples(),
-            samples=self._samples(self._windows[cold:]),
+            samples=self._samples(self.windows[cold:]),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             pace=self._pace if self._is_paced else None,
@@ -581,9 +582,3 @@ def _is_failing(rows: Sequence[WindowFigures]) -> bool:
     return any(row.failed_count for row in rows) and not any(
         row.request_count or row.empty_count for row in rows
     )
-
-
-def _with_own_durations(window: Window) -> Window:
-    latency = window.latency_ns.copy()
-    is_same = window.service_ns is window.latency_ns
-    return replace(window, latency_ns=latency, service_ns=latency if is_same else window.service_ns)

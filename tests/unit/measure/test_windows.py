@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from inferometer.measure.windows import THINNED_COUNT, Expense, OpenWindow, Window, figures
+from inferometer.measure.ends import Ends
+from inferometer.measure.series import Series
+from inferometer.measure.windows import Expense, OpenWindow, Window, figures
 from inferometer.records import status
 from inferometer.records.records import COLUMNS, from_rows
 
 
 def window(durations):
-    values = np.array(durations, dtype=np.int64)
-    empty = np.array([], dtype=np.int64)
-    return Window(0, 10**9, values, values, empty, np.zeros(len(values), np.uint32), 0, 0, 0, 0, {})
+    values = Series(np.array(durations, dtype=np.int64))
+    return Window(0, 10**9, values, values, Series(), Ends(), 0, 0, 0, 0, {})
 
 
 @pytest.mark.parametrize(
@@ -25,12 +26,6 @@ def window(durations):
 def test_percentiles_of_a_window_are_those_of_its_requests(durations, p50, p99):
     row = figures(window(durations), level_start_ns=0, batch=1, chosen=None)
     assert (row.p50_ns, row.p99_ns) == (p50, p99)
-
-
-def test_a_huge_window_is_thinned_evenly():
-    row = figures(window(np.arange(3 * THINNED_COUNT)), level_start_ns=0, batch=1, chosen=None)
-    assert row.p50_ns == pytest.approx(1.5 * THINNED_COUNT, rel=1e-3)
-    assert row.p99_ns == pytest.approx(2.97 * THINNED_COUNT, rel=1e-3)
 
 
 def ended(*requests):
