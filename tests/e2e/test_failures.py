@@ -280,7 +280,7 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
             *("-m", "fake", "-u", fake.server.address, "--concurrency-range", "4", "--workers", workers),
             *("--json", str(tmp_path / "r.json"), "-f", str(tmp_path / "r.csv")),
         )
-    assert ended.code == (99 if command == "perf_analyzer" else 1)
+    assert ended.code == (99 if command == "perf_analyzer" else 3)
     assert "Traceback" not in ended.stderr
     (level,) = api.load(str(tmp_path / "r.json")).levels
     found = level.measurement
@@ -295,6 +295,30 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
         assert f"    Request count: {found.request_count}\n" in ended.stdout
         assert "Concurrency: 4, throughput: " in ended.stdout
         assert "check that the server still runs" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["perf_analyzer", "inferometer"])
+def test_a_count_that_is_given_up_says_how_many_were_not_sent(
+    command: str, run: Callable, tmp_path: Path
+) -> None:
+    def infer(number: int, request: Request) -> Act | None:
+        return Wire.reset if number >= 20 else None
+
+    with FakeTriton(infer) as fake:
+        ended = run(
+            command,
+            *(("measure",) if command == "inferometer" else ()),
+            *("-m", "fake", "-u", fake.server.address, "--request-count", "500"),
+            *("--json", str(tmp_path / "r.json"), "--max-error-rate", "1"),
+        )
+    (level,) = api.load(str(tmp_path / "r.json")).levels
+    unsent = 500 - level.measurement.ended_count
+    assert ended.code == (99 if command == "perf_analyzer" else 3)
+    assert unsent > 0
+    told = ended.stderr if command == "perf_analyzer" else " ".join(ended.stdout.split())
+    assert f"{unsent} of 500 requests were not sent" in told
+    if command == "inferometer":
+        assert "server gone" in ended.stdout
 
 
 def test_a_killed_worker_ends_the_run_with_what_was_measured(start: Callable, tmp_path: Path) -> None:

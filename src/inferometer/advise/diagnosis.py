@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
 from inferometer.base.writing import write_file
@@ -181,7 +182,7 @@ def from_json(text: str, origin: str) -> Diagnosis:
     from pydantic import ValidationError
 
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"

@@ -23,3 +23,8 @@ def _is_blank(char: str) -> bool:
 
 def _written(char: str) -> str:
     return char.encode("unicode_escape").decode()
+
+
+def is_digits(text: str) -> bool:
+    """Whether it is a whole number of up to 18 plain digits; `str.isdigit` also takes those of other scripts."""
+    return text.isascii() and text.isdigit() and len(text) <= 18

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,10 +43,10 @@ def main(argv: list[str]) -> int:
             _help(asked)
             return 0
         comparison = _compare(asked)
+        _report(comparison, asked)
     except UsageError as error:
         print(f"inferometer compare: {error}", file=sys.stderr)
         return USAGE
-    _report(comparison, asked)
     return comparison.exit_code
 
 
@@ -95,10 +96,12 @@ def _compare(asked: Mapping[str, Any]) -> "Comparison":
 def _saved(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     from inferometer.compare.saved import compare_saved
     from inferometer.measure.result import read
+    from inferometer.report.saved import consistent
 
     names: Sequence[str] = asked["words"]
     results = [(name, read(Path(name))) for name in names]
-    return compare_saved(results, terms, is_forced="force" in asked)
+    with consistent(*names):
+        return compare_saved(results, terms, is_forced="force" in asked)
 
 
 def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
@@ -125,20 +128,21 @@ def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
 
     from inferometer.compare.comparison import write
     from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
-    from inferometer.report.saved import write_page
+    from inferometer.report.saved import consistent, write_page
 
     outputs = Outputs()
     screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(comparison, screen))
     writers: tuple[tuple[str, Callable[[Path], None]], ...] = (
         ("json", lambda path: write(comparison, path)),
         ("html", lambda path: write_page(path, comparison)),
         ("markdown", lambda path: write_file(path, to_markdown(comparison))),
         ("junit", lambda path: write_file(path, to_junit(comparison))),
     )
-    for field, writer in writers:
-        if field in asked:
-            outputs.attempt(asked[field], partial(writer, Path(asked[field])))
+    with consistent(*asked["words"]) if "words" in asked else nullcontext():
+        outputs.attempt(SCREEN, lambda: render(comparison, screen))
+        for field, writer in writers:
+            if field in asked:
+                outputs.attempt(asked[field], partial(writer, Path(asked[field])))
     outputs.settle()
 
 

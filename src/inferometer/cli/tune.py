@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
-from inferometer.base.text import printable
+from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import Ask, parse_measure
@@ -110,7 +110,7 @@ def _wish(own: argparse.Namespace, options: "Options") -> "Wish":
 
 def _span(text: str, name: str) -> tuple[int, int]:
     low, colon, high = text.partition(":")
-    if not low.isdigit() or (colon and not high.isdigit()):
+    if not is_digits(low) or (colon and not is_digits(high)):
         raise UsageError(f"{name} is '{text}'", remedy="write lowest:highest, such as 1:8")
     found = int(low), int(high or low)
     if not 1 <= found[0] <= found[1]:
@@ -120,7 +120,7 @@ def _span(text: str, name: str) -> tuple[int, int]:
 
 def _numbers(text: str, name: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdigit() for word in words):
+    if not all(map(is_digits, words)):
         raise UsageError(f"{name} is '{text}'", remedy="write whole numbers, such as 100,500")
     return tuple(int(word) for word in words)
 

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 def _view(asked: argparse.Namespace) -> int:
     from inferometer.report.chromium import find_chromium
     from inferometer.report.files import writable
-    from inferometer.report.saved import document, read
+    from inferometer.report.saved import consistent, document, read
 
     report = read(asked.result)
     files = [path for path in (asked.html, asked.markdown, asked.png, asked.pdf) if path is not None]
@@ -51,7 +51,8 @@ def _view(asked: argparse.Namespace) -> int:
     if asked.png is not None or asked.pdf is not None:
         find_chromium()
     outputs = Outputs()
-    _write(document(report), asked, outputs)
+    with consistent(str(asked.result)):
+        _write(document(report), asked, outputs)
     for path in files:
         if str(path) != "-" and outputs.has(path):
             print(printable(str(path)))

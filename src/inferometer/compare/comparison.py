@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
 from inferometer.base.writing import write_file
@@ -157,7 +158,7 @@ def from_json(text: str, origin: str) -> Comparison:
     from pydantic import ValidationError
 
     try:
-        document: Any = json.loads(text)
+        document: Any = decode(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}", remedy="give a file written by compare --json"

@@ -167,7 +167,8 @@ OPTIONS = (
     Option(
         ("--request-timeout",),
         "request_timeout_s",
-        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit.",
+        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
+        "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
         duration(zero=True),
         "TIME",
         dialect=Dialect.OURS,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.validation import validated
@@ -76,7 +77,7 @@ def from_json(text: str, origin: str) -> Result:
     from pydantic import ValidationError
 
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"
@@ -99,8 +100,8 @@ def from_json(text: str, origin: str) -> Result:
 def with_notes(value: Any) -> Any:
     """The document with its notes as members of their enum again."""
     if isinstance(value, dict):
-        if value.keys() == {"note", "text"} and value["note"] in Note.__members__:
-            return {"note": Note[value["note"]], "text": value["text"]}
+        if value.keys() == {"note", "text"} and str(value["note"]) in Note.__members__:
+            return {"note": Note[str(value["note"])], "text": value["text"]}
         return {key: with_notes(item) for key, item in value.items()}
     if isinstance(value, list):
         return [with_notes(item) for item in value]

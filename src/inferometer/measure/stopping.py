@@ -68,6 +68,9 @@ def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
         return Remark(
             Note.NOT_STABLE, f"{len(recent)} of the {MERGED} windows that are compared were measured"
         )
+    bare = sum(not window.request_count for window in recent)
+    if bare:
+        return Remark(Note.NOT_STABLE, f"{bare} of the last {MERGED} windows had no good answer")
     rates = [window.infer_per_s for window in recent]
     latencies = [window.service_ns for window in recent]
     apart = []

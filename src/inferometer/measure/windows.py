@@ -197,7 +197,7 @@ class OpenWindow:
         """Take requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
-        sent = int(records.sent_ns[records.sent_ns > 0].min(initial=records.end_ns[0]))
+        sent = int(np.where(records.sent_ns > 0, records.sent_ns, records.due_ns).min())
         self._first_sent_ns = min(self._first_sent_ns or sent, sent)
         self._add_failures(records)
         good = records.good

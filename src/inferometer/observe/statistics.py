@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from inferometer.base.text import is_digits
 from inferometer.model.answers import DURATIONS
 from inferometer.model.spec import ModelSpec
 
@@ -102,4 +103,4 @@ def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStat
 
 
 def _version_order(version: str) -> tuple[int, str]:
-    return (int(version), "") if version.isdigit() else (-1, version)
+    return (int(version), "") if is_digits(version) else (-1, version)

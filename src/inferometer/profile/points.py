@@ -5,6 +5,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
 from inferometer.profile.agenda import Agenda
@@ -135,7 +136,7 @@ def read_intervals(path: str) -> tuple[int, ...]:
     if not lines:
         raise UsageError(f"file '{path}' is empty", remedy="write one gap per line, in microseconds")
     for number, line in enumerate(lines, start=1):
-        if not line.isdigit():
+        if not is_digits(line):
             raise UsageError(
                 f"entry {number} of '{path}' is '{line}'",
                 remedy="gaps are whole numbers of microseconds, one per line",

@@ -211,12 +211,13 @@ def verdict_words(level: Level) -> str:
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
-    if not level.is_stable and not words:
+    is_failing = any(remark.note is Note.FAILURES for remark in level.remarks)
+    if not level.is_stable and not words and not is_failing:
         words.append("not stable")
     if level.is_over_limit:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
-        words.append("errors")
+        words.append("errors" if level.measurement.request_count else "all failed")
     return ", ".join(dict.fromkeys(words)) if words else "ok"
 
 
@@ -231,7 +232,7 @@ def _last_measured(result: Result) -> tuple[Level, ...]:
 
 def _time(level: Level) -> Iterator[Text | Table]:
     measurement = level.measurement
-    if measurement is None or measurement.server is None:
+    if measurement is None or measurement.server is None or not measurement.request_count:
         return
     rows = parts(measurement.server)
     if not rows:

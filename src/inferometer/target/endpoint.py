@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 
 DER = "DER"
 
@@ -75,7 +76,7 @@ def _split_authority(authority: str, url: str, default_port: int) -> tuple[str, 
         port_text = tail.removeprefix(":")
     else:
         host, _, port_text = authority.partition(":")
-    if not host or not (port_text.isdigit() or port_text == ""):
+    if not host or not (is_digits(port_text) or port_text == ""):
         raise UsageError(f"the address '{url}' is not host:port", remedy="write it like localhost:8000")
     port = int(port_text) if port_text else default_port
     if not 0 < port < 65536:

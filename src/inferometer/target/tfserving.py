@@ -1,5 +1,6 @@
 """TensorFlow Serving over gRPC: the PredictionService. What its signatures say is the same for its REST API."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.text import is_digits
 from inferometer.model.answers import SIGNATURES
 from inferometer.model.numbers import decode, encode, little_endian
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
@@ -40,6 +42,7 @@ _ENDINGS = {
 
 _DATATYPES = {f"DT_{name}": datatype for datatype, (name, _) in _ENDINGS.items()}
 _NUMBERS = {datatype: DATA_TYPES.index(name) for datatype, (name, _) in _ENDINGS.items()}
+_MOST_ELEMENTS = 2**28  # that a reply may leave out because all are alike
 _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integer
 
 
@@ -127,7 +130,7 @@ def _choose(model_spec: Any, name: str, version: str) -> None:
 
 def maybe_number(version: str) -> int | None:
     """A version that is a number; anything else is a label."""
-    return int(version) if version.isdecimal() and version.isascii() and int(version) < 2**63 else None
+    return int(version) if is_digits(version) else None
 
 
 def _fill(described: Any, tensor: Tensor) -> None:
@@ -150,8 +153,8 @@ def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
     try:
         response = message("serving.PredictResponse").FromString(bytes(reply))
         return {name: content(tensor) for name, tensor in response.outputs.items()}
-    except (DecodeError, KeyError, OverflowError, ValueError) as error:
-        raise PeerError(f"the reply is no PredictResponse ({error})") from error
+    except (DecodeError, LookupError, OverflowError, ValueError) as error:
+        raise PeerError(f"the reply is no PredictResponse ({error!r})") from error
 
 
 def content(tensor: Any) -> bytes:
@@ -160,7 +163,9 @@ def content(tensor: Any) -> bytes:
     if tensor.tensor_content and datatype != "BYTES":
         return bytes(tensor.tensor_content)
     values = list(getattr(tensor, _ENDINGS[datatype][1]))
-    missing = int(np.prod([dim.size for dim in tensor.tensor_shape.dim], dtype=np.int64)) - len(values)
+    missing = math.prod(dim.size for dim in tensor.tensor_shape.dim) - len(values)
+    if missing > _MOST_ELEMENTS:
+        raise ValueError(f"a tensor of {missing} elements")
     if values and missing > 0:
         values += values[-1:] * missing  # as TensorFlow shortens a tensor that ends in the same value
     if datatype == "BYTES":

@@ -11,7 +11,7 @@ Choose = Callable[[int], int]
 GONE = object()
 LONG = "<an integer of 5,000 digits>"
 _DEEP: Any = "end"
-for _ in range(300):
+for _ in range(80):
     _DEEP = [_DEEP]
 
 ODD: tuple[Any, ...] = (
@@ -34,6 +34,7 @@ ODD: tuple[Any, ...] = (
     float("nan"),
     "",
     "5",
+    "²",
     "a text",
     "\ud800",
     "\x00\x1b[31m",

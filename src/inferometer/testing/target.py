@@ -143,6 +143,8 @@ class _FakeNetwork:
         if reply.responses_ns:
             times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
             self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+        elif reply.status in outcome.NOT_SENT:
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
         elif reply.status:
             self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
         else:

@@ -65,14 +65,14 @@ class Journal:
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:
         """The last trial with this key; one that failed only where it need not be tried again."""
-        rows = self._db.execute("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", (key,))
+        rows = self._rows("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", key)
         trials = [self._trial(document) for (document,) in rows]
         measured = [trial for trial in trials if trial.is_measured]
         return next(iter(measured or (trials if with_failed else [])), None)
 
     def trials(self, study: str | None = None) -> tuple[Trial, ...]:
         """In order; of one study, or all."""
-        rows = self._db.execute("SELECT document, study FROM trials ORDER BY number")
+        rows = self._rows("SELECT document, study FROM trials ORDER BY number")
         return tuple(self._trial(document) for document, name in rows if study in (None, name))
 
     @property
@@ -81,17 +81,29 @@ class Journal:
         return any(trial.is_measured for trial in self.trials())
 
     def next_number(self) -> int:
-        (last,) = self._db.execute("SELECT MAX(number) FROM trials").fetchone()
-        return 0 if last is None else last + 1
+        ((last,),) = self._rows("SELECT MAX(number) FROM trials")
+        return 0 if last is None else int(last) + 1
 
     def variants(self) -> tuple[Variant, ...]:
         """In the order they were made."""
-        rows = self._db.execute("SELECT document FROM variants ORDER BY rowid")
-        return tuple(from_plain(Variant, json.loads(text), str(self.path)) for (text,) in rows)
+        rows = self._rows("SELECT document FROM variants ORDER BY rowid")
+        return tuple(from_plain(Variant, self._document(text), str(self.path)) for (text,) in rows)
 
     def _trial(self, document: str) -> Trial:
-        found: Trial = from_plain(Trial, json.loads(document), str(self.path))
+        found: Trial = from_plain(Trial, self._document(document), str(self.path))
         return found
+
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise _unreadable(self.path, error) from error
+
+    def _document(self, text: object) -> Any:
+        try:
+            return json.loads(text)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _unreadable(self.path, error) from error
 
     # --- what else a search must remember
 
@@ -101,8 +113,8 @@ class Journal:
 
     def recall(self, name: str) -> Any:
         """None when it was never remembered."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        return self._document(rows[0][0]) if rows else None
 
 
 def _with_members(variants: tuple[Variant, ...]) -> Iterator[Variant]:
@@ -154,7 +166,7 @@ def _reading(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _unreadable(path: Path, error: sqlite3.DatabaseError) -> UsageError:
+def _unreadable(path: Path, error: Exception) -> UsageError:
     return UsageError(
         f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
     )

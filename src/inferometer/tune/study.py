@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
 from inferometer.base.writing import write_file
@@ -138,7 +139,7 @@ def from_plain(kind: type[Any], document: Any, origin: str) -> Any:
 
 def from_json(text: str, origin: str) -> Study:
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError as error:
         raise UsageError(f"'{origin}' is not JSON: {error}", remedy="search again") from error
     found = document.get("schema") if isinstance(document, dict) else None

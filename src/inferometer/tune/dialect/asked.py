@@ -14,6 +14,9 @@ from inferometer.tune.metrics import OLD_LATENCY
 CONFIG_FILE = "config_file"
 
 
+_MOST_VALUES = 1_000_000  # of a YAML file
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Values by key; `given` are those the user set, in either place."""
@@ -197,8 +200,9 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
             f"the file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}",
             remedy="check --config-file",
         ) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"'{path}' is not YAML: {_one_line(error)}", remedy="mend the file") from error
+    _require_an_end(path, found)
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -207,6 +211,25 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown:
         raise UnknownKeys(path, unknown)
     return {key: value for key, value in found.items() if value is not None and key != CONFIG_FILE}
+
+
+def _require_an_end(path: Path, document: Any) -> None:
+    """References may stand for very many values, or for what they stand in."""
+    sizes: dict[int, int] = {}
+
+    def size(value: Any) -> int:
+        if not isinstance(value, (dict, list, set)):
+            return 1
+        if id(value) not in sizes:
+            sizes[id(value)] = (
+                _MOST_VALUES  # as long as it is not known: of one that holds itself there is no end
+            )
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(map(size, parts))
+        return sizes[id(value)]
+
+    if size(document) >= _MOST_VALUES:
+        raise UsageError(f"'{path}' stands for more than {_MOST_VALUES} values", remedy="write them out")
 
 
 def _one_line(error: Exception) -> str:
