@@ -16,6 +16,8 @@ from inferometer.wire.grpc import GrpcConnection, frame_message
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Stream, render
 
+LONGEST_ID = 20  # digits
+
 
 @dataclass(slots=True)
 class SharedStream:
@@ -66,7 +68,8 @@ class SharedStream:
             reply.error and not name.isdigit()
         ):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
-        if not name.isdigit() or not self.first_id <= int(name) < self.next_id:
+        is_number = name.isdigit() and len(name) <= LONGEST_ID
+        if not is_number or not self.first_id <= int(name) < self.next_id:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None
 
