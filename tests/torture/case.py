@@ -262,7 +262,9 @@ def _draw_output(case: Case, random: Random) -> None:
         if random.random() < share and case.words[0] != "find":
             case.words += [option, name]
             case.made.append(name)
-    if random.random() < 0.5:
+    if (
+        random.random() < 0.5 and case.model is not LARGE_MODEL
+    ):  # whose values would be written for every request
         name = "requests.parquet" if random.random() < 0.7 else "requests.json"
         case.words += ["--profile-export-file", name]
         case.made.append(name)

@@ -45,7 +45,7 @@ class Http1Wire(asyncio.Protocol):
         self._greet = greet
         self._log = log
         self._decide = decide
-        self._transport: asyncio.Transport
+        self._transport: Any = None  # until it is connected
         self._buffer = bytearray()
         self._is_busy = False
         self._is_over = False
@@ -77,8 +77,9 @@ class Http1Wire(asyncio.Protocol):
 
     def leave(self) -> None:
         """The run is over."""
-        self._is_over = True
-        self._transport.abort()
+        if self._transport is not None:
+            self._is_over = True
+            self._transport.abort()
 
     # --- the loop
 

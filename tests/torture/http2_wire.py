@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from hpack import Decoder
 from tests.torture.frames import (
@@ -120,7 +121,7 @@ class Http2Wire(asyncio.Protocol):
         self.last = LARGEST  # calls on streams above it are not served
         self._decide = decide
         self._greet = greet
-        self._transport: asyncio.Transport
+        self._transport: Any = None  # until it is connected
         self._buffer = bytearray()
         self._has_preface = False
         self._decoder = Decoder()
@@ -223,8 +224,9 @@ class Http2Wire(asyncio.Protocol):
 
     def leave(self) -> None:
         """The run is over."""
-        self._is_over = True
-        self._transport.abort()
+        if self._transport is not None:
+            self._is_over = True
+            self._transport.abort()
 
     # --- the loop
 
