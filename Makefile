@@ -42,7 +42,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 
 # Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
-	$(PYTHON) -m pytest -n 6 --dist worksteal --reruns 2 --reruns-delay 2
+	$(PYTHON) -m pytest -n 6 --dist worksteal
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
@@ -63,7 +63,7 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-torchserve/.installed
 
 test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
-	$(PYTHON) -m pytest tests/peers --reruns 2 --reruns-delay 2
+	$(PYTHON) -m pytest tests/peers
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .

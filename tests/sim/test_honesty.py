@@ -206,7 +206,7 @@ class Flood:
         ):
             rows[:, COLUMNS.index(name)] = column
         times = np.stack((ends - latency // 2, ends), axis=1).ravel() if self._is_streamed else NO_TIMES
-        self._clock.move_to(max(int(ends[-1]) if count else 0, self._clock()))
+        self._clock.move_to(int(ends[-1]) if count else max(until_ns, self._clock()))
         return Harvest(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
 
     def examples(self):
@@ -217,13 +217,18 @@ COST = Cost(cpu_ns=(0,), sent=0, reconnects=0, connects=0, connect_ns=0)
 PLANS = {"closed": Closed(8), "open": Open(Constant(40_000))}
 SHAPES = {
     "one window": {"is_whole": True},
-    "many windows": {"rule": Precision(1e-9, 10**18), "window_ns": 5 * NS_PER_MS},
+    "many windows": {"rule": Precision(1e-9, 10**18), "window_ns": 500 * NS_PER_MS},
 }
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    ("plan", "shape", "is_streamed"),
+    [
+        ("closed", "one window", False),
+        ("open", "one window", True),
+        ("closed", "many windows", False),
+    ],
+)
 def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_streamed):
     def peak(count):
         made = rig(lambda number, sent: Reply(NS_PER_MS))
@@ -242,5 +247,5 @@ def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_str
         assert level.measurement.request_count == count
         return most
 
-    few, many = 1_000_000, 4_000_000
-    assert peak(many) - peak(few) < 8 << 20
+    few, many = 700_000, 1_300_000
+    assert peak(many) - peak(few) < 4 << 20

@@ -42,14 +42,12 @@ from inferometer.records.records import EMPTY, Records, join
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 FAR_NS = 3600 * NS_PER_S
-NEAR_NS = (
-    200 * NS_PER_MS
-)  # before a window's end: the time from here on is slept through, and then the counters are read
-READS = 3  # of the counters at a level's start, unless one was as quick as this
-CLOSE_NS = NS_PER_MS
-LONGEST_LEAD_NS = (
-    5 * NS_PER_MS
-)  # by which the counters are asked for early, so that they are those of the window's end
+# So long before a window's end nothing more is collected: the counters come first. They are asked for early by half
+# the time that the call takes, as long as that is not a stall.
+NEAR_NS = 200 * NS_PER_MS
+LONGEST_LEAD_NS = 5 * NS_PER_MS
+READS = 3  # of the counters at a level's start, until one was quick
+QUICK_NS = NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +279,7 @@ class _LevelRun:
             if reading is None:
                 return None
             best = reading if best is None or reading.span_ns < best.span_ns else best
-            if best.span_ns <= CLOSE_NS:
+            if best.span_ns <= QUICK_NS:
                 break
         return best
 
@@ -527,6 +525,9 @@ class _LevelRun:
 
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self.windows[-1].end_ns - self._start_ns
+        if rule.is_enough is not None:
+            is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
+            return Verdict(is_done=is_done, is_stable=is_done)
         warm = self.windows[self._cold_count() :]
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
