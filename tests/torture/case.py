@@ -58,7 +58,7 @@ class Case:
     count: int = 0  # of requests; 0 where time ends the run
     has_timeout: bool = False
     trouble: Trouble | None = None
-    limit_s: float = 30.0
+    limit_s: float = 60.0
 
     @property
     def has_control_faults(self) -> bool:

@@ -525,6 +525,9 @@ class _LevelRun:
 
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self.windows[-1].end_ns - self._start_ns
+        if rule.is_enough is not None:
+            is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
+            return Verdict(is_done=is_done, is_stable=is_done)
         warm = self.windows[self._cold_count() :]
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
