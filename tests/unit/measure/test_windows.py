@@ -79,4 +79,4 @@ def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
     found = OpenWindow(10_000)
     found.add(ended((5_000, 1, 0), (12_000, 1, 0)))
     window = found.close(20_000, expense=Expense(), before=None, after=None)
-    assert window.ended_us.tolist() == [0, 2]
+    assert window.ends.groups().last_us.tolist() == [0, 2]
