@@ -60,7 +60,7 @@ class SharedStream:
             reply.error and not name.isdigit()
         ):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
-        if not name.isdigit() or not 0 < int(name) <= self._sent:
+        if not name.isdigit() or len(name) > 18 or not 0 < int(name) <= self._sent:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None
 
