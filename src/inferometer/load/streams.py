@@ -66,7 +66,7 @@ class SharedStream:
             reply.error and not name.isdigit()
         ):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
-        if not name.isdigit() or not self.first_id <= int(name) < self.next_id:
+        if not name.isdigit() or len(name) > 18 or not self.first_id <= int(name) < self.next_id:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None
 
