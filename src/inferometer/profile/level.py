@@ -175,7 +175,7 @@ def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -
     level = conclude(run.course(verdict))
     if bench.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
-        bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
+        bench.journal.add_level(point.mode, point.value, run.spanned_ns, count)
     bench.watcher.level_finished(level)
     return level
 
@@ -432,6 +432,14 @@ class _LevelRun:
             )
         )
         self._open = self._new_window(end_ns)
+
+    @property
+    def spanned_ns(self) -> tuple[int, ...]:
+        """The windows' boundaries, with a last one that leaves out no request that was counted.
+
+        Where the load was given up, or interrupted, some ended after the time that counts.
+        """
+        return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
 
     def _new_window(self, start_ns: int) -> OpenWindow:
         recipe = self._recipe
