@@ -195,6 +195,19 @@ def test_measure_answers_failures_with_its_own_exit_code(run: Callable, steps: C
     assert "boom" in ended.stdout
 
 
+def test_measure_without_any_answer_is_no_success(run: Callable, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    with FakeTriton(lambda number, request: never) as fake:
+        ended = run(
+            "inferometer",
+            *("measure", "-m", "fake", "-u", fake.server.address, "--duration", "0.2s", "-f", str(table)),
+        )
+    assert ended.code == 3
+    assert "no request finished" in ended.stdout
+    assert f"'{table}' is not written: there is no level to put into it\n" in ended.stderr
+    assert not table.exists()
+
+
 @pytest.mark.parametrize("mode", [(), ("--measurement-mode", "count_windows")], ids=["time", "count"])
 def test_a_server_where_every_request_fails_ends_the_run(mode: tuple[str, ...], run: Callable) -> None:
     with FakeTriton(lambda number, request: answer_json({"error": "boom"}, 500)) as fake:

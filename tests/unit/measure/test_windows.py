@@ -63,7 +63,9 @@ def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
 
 def test_joined_windows_have_spent_what_each_of_them_has_spent():
     """Windows of a long run are joined; whatever is a sum stays one."""
-    sums = [field.name for field in dataclasses.fields(Expense) if field.type is int and "file" not in field.name]
+    sums = [
+        field.name for field in dataclasses.fields(Expense) if field.type is int and "file" not in field.name
+    ]
     part = Expense(**dict.fromkeys(sums, 3), cpu_ns=(3, 3))
     whole = join_expenses([part, part])
     assert whole.cpu_ns == (6, 6)
