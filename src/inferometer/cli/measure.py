@@ -62,7 +62,7 @@ def _measure(options: "Options") -> int:
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
-    """A run that was given up, or in which nothing was answered, is no success, whatever share of its requests failed."""
+    """A run that was given up or not answered is no success, whatever share of its requests failed."""
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
