@@ -32,6 +32,7 @@ _ADDED = (
     Note.NO_ANSWER,
     Note.OTHER_CLIENTS,
     Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
     Note.WORKER_LOST,
     Note.FEW_FILES,
     Note.FEW_PORTS,
