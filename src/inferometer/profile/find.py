@@ -69,7 +69,8 @@ def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
     level = None
     while start is not None and not search.is_over(level):
         load = next_load(search.tried(), start, CLOSE, is_whole=not quest.is_rate)
-        if load is None:
+        search.drain()
+        if load is None or search.is_over(level):
             break
         if level is not None:
             yield Step(level)
@@ -160,8 +161,11 @@ class _Search:
         rates = [run.requests / run.length_s for run in self.runs if run.length_s > 0]
         return max(rates, default=1.0) or 1.0
 
+    def drain(self) -> None:
+        """What the last level left in the server's queue is not the next one's."""
+        self.bench.load.apply(Closed(0))
+
     def _level(self, rule: Precision, point: Point) -> Level:
-        self.bench.load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
         timed = replace(
             self.recipe,
             rule=rule,

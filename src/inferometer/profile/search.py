@@ -84,9 +84,9 @@ def next_load(tried: Sequence[Tried], start: float, precision: float, *, is_whol
         return start
     rows = sorted(tried, key=lambda row: row.load)
     if all(row.is_within for row in rows):
-        return rows[-1].load * 2
+        return tidy(rows[-1].load * 2) if not is_whole else rows[-1].load * 2
     if not any(row.is_within for row in rows):
-        lower = rows[0].load // 2 if is_whole else rows[0].load / 2
+        lower = rows[0].load // 2 if is_whole else tidy(rows[0].load / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
     known = bounds(tried)
     if known.is_closed and _is_near(known, precision, is_whole=is_whole):
