@@ -549,7 +549,7 @@ class _LevelRun:
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
         numbers = np.cumsum([window.number for window in self.windows])
-        if not self._recipe.finds_warm_up or numbers[-1] != len(self.figures):
+        if not self._recipe.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
             return 0
         cold = cold_windows(self.figures)
         return int(np.searchsorted(numbers, cold)) + 1 if cold else 0
