@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.base.errors import PeerError
+from inferometer.base.text import is_digits
 from inferometer.target.stream_reply import REQUEST_ID, StreamReply
 from inferometer.target.traffic import Wiring
 from inferometer.wire.grpc import GrpcConnection, frame_message
@@ -62,11 +63,10 @@ class SharedStream:
         name = reply.request_id
         if name in self.calls:
             return self.calls[name]
-        if not name or (
-            reply.error and not name.isdigit()
-        ):  # servers answer in order where they name no request
+        is_number = is_digits(name.decode("latin-1"))
+        if not name or (reply.error and not is_number):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
-        if not name.isdigit() or not self.first_id <= int(name) < self.next_id:
+        if not is_number or not self.first_id <= int(name) < self.next_id:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None
 
