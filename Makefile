@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench fuzz clean
+.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -42,7 +42,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 
 # Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
-	$(PYTHON) -m pytest -n 6 --dist worksteal --reruns 2 --reruns-delay 2
+	$(PYTHON) -m pytest -n 6 --dist worksteal
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
@@ -63,7 +63,7 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-torchserve/.installed
 
 test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
-	$(PYTHON) -m pytest tests/peers --reruns 2 --reruns-delay 2
+	$(PYTHON) -m pytest tests/peers
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .
@@ -85,8 +85,14 @@ fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES
 	$(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
 
+side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
+	$(PYTHON) -m benchmarks.side_by_side
+
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks
+
+trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
+	$(PYTHON) -m benchmarks.trust
 
 clean:  ## remove what was made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -2,21 +2,30 @@
 
 Five families of servers, each with random parameters from a seed. Every server is measured in many independent runs.
 The truth is what all of them say together; the spread of the runs is what an ideal interval would show. Printed for
-each family and figure: the share of intervals that hold the truth, the share that is unknown, and how much wider than
-the spread of the runs they are, in the middle and at the 90th percentile of the servers.
+each family and figure: the share of intervals that hold the truth, the share of runs without one, and how much wider
+than the spread of the runs they are, in the middle of the servers and at their 90th percentile.
 """
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.measure.ends import Ends
+from inferometer.measure.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
+from inferometer.measure.measurement import Estimate
+from inferometer.measure.quantiles import percentile
+from inferometer.measure.series import Series
+
 Times = NDArray[np.float64]
 
 SEED = 13
 FIGURES = ("throughput", "mean", "p50", "p90", "p99")
-SECOND_US = 1e6
+SIZES = (400, 2000, 8000)  # requests in a run
+PERCENTILES = {"p50": 50, "p90": 90, "p99": 99}
+SURE = 1.96  # standard errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +180,101 @@ FAMILIES = {
 }
 
 
-def servers(count: int, seed: int = SEED) -> Iterator[Server]:
+def servers(count: int, sizes: Sequence[int] = SIZES, seed: int = SEED) -> Iterator[Server]:
     """As many of each family as of the others."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         family = list(FAMILIES)[number % len(FAMILIES)]
-        requests = int(rng.choice([400, 2000, 8000]))
+        requests = int(rng.choice(sizes))
         yield Server(family, requests, FAMILIES[family](rng, requests))
+
+
+def estimates(run: Run) -> dict[str, Estimate]:
+    """What a measurement says of this run: nanoseconds, and requests per microsecond."""
+    values, ends = _nanoseconds(run), Ends()
+    ends.append(run.ended_us.astype(np.int64), values)
+    series = Series(values)
+    percentiles = percentile_estimates(series, PERCENTILES.values())
+    return {
+        "throughput": rate_interval(len(values) / run.span_us, ends.groups(), int(run.span_us)),
+        "mean": mean_estimate(float(series.mean), mean_margin(series)),
+        **{name: percentiles[p] for name, p in PERCENTILES.items()},
+    }
+
+
+def _nanoseconds(run: Run) -> NDArray[np.int64]:
+    return (run.latency_us * 1000).astype(np.int64)
+
+
+def _figures(latency_ns: NDArray[np.int64], span_us: float) -> dict[str, float]:
+    return {
+        "throughput": len(latency_ns) / span_us,
+        "mean": float(latency_ns.mean()),
+        **{name: float(percentile(latency_ns, p)) for name, p in PERCENTILES.items()},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of one figure of one server, over some of its runs."""
+
+    family: str
+    figure: str
+    runs: int
+    known: int  # runs with an interval
+    held: int  # of these, how many have the truth in it
+    wider: float  # than the spread of the runs, times; nan without intervals
+
+
+def scores(server: Server, runs: int, judged: int, seed: Sequence[int]) -> list[Score]:
+    """From so many independent runs, of which the first ones are judged."""
+    rng = np.random.default_rng(seed)
+    made = [server.run(rng) for _ in range(runs)]
+    truth = _figures(np.concatenate(list(map(_nanoseconds, made))), sum(run.span_us for run in made))
+    each = [_figures(_nanoseconds(run), run.span_us) for run in made]
+    found = [estimates(run) for run in made[:judged]]
+    return [_score(server.family, name, truth, each, found) for name in FIGURES]
+
+
+def _score(
+    family: str,
+    name: str,
+    truth: dict[str, float],
+    each: Sequence[dict[str, float]],
+    found: Sequence[dict[str, Estimate]],
+) -> Score:
+    ends = [(row[name].low, row[name].high) for row in found]
+    known = [(low, high) for low, high in ends if low is not None and high is not None]
+    spread = SURE * float(np.std([row[name] for row in each], ddof=1))
+    widths = [(high - low) / 2 / spread for low, high in known]
+    held = sum(low <= truth[name] <= high for low, high in known)
+    return Score(family, name, len(found), len(known), held, float(np.median(widths)) if known else np.nan)
+
+
+def table(found: Sequence[Score]) -> str:
+    """A line for each family and figure, and one for all families."""
+    lines = [f"{'family':14}{'figure':12}{'held':>8}{'unknown':>9}{'wider':>7}{'p90':>7}"]
+    for family in (*FAMILIES, "all"):
+        for figure in FIGURES:
+            rows = [row for row in found if row.figure == figure and family in (row.family, "all")]
+            known, runs = sum(row.known for row in rows), sum(row.runs for row in rows)
+            wider = np.array([row.wider for row in rows if row.known])
+            middle, high = np.percentile(wider, [50, 90]) if len(wider) else (np.nan, np.nan)
+            held = sum(row.held for row in rows) / max(known, 1)
+            lines.append(f"{family:14}{figure:12}{held:8.1%}{1 - known / runs:9.1%}{middle:7.2f}{high:7.2f}")
+    return "\n".join(lines)
+
+
+def main(count: int, runs: int) -> None:
+    judged = max(runs // 4, 1)
+    found = [
+        row
+        for number, server in enumerate(servers(count))
+        for row in scores(server, runs, judged, (SEED, number))
+    ]
+    print(table(found))
+
+
+if __name__ == "__main__":
+    given = [int(text) for text in sys.argv[1:]]
+    main(*(given + [200, 40][len(given) :]))

@@ -52,7 +52,9 @@ def test_the_first_signal_reports_what_was_measured(
     assert "died" not in stderr
     assert re.search(r"^    Request count: [1-9]\d*$", stdout, re.M)
     assert ended(workers)
-    (level,) = json.loads((tmp_path / "r.json").read_text())["levels"]
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert "WORKER_LOST" not in [remark["note"] for remark in document["remarks"]]
+    (level,) = document["levels"]
     assert level["measurement"]["request_count"] > 0
     assert [remark["note"] for remark in level["remarks"]][:1] == ["INTERRUPTED"]
 

@@ -185,7 +185,10 @@ class Flood:
         self._is_streamed = is_streamed
 
     def apply(self, plan):
-        pass
+        return self._clock()
+
+    def wait(self, until_ns):
+        """What ends meanwhile is handed out by the next collect."""
 
     def collect(self, until_ns):
         count = min(ROUND, self._left) if until_ns > self._clock() else 0
@@ -206,7 +209,7 @@ class Flood:
         ):
             rows[:, COLUMNS.index(name)] = column
         times = np.stack((ends - latency // 2, ends), axis=1).ravel() if self._is_streamed else NO_TIMES
-        self._clock.move_to(max(int(ends[-1]) if count else 0, self._clock()))
+        self._clock.move_to(int(ends[-1]) if count else max(until_ns, self._clock()))
         return Harvest(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
 
     def examples(self):
@@ -217,13 +220,18 @@ COST = Cost(cpu_ns=(0,), sent=0, reconnects=0, connects=0, connect_ns=0)
 PLANS = {"closed": Closed(8), "open": Open(Constant(40_000))}
 SHAPES = {
     "one window": {"is_whole": True},
-    "many windows": {"rule": Precision(1e-9, 10**18), "window_ns": 5 * NS_PER_MS},
+    "many windows": {"rule": Precision(1e-9, 10**18), "window_ns": 500 * NS_PER_MS},
 }
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    ("plan", "shape", "is_streamed"),
+    [
+        ("closed", "one window", False),
+        ("open", "one window", True),
+        ("closed", "many windows", False),
+    ],
+)
 def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_streamed):
     def peak(count):
         made = rig(lambda number, sent: Reply(NS_PER_MS))
@@ -242,5 +250,5 @@ def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_str
         assert level.measurement.request_count == count
         return most
 
-    few, many = 1_000_000, 4_000_000
-    assert peak(many) - peak(few) < 8 << 20
+    few, many = 700_000, 1_300_000
+    assert peak(many) - peak(few) < 4 << 20

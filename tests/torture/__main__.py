@@ -6,7 +6,9 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,6 +27,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="only the run of this number, with all it said")
     parser.add_argument("--keep", type=Path, help="with --only: keep its files in this folder")
     parser.add_argument("--limit", type=float, default=0, help="begin no more runs after so many seconds")
+    parser.add_argument("--match", default="", help="only runs whose description has this text")
     asked = parser.parse_args()
     with nursery() as address:
         if asked.only is not None:
@@ -54,7 +57,8 @@ def _many(asked: argparse.Namespace, address: str) -> int:
     began = time.monotonic()
     faults: Counter[str] = Counter()
     failed, done, seen, slowest = [], 0, 0, (0.0, -1)
-    numbers = _until(range(asked.first, asked.first + asked.runs), began, asked.limit)
+    drawn = (number for number in count(asked.first) if asked.match in _brief(draw(asked.seed, number)))
+    numbers = _until(islice(drawn, asked.runs), began, asked.limit)
     with get_context("fork").Pool(asked.jobs, initializer=_ignore_interrupts) as pool:
         for report in pool.imap_unordered(partial(_run, asked.seed, address), numbers):
             done += 1
@@ -78,7 +82,7 @@ def _run(seed: int, address: str, number: int) -> Report:
     return run(seed, number, address)
 
 
-def _until(numbers, began: float, limit_s: float):
+def _until(numbers: Iterable[int], began: float, limit_s: float) -> Iterator[int]:
     for number in numbers:
         if limit_s and time.monotonic() - began > limit_s:
             return

@@ -609,9 +609,18 @@ async def _error_without_id(wire: Http2Wire, call: Call) -> None:
 
 
 async def _response_of_another(wire: Http2Wire, call: Call) -> None:
-    other = message(stream_response("of nobody"))
-    wire.send(wire.head(call) + wire.data(call, other))
+    """Of one that had been answered, or given up; a stream's requests are numbered from 1."""
+    if int(_id(call)) > 1:
+        wire.send(wire.head(call) + wire.data(call, message(stream_response("1"))))
     wire.answer(call)
+
+
+def _strange_id(name: str) -> Act:
+    async def act(wire: Http2Wire, call: Call) -> None:
+        wire.send(wire.head(call) + wire.data(call, message(stream_response(name))))
+        wire.trailers(call)  # the client gives the stream up
+
+    return act
 
 
 async def _responses_after_the_final_one(wire: Http2Wire, call: Call) -> None:
@@ -641,6 +650,8 @@ STREAM_FAULTS: tuple[GrpcFault, ...] = (
     _row("error on the stream", _error_response, "grpc UNKNOWN"),
     _row("error without an id", _error_without_id, "grpc UNKNOWN"),
     _row("response of another request", _response_of_another),
+    _row("response of no request", _strange_id("of nobody"), "malformed"),
+    _row("response with an id of 5,000 digits", _strange_id("9" * 5000), "malformed"),
     _row("responses after the final one", _responses_after_the_final_one),
     _row("several responses", _several_responses),
     _row("no final flag", _no_flag),

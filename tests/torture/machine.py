@@ -6,7 +6,7 @@ import resource
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -26,7 +26,8 @@ class Trouble:
     signals: tuple[int, ...] = ()  # in this order, some milliseconds apart
     to_group: bool = False
     to_workers: bool = False
-    limits: tuple[tuple[int, int], ...] = ()  # (resource, value); memory is what there is beyond the start
+    limits: Mapping[int, int] = field(default_factory=dict)  # by resource
+    memory_bytes: int = 0  # that it may have beyond what it starts with; 0 is plenty
     stdout: str = ""  # where the report goes, if not into a file that can hold it
     disk_bytes: int = 0  # of the folder the run writes to; 0 is plenty
     refuses_s: float = 0.0  # for so long nobody listens
@@ -47,7 +48,7 @@ class Trouble:
     @property
     def is_shortage(self) -> bool:
         """The run may be unable to do its work, and then says so."""
-        return bool(self.limits or self.disk_bytes or self.stdout)
+        return bool(self.limits or self.memory_bytes or self.disk_bytes or self.stdout)
 
 
 def draw_trouble(random: Random) -> Trouble:
@@ -73,12 +74,12 @@ def draw_trouble(random: Random) -> Trouble:
     if kind == "kill command":
         return Trouble("kill the command", requests, seconds, (signal.SIGKILL,))
     if kind == "files":
-        return Trouble("few files", limits=((resource.RLIMIT_NOFILE, random.randint(6, 40)),))
+        return Trouble("few files", limits={resource.RLIMIT_NOFILE: random.randint(6, 40)})
     if kind == "memory":
-        return Trouble("little memory", limits=((resource.RLIMIT_AS, random.randint(1, 120) * MIB),))
+        return Trouble("little memory", memory_bytes=random.randint(8, 120) * MIB)
     if kind == "file size":
         return Trouble(
-            "small files", limits=((resource.RLIMIT_FSIZE, random.choice((0, 1, 20, 400, 5000)) * KIB),)
+            "small files", limits={resource.RLIMIT_FSIZE: random.choice((0, 1, 20, 400, 5000)) * KIB}
         )
     if kind == "disk":
         return Trouble("full disk", disk_bytes=random.choice((4, 8, 16, 64)) * KIB)
@@ -138,15 +139,9 @@ def workers(group: int) -> list[int]:
     return sorted(found)
 
 
-def limits(trouble: Trouble | None, *, base_bytes: int) -> Mapping[int, int]:
-    """Of a process that has so many bytes of address space when it starts."""
-    if trouble is None:
-        return {}
-    return {
-        kind: value + base_bytes if kind == resource.RLIMIT_AS else value for kind, value in trouble.limits
-    }
-
-
-def address_space(pid: int) -> int:
-    """Bytes, of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+def limit_memory(pid: int, more_bytes: int) -> None:
+    """What a process may have beyond what it has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    size = pages * resource.getpagesize() + more_bytes
+    with suppress(ProcessLookupError):
+        resource.prlimit(pid, resource.RLIMIT_AS, (size, size))

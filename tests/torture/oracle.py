@@ -17,7 +17,7 @@ from inferometer.measure import result as results
 from inferometer.measure.result import Result
 
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
-LOCAL, INTERRUPTED = 70, 130
+USAGE, LOCAL, INTERRUPTED = 2, 70, 130
 LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
 PEER = {"inferometer": 3, "perf_analyzer": 99}
 
@@ -62,20 +62,23 @@ def _shell(case: Case, ended: Ended) -> list[str]:
         found.append(f"exit code {ended.code}: {ended.stderr[-300:]}")
     elif "Usage: " in ended.stderr:
         found.append(f"options that do not go together: {ended.stderr[:200]}")
-    elif ended.code == PEER[case.command] and case.command == "inferometer" and _is_well(case):
+    elif ended.code == PEER[case.command] and case.command == "inferometer" and _is_well(case, ended):
         found.append(f"exit code {ended.code} though the server was well: {ended.stderr[-300:]}")
     return found
 
 
-def _is_well(case: Case) -> bool:
-    """The server answers whatever it is asked about itself."""
-    return not case.has_control_faults and (case.trouble is None or not case.trouble.refuses_s)
+def _is_well(case: Case, ended: Ended) -> bool:
+    """The server answers whatever it is asked about itself, and was not taken for gone."""
+    is_there = case.trouble is None or not case.trouble.refuses_s
+    return is_there and not case.has_control_faults and "server gone" not in ended.stdout
 
 
 def _codes(case: Case) -> set[int]:
     """With which a run may end."""
     codes = set(CODES[case.command])
     trouble = case.trouble
+    if case.has_control_faults:
+        codes |= {USAGE}  # the data do not fit the model as it was described
     if trouble is None:
         return codes
     if trouble.is_shortage or trouble.kills_worker:
@@ -177,7 +180,8 @@ def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> lis
         return []
     found = []
     kinds = Counter(kind for _, kind in rows)
-    if case.is_whole and kinds != reported:
+    is_whole = case.trouble is None or not case.trouble.kills_worker  # else some were not written yet
+    if case.is_whole and is_whole and kinds != reported:
         found.append(f"exported {dict(kinds)}, reported {dict(reported)}")
     by_step: dict[int, Counter[str]] = defaultdict(Counter)
     for step, kind in rows:

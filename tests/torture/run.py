@@ -36,7 +36,6 @@ from tests.torture.sites import HttpSite, OpenAi, Plain, TritonHttp
 
 from inferometer.testing.asking import Born, bear
 
-ROOM_BYTES = 200 * machine.MIB
 GONE_S = 5.0  # processes of a run that is over may take so long to end
 
 
@@ -146,9 +145,11 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
             fds={0: nothing.fileno(), 1: stdout.fileno(), 2: stderr.fileno()},
             folder=str(work),
             environment={**os.environ, "TMPDIR": str(scratch)},
-            limits=machine.limits(trouble, base_bytes=_base_bytes()),
+            limits={} if trouble is None else trouble.limits,
             group=0,
         )
+    if trouble is not None and trouble.memory_bytes:
+        machine.limit_memory(process.pid, trouble.memory_bytes)
     task = None
     if trouble is not None:
         task = asyncio.create_task(machine.happen(trouble, process.pid, around.log, around.server))
@@ -159,11 +160,6 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
     left = await _left(case, process.pid, work, scratch)
     texts = [path.read_bytes().decode("utf-8", "replace") for path in (out, err)]
     return Ended(code, took_s, *texts, work, left)
-
-
-def _base_bytes() -> int:
-    """The address space of a process out of the nursery, which has imported what this one has and more."""
-    return machine.address_space(os.getpid()) + ROOM_BYTES
 
 
 async def _end(process: Born, limit_s: float) -> int | None:

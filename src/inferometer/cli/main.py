@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output, full_disk, interruptible
+from inferometer.cli.signals import drop_output, interruptible, shortage
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -36,17 +37,22 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()  # else what is not printed shows only when the process ends
         return code
     except InferometerError as error:
-        print(f"{said}: {error}", file=sys.stderr)
+        _complain(f"{said}: {error}")
         return error.exit_code
     except BrokenPipeError:
         return drop_output()
-    except OSError as error:
-        told = full_disk(error)
-        print(f"{said}: {told}", file=sys.stderr)
+    except (OSError, MemoryError) as error:
+        told = shortage(error)
+        _complain(f"{said}: {told}")
         return told.exit_code
     except KeyboardInterrupt:
-        print(f"{said}: interrupted", file=sys.stderr)
+        _complain(f"{said}: interrupted")
         return INTERRUPTED
+
+
+def _complain(text: str) -> None:
+    with suppress(OSError):  # where stderr is full, the exit code tells
+        print(text, file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> int:

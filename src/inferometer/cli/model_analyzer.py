@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output, full_disk, interruptible
+from inferometer.cli.signals import drop_output, interruptible, shortage
 from inferometer.cli.tuner import FAILURE, OK, Profile, complain, run, traced
 from inferometer.cli.tuner_console import Console
 
@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> in
         return FAILURE
     except BrokenPipeError:
         return drop_output()
-    except OSError as error:
-        complain(f"[{MARK}] Model Analyzer encountered an error: {full_disk(error)}")
+    except (OSError, MemoryError) as error:
+        complain(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
         return FAILURE
 
 

@@ -1,6 +1,7 @@
 """The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.measure import export, write_result
 from inferometer.cli.parser import Ask, parse_classic
-from inferometer.cli.signals import Interrupts, drop_output, full_disk, interruptible, received
+from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 
 if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -31,6 +32,7 @@ _ADDED = (
     Note.NO_ANSWER,
     Note.OTHER_CLIENTS,
     Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
     Note.WORKER_LOST,
     Note.FEW_FILES,
     Note.FEW_PORTS,
@@ -73,8 +75,8 @@ def main(argv: list[str] | None = None) -> int:
         _say(f"{received(*interrupt.args)}\n")
         _complain("Received exit signal.")
         return OK
-    except OSError as error:
-        _complain(f"error: {full_disk(error)}")
+    except (OSError, MemoryError) as error:
+        _complain(f"error: {shortage(error)}")
         return FAILURE
 
 
@@ -84,7 +86,8 @@ def _say(text: str) -> None:
 
 
 def _complain(text: str) -> None:
-    print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
+    with suppress(OSError):  # where stderr is full, the exit code tells
+        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def _profile(options: "Options") -> int:

@@ -1,4 +1,4 @@
-"""What reaches a run from outside: Ctrl-C and SIGTERM, a reader of our output that goes away, a full disk."""
+"""What reaches a run from outside: Ctrl-C and SIGTERM, a reader of our output that goes away, a full disk or memory."""
 
 import os
 import signal
@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from inferometer.base.errors import LocalError
+from inferometer.base.shortage import maybe_shortage
 from inferometer.base.writing import FULL, unwritten
 
 
@@ -16,9 +17,15 @@ def drop_output() -> int:
     return 128 + signal.SIGPIPE
 
 
-def full_disk(error: OSError) -> LocalError:
-    """What to say when the screen or a temporary file has no room; any other error is a bug, and raised again."""
-    if error.errno not in FULL:
+def shortage(error: OSError | MemoryError) -> LocalError:
+    """What to say when memory, files or room for the screen or a temporary file are missing.
+
+    Any other error is a bug, and raised again.
+    """
+    found = maybe_shortage(error)
+    if found is not None:
+        return found
+    if not isinstance(error, OSError) or error.errno not in FULL:
         raise error
     drop_output()
     return unwritten(error.filename or "what is printed, or a temporary file", error)

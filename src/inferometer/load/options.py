@@ -167,7 +167,8 @@ OPTIONS = (
     Option(
         ("--request-timeout",),
         "request_timeout_s",
-        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit.",
+        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
+        "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
         duration(zero=True),
         "TIME",
         dialect=Dialect.OURS,
@@ -189,7 +190,7 @@ OPTIONS = (
         "COUNT",
         "16",
     ),
-    Option(("-a", "--async"), "asynchronous", "Use asynchronous calls."),
+    Option(("-a", "--async"), "asynchronous", "Use asynchronous calls: each request carries an id."),
     Option(
         ("--sync",), "synchronous", "Use synchronous calls, also where asynchronous ones are the default."
     ),

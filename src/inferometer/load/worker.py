@@ -17,6 +17,7 @@ from typing import Any
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
+from inferometer.base.shortage import maybe_shortage
 from inferometer.base.units import NS_PER_S
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
@@ -52,8 +53,8 @@ def main() -> None:
         pass
     except InferometerError as error:
         controller.send(Failed(error, str(error)))
-    except Exception:  # the outermost frame: the controller shows it
-        controller.send(Failed(None, traceback.format_exc()))
+    except Exception as error:  # the outermost frame: the controller shows it
+        controller.send(Failed(maybe_shortage(error), traceback.format_exc()))
 
 
 def raise_file_limit() -> int:

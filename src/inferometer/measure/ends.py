@@ -82,7 +82,9 @@ class Ends:
 
     def condense(self, pieces: int) -> None:
         """Keep groups only, fewer of them the fewer `pieces` a series may have."""
-        self._fold(max(_GROUPS // PIECES * pieces, 1))
+        most = max(_GROUPS // PIECES * pieces, 1)
+        if self.held > self._size or len(self._done) > most:
+            self._fold(most)
 
     def _fold(self, most: int) -> None:
         fresh = join_groups(self._waiting)

@@ -177,8 +177,8 @@ def _ends(width: Margin | None, p: int, count: int) -> tuple[int, int] | None:
     floor = SURE * math.sqrt(share * (1 - share) / count)  # as if they were independent
     down, up = max(width.down, floor), max(width.up, floor)
     independent = share * (1 - share) * (SURE / min(down, up)) ** 2
-    # Where the share below the border may be less, the percentile may lie higher.
-    low, high = share - up - 0.5 / count, share + down + 0.5 / count
+    # These are the shares of a run that may lie below the true percentile.
+    low, high = share - down - 0.5 / count, share + up + 0.5 / count
     if min(share, 1 - share) * independent < LEAST_BEYOND or low < 0 or high > 1:
         return None
     return math.floor(low * (count - 1)), math.ceil(high * (count - 1))
@@ -226,7 +226,9 @@ class _Parts:
 
 
 def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
-    """Of the sum of amounts over the sum of sizes."""
+    """Of the sum of amounts over the sum of sizes; None where all of it is in one moment."""
+    if not sizes.any():
+        return None
     found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
     size = float(sizes.mean())
     return None if found is None else Margin(found.down / size, found.up / size)

@@ -16,7 +16,8 @@ from inferometer.measure.sketch import Durations, Sketch, join, sketch
 
 EXACT = 1 << 19  # values of a series that are kept as they are
 PIECES = 256  # most sketches of a series whose order matters
-_BLOCK = 1 << 12  # values that become a sketch at a time
+_LEAST = 1 << 12  # values of a piece
+_WAITING = 1 << 15  # values that become sketches at a time
 _MANY = 256  # arrays that wait to be put together
 
 Places = NDArray[np.int64]
@@ -29,7 +30,7 @@ class Series:
 
     def __init__(self, values: Durations | None = None, *, pieces: int = 1) -> None:
         self._most = pieces
-        self._size = _BLOCK  # least number of values in a piece
+        self._size = _LEAST  # of a piece
         self._raw: list[Durations] = []
         self._sketches: list[Sketch] = []
         self.held = 0  # values that are kept as they are; they come after those of the sketches
@@ -43,7 +44,7 @@ class Series:
             values if values.base is None else values.copy()
         )  # a view would keep all of its table
         self.held += len(values)
-        if self.held > (_BLOCK if self._sketches else EXACT):
+        if self.held > (_WAITING if self._sketches else EXACT):
             self._fold()
         elif len(self._raw) > _MANY:
             self.values()
@@ -58,12 +59,13 @@ class Series:
     def _fold(self) -> None:
         values = self.values()
         self._raw, self.held = [], 0
-        for start in range(0, len(values), _BLOCK):
-            fresh = sketch(values[start : start + _BLOCK])
-            if self._sketches and self._sketches[-1].count + fresh.count <= self._size:
-                self._sketches[-1] = join([self._sketches[-1], fresh])
+        while len(values):
+            room = max(self._size - self._sketches[-1].count, 0) if self._sketches else 0
+            fresh, values = values[: room or self._size], values[room or self._size :]
+            if room > 0:
+                self._sketches[-1] = join([self._sketches[-1], sketch(fresh)])
             else:
-                self._sketches.append(fresh)
+                self._sketches.append(sketch(fresh))
         self._join_neighbours()
 
     def _join_neighbours(self) -> None:

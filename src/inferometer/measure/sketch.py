@@ -84,11 +84,11 @@ def join(parts: list[Sketch]) -> Sketch:
     """Of the values of all parts, at least one."""
     if len(parts) == 1:
         return parts[0]
-    bins = np.concatenate([part.bins for part in parts])
-    counts = np.concatenate([part.counts for part in parts])
-    order = np.argsort(bins, kind="stable")
-    bins, counts = bins[order], counts[order]
-    starts = np.flatnonzero(np.diff(bins, prepend=bins[0] - 1))
+    first = min(int(part.bins[0]) for part in parts)
+    counts = np.zeros(max(int(part.bins[-1]) for part in parts) - first + 1, dtype=np.int64)
+    for part in parts:
+        counts[part.bins - first] += part.counts
+    used = np.flatnonzero(counts)
     count, _, squares = reduce(_join_squares, ((part.count, part.total, part.squares) for part in parts))
     return Sketch(
         count=count,
@@ -96,8 +96,8 @@ def join(parts: list[Sketch]) -> Sketch:
         squares=squares,
         least=min(part.least for part in parts),
         greatest=max(part.greatest for part in parts),
-        bins=bins[starts],
-        counts=np.add.reduceat(counts, starts),
+        bins=(used + first).astype(np.int32),
+        counts=counts[used],
     )
 
 

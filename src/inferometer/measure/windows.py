@@ -73,12 +73,13 @@ class Streams:
         """Good requests; nothing is added when none of them was streamed."""
         if not len(records.times):
             return
-        starts = np.cumsum(records.stamps) - records.stamps
+        answered = records.stamps > 0
+        starts = np.cumsum(records.stamps[answered])[
+            :-1
+        ]  # where the times of all but the first request begin
         gaps = np.diff(records.times)
         within = np.ones(len(gaps), dtype=np.bool_)
-        # Not from the last response of one request to the first of the next.
-        within[starts[1:][records.stamps[1:] > 0] - 1] = False
-        answered = records.stamps > 0
+        within[starts - 1] = False  # not from the last response of one request to the first of the next
         self.responses.append(records.responses)
         self.first_ns.append((records.first_ns - records.sent_ns)[answered])
         self.gap_ns.append(gaps[within])
@@ -197,7 +198,7 @@ class OpenWindow:
         """Take requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
-        sent = int(records.sent_ns[records.sent_ns > 0].min(initial=records.end_ns[0]))
+        sent = int(np.where(records.sent_ns > 0, records.sent_ns, records.due_ns).min())
         self._first_sent_ns = min(self._first_sent_ns or sent, sent)
         self._add_failures(records)
         good = records.good
@@ -337,6 +338,7 @@ def join_expenses(parts: Sequence[Expense]) -> Expense:
         cpu_ns=tuple(sum(each) for each in zip(*(part.cpu_ns for part in parts), strict=True)),
         elapsed_ns=sum(part.elapsed_ns for part in parts),
         sent=sum(part.sent for part in parts),
+        due=sum(part.due for part in parts),
         reconnects=sum(part.reconnects for part in parts),
         connects=sum(part.connects for part in parts),
         connect_ns=sum(part.connect_ns for part in parts),

@@ -14,6 +14,7 @@ from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
     classic_value,
     decimal,
+    exact_share,
     first_line,
     has_schedule,
     headline_ns,
@@ -49,6 +50,7 @@ _NO_INSTABILITY = (
     Note.SEVERAL_VERSIONS,
     Note.OTHER_CLIENTS,
     Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
 )
 
 
@@ -268,11 +270,13 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
             f"(p50 {whole_us(whole.percentile_ns(50))} usec, p99 {whole_us(whole.percentile_ns(99))} usec)"
         )
     if measurement.failed_count:
-        yield f"    Failed request count: {measurement.failed_count} ({measurement.failed_share * 100:.2f} %)"
+        yield f"    Failed request count: {measurement.failed_count} ({exact_share(measurement.failed_share)} %)"
     for group in measurement.failures:
         yield _failure(group)
     if not level.is_stable:
         yield f"    [WARNING] Not stable: {_instability(level, measurement)}"
+    else:
+        yield from (f"    [WARNING] {row.text}" for row in level.remarks if row.note is Note.OVERLOADED)
     if level.is_over_limit:
         yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
 

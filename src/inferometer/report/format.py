@@ -1,5 +1,6 @@
 """How numbers are written: the classic tool's formats, and the ones for people."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,12 +88,24 @@ def _three_digits(value: float) -> str:
 
 
 def share(part: float) -> str:
-    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`."""
+    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`; 0 % is nothing of it and 100 % all of it."""
     percent = part * 100
     if percent == 0:
         return "0 %"
+    if percent < 0.005:
+        return "<0.01 %"
+    if 99.5 <= percent < 100:
+        return f"{math.floor(percent * 100) / 100:g} %"
     places = 2 if percent < 0.995 else 1 if percent < 9.95 else 0
     return f"{percent:.{places}f} %"
+
+
+def exact_share(part: float) -> str:
+    """With two decimals and without the sign: `0.50`, `100.00`; as above, the ends are never reached by rounding."""
+    percent = part * 100
+    if 0 < percent < 0.005:
+        return "<0.01"
+    return f"{percent if percent in (0, 100) else min(percent, 99.99):.2f}"
 
 
 def change_text(part: float) -> str:

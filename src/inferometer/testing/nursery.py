@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 import inferometer
 from inferometer.load import workers
+from inferometer.load.worker import GROUP_SIGNALS
 from inferometer.testing.asking import WORKER, bear_worker
 
 COMMANDS = {
@@ -66,6 +67,7 @@ def nursery() -> Iterator[str]:
 def main() -> None:
     """The nursery itself, and in a forked process the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
+    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # until a command is ready for them
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
         gc.collect()
@@ -144,7 +146,6 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
 
 
 def _run(request: dict[str, Any]) -> NoReturn:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["group"] is not None:
         with suppress(PermissionError):  # of another session
             os.setpgid(0, request["group"])
@@ -152,11 +153,15 @@ def _run(request: dict[str, Any]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["command"], *request["words"]]
-    for kind, soft, hard in request["limits"]:
-        resource.setrlimit(kind, (soft, hard))
+    for kind, limit in request["limits"]:
+        resource.setrlimit(kind, (limit, limit))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["command"] != WORKER:  # which starts with them blocked
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # what could not be written it has said by its code
+            stream.flush()
     os._exit(code or 0)  # tearing all modules down would take longer than most commands
 
 

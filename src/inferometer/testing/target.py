@@ -4,6 +4,7 @@
 service time its script gives. `SimulatedLoad` runs the real engine on it.
 """
 
+import copy
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -143,6 +144,8 @@ class _FakeNetwork:
         if reply.responses_ns:
             times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
             self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+        elif reply.status in outcome.NOT_SENT:
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
         elif reply.status:
             self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
         else:
@@ -268,7 +271,8 @@ class SimulatedWorkers:
         start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
-            load.apply(plan.share(index, self.count))
+            # As a process gets it: a random schedule is walked by each worker for itself.
+            load.apply(copy.deepcopy(plan.share(index, self.count)))
         return start_ns
 
     def wait(self, until_ns: int) -> None:

@@ -280,6 +280,8 @@ _SENT = (
     "grpc_compression",
     "request_parameters",
     "streaming",
+    "endpoint",
+    "output_tokens",
     "data",
     "shared_memory",
     "input_format",
