@@ -220,6 +220,11 @@ class Http2Wire(asyncio.Protocol):
             call.entry.is_answered = True
             self._waiting.pop(call.entry, None)
 
+    def leave(self) -> None:
+        """The run is over."""
+        self._is_over = True
+        self._transport.abort()
+
     # --- the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
