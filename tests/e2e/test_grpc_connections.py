@@ -489,8 +489,8 @@ def test_responses_of_earlier_requests_are_not_taken_for_those_of_the_next(
     """Ids tell whose a response is: a request that ended early may still be answered."""
 
     def infer(number: int, call: Call) -> Act:
-        number = int(asked(call).id)
-        if number % 2:
+        number = int(asked(call).id)  # counts from 0
+        if number % 2 == 0:
             return say(error_response(str(number), "early"))
         late = [response(str(number - 1), is_final=final) for final in (False, True, None)]
         return say(*late, response(str(number), is_final=False), *late, response(str(number)))

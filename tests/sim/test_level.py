@@ -437,6 +437,28 @@ def test_a_server_that_goes_away_in_a_count_leaves_requests_unsent(rig, recipe):
     assert f"; {unsent} of 100 requests were not sent" in level.remarks[0].text
 
 
+def test_the_export_spans_failures_after_the_last_good_answer(rig, recipe):
+    """They are counted, though the time they took is not."""
+    spans = []
+
+    class Journal:
+        def add_level(self, mode, value, boundaries_ns, count):
+            spans.append(boundaries_ns)
+
+        def forget_level(self):
+            raise AssertionError
+
+    def gone(number, sent):
+        return Reply(NS_PER_MS) if number < 20 else Reply(1000, status.RESET, received=0)
+
+    made = rig(gone)
+    bench = replace(made.bench, journal=Journal())
+    level = measure_level(bench, recipe(window_count=100, is_whole=True), closed(1, 100))
+    (failures,) = level.measurement.failures
+    (first_ns, last_ns) = spans[0]
+    assert last_ns - first_ns >= failures.last_s * NS_PER_S > level.measurement.duration_ns
+
+
 # --- the server's counters
 
 

@@ -58,7 +58,7 @@ class Case:
     count: int = 0  # of requests; 0 where time ends the run
     has_timeout: bool = False
     trouble: Trouble | None = None
-    limit_s: float = 30.0
+    limit_s: float = 60.0
 
     @property
     def has_control_faults(self) -> bool:
@@ -180,7 +180,7 @@ def _draw_measure(case: Case, random: Random) -> None:
         ends = random.choice((str(concurrency), f"{concurrency}:{concurrency + 2}:1"))
         case.words += ["--concurrency-range", ends, "--duration", f"{random.uniform(0.05, 0.3):.2f}s"]
     elif mode == "rate":
-        case.words += ["--request-rate-range", str(random.choice((20, 100, 300, 1000)))]
+        case.words += ["--request-rate-range", str(random.choice((20, 100, 200, 400)))]
         case.words += ["--duration", f"{random.uniform(0.1, 0.3):.2f}s"]
         if random.random() < 0.4:
             case.words += ["--request-distribution", "poisson"]
@@ -220,7 +220,7 @@ def _draw_classic(case: Case, random: Random) -> None:
             random.choice((str(concurrency), f"{concurrency}:{concurrency + 1}")),
         ]
     else:
-        case.words += ["--request-rate-range", str(random.choice((50, 200, 600)))]
+        case.words += ["--request-rate-range", str(random.choice((50, 150, 400)))]
     case.words += ["-r", "3", "-s", str(random.choice((10, 100, 999)))]
     if mode == "windows":
         case.words += ["-p", str(random.randint(40, 120))]

@@ -146,6 +146,9 @@ class Http1Wire(asyncio.Protocol):
         body = bytes(self._buffer[end + 4 : stop])
         del self._buffer[:stop]
         words = head.split(b"\r\n", 1)[0].split(b" ")
+        if words[0] == b"PRI":  # asks whether this is a server of gRPC
+            self.close()
+            return None
         if len(words) != 3:
             self._log.misuse.append(f"request line {words!r}")
             self.close()

@@ -76,7 +76,7 @@ def draw_trouble(random: Random) -> Trouble:
     if kind == "files":
         return Trouble("few files", limits={resource.RLIMIT_NOFILE: random.randint(6, 40)})
     if kind == "memory":
-        return Trouble("little memory", memory_bytes=random.randint(1, 120) * MIB)
+        return Trouble("little memory", memory_bytes=random.randint(8, 120) * MIB)
     if kind == "file size":
         return Trouble(
             "small files", limits={resource.RLIMIT_FSIZE: random.choice((0, 1, 20, 400, 5000)) * KIB}

@@ -180,7 +180,8 @@ def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> lis
         return []
     found = []
     kinds = Counter(kind for _, kind in rows)
-    if case.is_whole and kinds != reported:
+    is_whole = case.trouble is None or not case.trouble.kills_worker  # else some were not written yet
+    if case.is_whole and is_whole and kinds != reported:
         found.append(f"exported {dict(kinds)}, reported {dict(reported)}")
     by_step: dict[int, Counter[str]] = defaultdict(Counter)
     for step, kind in rows:

@@ -393,7 +393,7 @@ class Engine:
         self._busy[slot] = False
         if status:
             self._is_steady[slot] = False
-            if self._failed(slot, end_ns, received):
+            if self._failed(slot, end_ns, bool(received) or status == outcome.MALFORMED):
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
@@ -629,21 +629,21 @@ class Engine:
 
     # --- failures
 
-    def _failed(self, slot: int, now_ns: int, received: int) -> bool:
+    def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
         """A server that does not answer is asked again after a pause, longer each time: True when pausing.
 
-        One that answers, but refuses everything, gets the shortest pause after a while: nobody gains by a client
-        that spins, and a count of requests that all fail still comes to its end.
+        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: nobody gains
+        by a client that spins, and a count of requests that all fail still comes to its end.
         """
         if self._periodic is not None:
             self._reached(slot)
         if slot >= self._concurrency or self._remaining == 0:
             return False
         self._failures[slot] += 1
-        if received and self._failures[slot] < PATIENCE:
+        if is_answered and self._failures[slot] < PATIENCE:
             return False
         pause = FIRST_PAUSE_NS
-        if not received:
+        if not is_answered:
             pause = min(FIRST_PAUSE_NS << min(self._failures[slot] - 1, 16), LONGEST_PAUSE_NS)
         heappush(self._pauses, (now_ns + pause, slot))
         return True

@@ -19,6 +19,7 @@ from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish, Responded, Turn
 from inferometer.load.http1 import BUFFER, LATER
+from inferometer.load.numbering import NumberedCalls, Steps
 from inferometer.load.plain import PlainCalls
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
@@ -112,10 +113,18 @@ class GrpcLink:
         self.replies = replies
         self.responded: Responded | None = None
         self._messages = requests
-        self._requests = _render(wiring, requests)
-        self.plain_requests = [request for request in self._requests if isinstance(request, Http2Request)]
+        self._numbered = (
+            NumberedCalls(wiring.block, requests, wiring.first_id())
+            if wiring.has_ids and not wiring.is_streaming and wiring.compression is None
+            else None
+        )
+        rendered = _render(wiring, requests) if self._numbered is None else []
+        self._requests: Steps[Request] = self._numbered or rendered
+        self.plain_requests: Steps[Http2Request] = self._numbered or [
+            request for request in rendered if isinstance(request, Http2Request)
+        ]
         self._channels: dict[int, _Channel] = {}
-        self.streams = SharedStreams(wiring.streams, self.channel)
+        self.streams = SharedStreams(wiring, self.channel)
         self._calls: list[_Call] = []
 
     def prepare(self, slots: int) -> None:
@@ -158,6 +167,8 @@ class GrpcLink:
     def _marked(self, step: int, mark: Mark) -> Request:
         """The request as part of a sequence; on a stream the mark is appended when it is sent."""
         message, tail = self._messages[step], grpc_mark(mark[:3])
+        if self._numbered is not None:
+            return self._numbered.marked(step, tail)
         if self.wiring.is_streaming or self.wiring.compression is not None:
             whole = bytes(message) + tail
             if self.wiring.is_streaming:

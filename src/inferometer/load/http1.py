@@ -8,6 +8,7 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish, Responded, Turn, finishing
+from inferometer.load.numbering import NumberedRequests, Steps
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
@@ -63,7 +64,9 @@ class Http1Link:
         self.turn = (
             finishing(finish) if self.is_reading else turn
         )  # what is read of a reply is decided in send()
-        self.requests = requests
+        self.requests: Steps[Request] = (
+            NumberedRequests(requests, wiring.first_id()) if wiring.has_ids else requests
+        )
         self._connections: list[_Connection] = []
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:

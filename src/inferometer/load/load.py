@@ -59,16 +59,19 @@ class Load(Protocol):
 
 @dataclass(slots=True)
 class Recorded:
-    """Load that keeps what it hands out."""
+    """Load that keeps what it hands out of the plan that was applied last."""
 
     load: Load
     parts: list[Records] = field(default_factory=list)
+    begun_ns: int = 0  # when that plan began
 
     def __post_init__(self) -> None:
         self.load.collect(0)  # what earlier plans left behind is not ours
 
     def apply(self, plan: Plan) -> int:
-        return self.load.apply(plan)
+        self.parts.clear()
+        self.begun_ns = self.load.apply(plan)
+        return self.begun_ns
 
     def wait(self, until_ns: int) -> None:
         self.load.wait(until_ns)

@@ -190,7 +190,7 @@ OPTIONS = (
         "COUNT",
         "16",
     ),
-    Option(("-a", "--async"), "asynchronous", "Use asynchronous calls."),
+    Option(("-a", "--async"), "asynchronous", "Use asynchronous calls: each request carries an id."),
     Option(
         ("--sync",), "synchronous", "Use synchronous calls, also where asynchronous ones are the default."
     ),

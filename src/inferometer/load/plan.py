@@ -148,7 +148,7 @@ class Poisson:
         assert self._random is not None
         keep = self._due[-1:]
         self._base += len(self._due) - len(keep)
-        for _ in range(4096):
+        for _ in range(512):
             self._last_s += self._random.expovariate(self.rate)
             keep.append(round(self._last_s * NS_PER_S))
         self._due = keep

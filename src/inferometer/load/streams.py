@@ -25,9 +25,14 @@ class SharedStream:
     number: int
     channel: Any
     stream: Stream | None = None  # None until there is a request for it
+    first_id: int = 0
     calls: dict[bytes, Any] = field(default_factory=dict)  # outstanding, by request id, the oldest first
-    _sent: int = 0  # requests; the last one's id
+    _sent: int = 0  # requests
     _counted: int = 0  # bytes that came and belong to some request
+
+    @property
+    def next_id(self) -> int:
+        return self.first_id + self._sent
 
     @property
     def is_over(self) -> bool:
@@ -42,10 +47,11 @@ class SharedStream:
         if self.stream is None:
             self.stream = connection.open(self, render(wiring.block, ends=False), keep=True)
             self._counted = 0
+        name = str(self.next_id)
         self._sent += 1
-        call.request_id = str(self._sent).encode()
+        call.request_id = name.encode()
         self.calls[call.request_id] = call
-        tail = string_field(REQUEST_ID, str(self._sent))
+        tail = string_field(REQUEST_ID, name)
         if wiring.compression is None:
             prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
             connection.http2.send(self.stream, (prefix, message, tail))
@@ -60,7 +66,7 @@ class SharedStream:
         is_number = is_digits(name.decode("latin-1"))
         if not name or (reply.error and not is_number):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
-        if not is_number or not 0 < int(name) <= self._sent:
+        if not is_number or not self.first_id <= int(name) < self.next_id:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None
 
@@ -86,10 +92,11 @@ ChannelOf = Callable[[int], Any]
 
 
 class SharedStreams:
-    """Those of one worker. At most `limit` of them, 0 is one for each that asks."""
+    """Those of one worker. At most `wiring.streams` of them, 0 is one for each that asks."""
 
-    def __init__(self, limit: int, channel_of: ChannelOf) -> None:
-        self._limit = limit
+    def __init__(self, wiring: Wiring, channel_of: ChannelOf) -> None:
+        self._wiring = wiring
+        self._limit = wiring.streams
         self._channel_of = channel_of
         self._streams: dict[int, SharedStream] = {}
 
@@ -98,5 +105,6 @@ class SharedStreams:
         number = lane % self._limit if self._limit else lane
         found = self._streams.get(number)
         if found is None or found.is_over:
-            found = self._streams[number] = SharedStream(number, self._channel_of(number))
+            first_id = self._wiring.first_id(number) if found is None else found.next_id
+            found = self._streams[number] = SharedStream(number, self._channel_of(number), first_id=first_id)
         return found

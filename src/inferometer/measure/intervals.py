@@ -226,7 +226,9 @@ class _Parts:
 
 
 def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
-    """Of the sum of amounts over the sum of sizes."""
+    """Of the sum of amounts over the sum of sizes; None where all of it is in one moment."""
+    if not sizes.any():
+        return None
     found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
     size = float(sizes.mean())
     return None if found is None else Margin(found.down / size, found.up / size)

@@ -19,16 +19,34 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """A load of a search, and what all its measurements together say."""
+
+    load: float
+    verdict: str  # kept, broken or undecided
+    broken: tuple[
+        str, ...
+    ] = ()  # terms of the promise that are beyond their limit, of an undecided one as measured
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """The most load that kept a promise."""
+    """The most load that keeps a promise.
+
+    With `confidence`, the load at which the promise begins to be broken lies between `low` and `high` with that
+    probability. Results of 0.1 have none: their ends are loads that passed or failed one short try.
+    """
 
     promise: str
     mode: str  # request_rate or concurrency
-    value: float  # confirmed by the hold run; 0 when even the least load broke the promise
-    low: float  # the highest that passed a probe
-    high: float | None  # the lowest that did not; None when none was found
+    value: float  # the most that was measured within the limits, and nothing below it beyond; 0 when there is none
+    low: float  # 0 where no load is known to keep the promise
+    high: float | None  # None where no load is known to break it
     limited_by: str  # what broke first
-    knee: float  # the most load at which latency was still less than twice that of the lightest
+    knee: float  # the most load up to `value` at which latency was still less than twice that of the lightest
+    confidence: float | None = None
+    judged: tuple[Judged, ...] = ()  # by load
+    needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
 
 
 @dataclass(frozen=True, slots=True)

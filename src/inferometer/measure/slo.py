@@ -29,6 +29,13 @@ class Term:
             return self.name
         return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
 
+    @property
+    def share(self) -> float | None:
+        """Of requests that may be beyond the limit, or fail; None for a mean."""
+        if self.name == "errors":
+            return self.limit
+        return None if self.name == "mean" else 1 - float(self.name[1:]) / 100
+
     def value(self, found: Measurement) -> float:
         if self.name == "errors":
             return found.failed_share

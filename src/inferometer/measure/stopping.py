@@ -4,7 +4,7 @@ Two rules. **Stability**, the classic one: the last three windows agree within a
 intervals of throughput and latency are as narrow as asked, or the time is spent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inferometer.base.notes import Note, Remark
@@ -86,10 +86,14 @@ def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Stop when the intervals are within `precision` of their values, at the latest after `duration_ns`."""
+    """Stop when the intervals are within `precision` of their values, at the latest after `duration_ns`.
+
+    With `is_enough`, which is asked after each window, that decides instead of the intervals.
+    """
 
     precision: float
     duration_ns: int
+    is_enough: Callable[[], bool] | None = None
 
 
 def judge_precision(rule: Precision, elapsed_ns: int, estimates: Sequence[tuple[str, Estimate]]) -> Verdict:

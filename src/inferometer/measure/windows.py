@@ -73,12 +73,13 @@ class Streams:
         """Good requests; nothing is added when none of them was streamed."""
         if not len(records.times):
             return
-        starts = np.cumsum(records.stamps) - records.stamps
+        answered = records.stamps > 0
+        starts = np.cumsum(records.stamps[answered])[
+            :-1
+        ]  # where the times of all but the first request begin
         gaps = np.diff(records.times)
         within = np.ones(len(gaps), dtype=np.bool_)
-        # Not from the last response of one request to the first of the next.
-        within[starts[1:][records.stamps[1:] > 0] - 1] = False
-        answered = records.stamps > 0
+        within[starts - 1] = False  # not from the last response of one request to the first of the next
         self.responses.append(records.responses)
         self.first_ns.append((records.first_ns - records.sent_ns)[answered])
         self.gap_ns.append(gaps[within])

@@ -42,14 +42,12 @@ from inferometer.records.records import EMPTY, Records, join
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 FAR_NS = 3600 * NS_PER_S
-NEAR_NS = (
-    200 * NS_PER_MS
-)  # before a window's end: the time from here on is slept through, and then the counters are read
-READS = 3  # of the counters at a level's start, unless one was as quick as this
-CLOSE_NS = NS_PER_MS
-LONGEST_LEAD_NS = (
-    5 * NS_PER_MS
-)  # by which the counters are asked for early, so that they are those of the window's end
+# So long before a window's end nothing more is collected: the counters come first. They are asked for early by half
+# the time that the call takes, as long as that is not a stall.
+NEAR_NS = 200 * NS_PER_MS
+LONGEST_LEAD_NS = 5 * NS_PER_MS
+READS = 3  # of the counters at a level's start, until one was quick
+QUICK_NS = NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,7 @@ def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -
     level = conclude(run.course(verdict))
     if bench.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
-        bench.journal.add_level(point.mode, point.value, tuple(run.boundaries_ns), count)
+        bench.journal.add_level(point.mode, point.value, run.spanned_ns, count)
     bench.watcher.level_finished(level)
     return level
 
@@ -281,7 +279,7 @@ class _LevelRun:
             if reading is None:
                 return None
             best = reading if best is None or reading.span_ns < best.span_ns else best
-            if best.span_ns <= CLOSE_NS:
+            if best.span_ns <= QUICK_NS:
                 break
         return best
 
@@ -435,6 +433,14 @@ class _LevelRun:
         )
         self._open = self._new_window(end_ns)
 
+    @property
+    def spanned_ns(self) -> tuple[int, ...]:
+        """The windows' boundaries, with a last one that leaves out no request that was counted.
+
+        Where the load was given up, or interrupted, some ended after the time that counts.
+        """
+        return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
+
     def _new_window(self, start_ns: int) -> OpenWindow:
         recipe = self._recipe
         bounds = None if recipe.promise is None else limits(recipe.promise)
@@ -543,6 +549,9 @@ class _LevelRun:
 
     def _judge_precision(self, rule: Precision) -> Verdict:
         elapsed_ns = self.windows[-1].end_ns - self._start_ns
+        if rule.is_enough is not None:
+            is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
+            return Verdict(is_done=is_done, is_stable=is_done)
         warm = self.windows[self._cold_count() :]
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
@@ -556,7 +565,7 @@ class _LevelRun:
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
         numbers = np.cumsum([window.number for window in self.windows])
-        if not self._recipe.finds_warm_up or numbers[-1] != len(self.figures):
+        if not self._recipe.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
             return 0
         cold = cold_windows(self.figures)
         return int(np.searchsorted(numbers, cold)) + 1 if cold else 0

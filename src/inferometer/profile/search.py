@@ -1,12 +1,16 @@
-"""Which level comes next: pure, told only whether the last one passed."""
+"""Which level comes next: pure, told only what came of those before."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+LOWEST = 1024  # so many times less than the first load is not tried
+WORTH = 0.25  # share of the interval's length, by its logarithm, that the next load must promise to take off
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The highest value that passed and the lowest that failed, where known."""
+    """The highest load that keeps a promise and the lowest that breaks it, where known."""
 
     low: float | None = None
     high: float | None = None
@@ -18,10 +22,9 @@ class Bracket:
 
 @dataclass(slots=True)
 class Verdicts:
-    """Where the shell puts whether the level it was given last has passed; and what a search knows by then."""
+    """Where the shell puts whether the level it was given last has passed."""
 
     passed: bool = True
-    known: Bracket = Bracket()
 
 
 def linear(start: float, end: float | None, step: float, verdicts: Verdicts) -> Iterator[float]:
@@ -50,29 +53,86 @@ def binary(start: float, end: float, step: float, verdicts: Verdicts, *, is_whol
         low, high = (middle, high) if verdicts.passed else (low, middle)
 
 
-def bracket(start: float, precision: float, verdicts: Verdicts, *, is_whole: bool) -> Iterator[float]:
-    """Up by doubling (down by halving) until the limit lies between two values, then halving the distance until they
-    are within `precision` of each other, or neighbours. `verdicts.known` ends as the bracket."""
-    known = verdicts.known
-    value = start
-    while True:
-        yield value
-        known = Bracket(value, known.high) if verdicts.passed else Bracket(known.low, value)
-        verdicts.known = known
-        if known.low is None:
-            value = value / 2 if not is_whole else value // 2
-            if value < (1 if is_whole else start / 1024):
-                return
-        elif known.high is None:
-            value = value * 2
-        else:
-            if known.high / known.low <= 1 + precision or (is_whole and known.high - known.low <= 1):
-                return
-            value = (
-                float(round((known.low + known.high) / 2))
-                if is_whole
-                else tidy((known.low * known.high) ** 0.5)
-            )
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A load of a search: what is known of it, and how often it was measured."""
+
+    load: float
+    verdict: str  # kept, broken, undecided
+    is_within: bool  # what was measured is within the limits, as far as that can be seen
+    runs: int = 1
+
+
+def bounds(tried: Sequence[Tried]) -> Bracket:
+    """Between which loads the limit lies: the highest that is kept below all that are broken, and the other way round.
+
+    Where a load is kept above one that is broken, both lie between.
+    """
+    kept = [row.load for row in tried if row.verdict == "kept"]
+    broken = [row.load for row in tried if row.verdict == "broken"]
+    return Bracket(
+        max((load for load in kept if load < min(broken, default=math.inf)), default=None),
+        min((load for load in broken if load > max(kept, default=0.0)), default=None),
+    )
+
+
+def next_load(tried: Sequence[Tried], start: float, precision: float, *, is_whole: bool) -> float | None:
+    """Which load to measure next: up by doubling (down by halving) until the limit lies between two loads, then
+    closing in from both sides on those that cannot be decided, then these again. None when the ends are near enough.
+    """
+    if not tried:
+        return start
+    rows = sorted(tried, key=lambda row: row.load)
+    if all(row.is_within for row in rows):
+        return tidy(rows[-1].load * 2) if not is_whole else rows[-1].load * 2
+    if not any(row.is_within for row in rows):
+        lower = rows[0].load // 2 if is_whole else tidy(rows[0].load / 2)
+        return lower if lower >= (1 if is_whole else start / LOWEST) else None
+    known = bounds(tried)
+    if known.is_closed and _is_near(known, precision, is_whole=is_whole):
+        return None
+    low, high = known.low or 0.0, known.high or math.inf
+    return _between([row for row in rows if low < row.load < high], known, precision, is_whole=is_whole)
+
+
+def _is_near(known: Bracket, precision: float, *, is_whole: bool) -> bool:
+    assert known.low is not None
+    assert known.high is not None
+    return known.high / known.low <= 1 + precision or (is_whole and known.high - known.low <= 1)
+
+
+def _between(inside: Sequence[Tried], known: Bracket, precision: float, *, is_whole: bool) -> float:
+    """`inside` are the loads between the bounds, lowest first: none of them is decided, or they contradict."""
+    if not inside:
+        assert known.low is not None
+        assert known.high is not None
+        return _middle(known.low, known.high, is_whole=is_whole)
+    first, last = inside[0], inside[-1]
+    if known.high is None:  # more load is decided soon
+        return tidy(last.load * 1.5) if not is_whole else float(math.ceil(last.load * 1.5))
+    if known.low is None:
+        return _lower(first, is_whole=is_whole)
+    least = max(math.log1p(precision), WORTH * math.log(known.high / known.low))
+    for low, high in sorted(
+        ((known.low, first.load), (last.load, known.high)), key=lambda gap: gap[0] / gap[1]
+    ):
+        middle = _middle(low, high, is_whole=is_whole)
+        if math.log(high / low) > least and low < middle < high:
+            return middle
+    again = [row for row, is_useful in ((first, first.is_within), (last, not last.is_within)) if is_useful]
+    return min(again or inside, key=lambda row: row.runs).load
+
+
+def _lower(first: Tried, *, is_whole: bool) -> float:
+    """Nothing is kept for certain: the lowest again, then one that is easier to keep."""
+    if first.is_within and (first.runs < 2 or (is_whole and first.load == 1)):
+        return first.load
+    return tidy(first.load / 1.5) if not is_whole else max(1.0, first.load // 1.5)
+
+
+def _middle(low: float, high: float, *, is_whole: bool) -> float:
+    middle = (low * high) ** 0.5
+    return float(round((low + high) / 2)) if is_whole else tidy(middle)
 
 
 def tidy(value: float) -> float:

@@ -95,24 +95,47 @@ def render(result: Result, console: Console) -> None:
 def finding_sentence(finding: Finding) -> str:
     """The answer of a search in words."""
     unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
-    if not finding.value and finding.low:
-        broke = (
-            "" if finding.high is None else f", and broke at {quantity(finding.high)} on {finding.limited_by}"
-        )
-        return (
-            f"'{finding.promise}' was kept at {quantity(finding.low)} {unit} in a short try{broke}; "
-            "no longer run has held it."
-        )
     if not finding.value:
-        return (
-            f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}."
-        )
-    words = f"Keeps '{finding.promise}' up to {quantity(finding.value)} {unit} (held)"
+        clauses = [_nothing_kept(finding, unit)]
+    else:
+        most = found_load(finding, finding.value)
+        clauses = [f"Keeps '{finding.promise}' up to {most} {unit} ({limit_words(finding)})"]
+        if finding.high is None:
+            tried = max((row.load for row in finding.judged), default=finding.low)
+            clauses.append(
+                f"nothing is known to break it up to {found_load(finding, tried)}, the most that was tried"
+            )
+        else:
+            clauses.append(f"above, {finding.limited_by} breaks it")
+    words = "; ".join(clauses) + "."
+    if finding.knee:
+        words += f" Knee at {found_load(finding, finding.knee)}."
+    if finding.needed_s:
+        words += f" The time was too short to say more: give --duration {finding.needed_s:.0f}s or longer."
+    return words
+
+
+def _nothing_kept(finding: Finding, unit: str) -> str:
+    if any(row.verdict == "broken" for row in finding.judged) or not finding.judged:
+        return f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}"
+    least = found_load(finding, min(row.load for row in finding.judged))
+    return f"Whether '{finding.promise}' is kept at {least} {unit}, the least that was tried, could not be decided"
+
+
+def found_load(finding: Finding, load: float) -> str:
+    return quantity(load) if finding.mode == "request_rate" else f"{load:g}"
+
+
+def limit_words(finding: Finding) -> str:
+    """Between which loads the limit lies. Results of 0.1 only know which loads passed and failed a short try."""
+    name = "between" if finding.confidence is None else f"{share(finding.confidence)} interval"
+    low = found_load(finding, finding.low)
     if finding.high is None:
-        tried = f"nothing broke it up to {quantity(finding.low)}, the most that was tried in the time"
-        return f"{words}; {tried}. Knee at {quantity(finding.knee)}."
-    between = f"the limit lies between {quantity(finding.low)} and {quantity(finding.high)}"
-    return f"{words}; {between}, where {finding.limited_by} breaks it. Knee at {quantity(finding.knee)}."
+        return f"{name} {low} or more" if finding.low else f"{name} unknown"
+    high = found_load(finding, finding.high)
+    if not finding.low:
+        return f"{name} up to {high}"
+    return f"{name} {low} {'and' if finding.confidence is None else 'to'} {high}"
 
 
 def _title(result: Result) -> str:
@@ -157,7 +180,7 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     for level in _rows(result):
         first, *others = _cells(level, shown)
         name = _ramp(result) if is_periodic(result.effective) else first
-        table.add_row(*(terminal(cell) for cell in (name, *others)), _verdict(level))
+        table.add_row(*(terminal(cell) for cell in (name, *others)), _verdict(level, result.finding))
     return table
 
 
@@ -206,8 +229,8 @@ def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     )
 
 
-def verdict_words(level: Level) -> str:
-    """What came of a level in a few words: `ok`, or all that is wrong with it."""
+def verdict_words(level: Level, finding: Finding | None = None) -> str:
+    """What came of a level in a few words: `ok`, or all that is wrong with it; in a search, first what it found."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -218,12 +241,15 @@ def verdict_words(level: Level) -> str:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors" if level.measurement.request_count else "all failed")
+    judged = () if finding is None else finding.judged
+    for row in (row for row in judged if row.load == level.value):
+        words.insert(0, f"broken: {', '.join(row.broken)}" if row.verdict == "broken" else row.verdict)
     return ", ".join(dict.fromkeys(words)) if words else "ok"
 
 
-def _verdict(level: Level) -> Text:
-    words = verdict_words(level)
-    return terminal(words, style="green" if words == "ok" else "yellow")
+def _verdict(level: Level, finding: Finding | None) -> Text:
+    words = verdict_words(level, finding)
+    return terminal(words, style="green" if words in ("ok", "kept") else "yellow")
 
 
 def _last_measured(result: Result) -> tuple[Level, ...]:

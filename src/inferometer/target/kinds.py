@@ -16,7 +16,9 @@ def _open_triton(connection: "Connection", options: TargetOptions) -> Target:
     if options.protocol == "http":
         from inferometer.target.triton_http import HttpOptions, TritonHttp
 
-        return TritonHttp(connection, HttpOptions(options.input_format, options.output_format))
+        return TritonHttp(
+            connection, HttpOptions(options.input_format, options.output_format, options.has_ids)
+        )
     from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
 
     return TritonGrpc(
@@ -26,6 +28,7 @@ def _open_triton(connection: "Connection", options: TargetOptions) -> Target:
             compression=None if options.grpc_compression == "none" else options.grpc_compression,
             parameters=options.request_parameters,
             connections=options.connections or 0,
+            has_ids=options.has_ids,
         ),
     )
 

@@ -88,6 +88,13 @@ class Wiring:
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
+    has_ids: bool = False  # every request carries another id; on streams they always do
+    worker: int = 0  # whose it is, of so many
+    workers: int = 1
+
+    def first_id(self, number: int = 0) -> int:
+        """Of the worker's first request, on its stream of this number: (thread << 48) + counter in the classic tool."""
+        return (number * self.workers + self.worker) << 48
 
     def share(self, index: int, parts: int) -> "Wiring":
         """What worker `index` has of it: its part of the connections and streams, but at least one."""
@@ -95,7 +102,13 @@ class Wiring:
         def own(total: int) -> int:
             return max(1, total // parts + (index < total % parts)) if total else 0
 
-        return replace(self, connections=own(self.connections), streams=own(self.streams))
+        return replace(
+            self,
+            connections=own(self.connections),
+            streams=own(self.streams),
+            worker=index,
+            workers=parts,
+        )
 
 
 @dataclass(frozen=True, slots=True)

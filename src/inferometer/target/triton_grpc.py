@@ -34,6 +34,7 @@ class GrpcOptions:
     compression: str | None = None
     parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
     connections: int = 0
+    has_ids: bool | None = False  # None: requests of sequences
 
 
 class TritonGrpc:
@@ -132,6 +133,7 @@ class TritonGrpc:
             block=self._control.block(method, compression=options.compression),
             is_streaming=options.is_streaming,
             compression=options.compression,
+            has_ids=model.any_sequence if options.has_ids is None else options.has_ids,
         )
         parameters = (*options.parameters, ("triton_enable_empty_final_response", "true", "bool"))
         requests = tuple(

@@ -15,7 +15,7 @@ from inferometer.model.tensor import Tensor
 from inferometer.target.control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
-from inferometer.target.sequence_marks import PLACE
+from inferometer.target.sequence_marks import ID_PLACE, PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
@@ -29,10 +29,11 @@ _NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not 
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """How tensors travel that are not in shared memory: behind the JSON header, or in it."""
+    """How tensors travel that are not in shared memory, behind the JSON header or in it; whether requests have ids."""
 
     input_format: str = BINARY
     output_format: str = BINARY
+    has_ids: bool | None = False  # None: those of sequences
 
 
 class TritonHttp:
@@ -122,9 +123,11 @@ class TritonHttp:
         formats, findings = self._options, tuple[str, ...]()
         if model.is_plain and steps and placement is None:
             formats, findings = self._formats_taken(model, steps[0])
-        rendering = _Rendering(self._connection, model, formats, placement)
+        has_ids = model.any_sequence if formats.has_ids is None else formats.has_ids
+        rendering = _Rendering(self._connection, model, formats, placement, has_ids)
         requests = tuple(rendering.whole(step) for step in placed(steps, placement))
-        return Traffic(Wiring(self._connection.endpoint), requests, findings=findings)
+        wiring = Wiring(self._connection.endpoint, has_ids=has_ids)
+        return Traffic(wiring, requests, findings=findings)
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a reply; those in shared memory are not in it."""
@@ -142,7 +145,7 @@ class TritonHttp:
         asked = self._options
         if asked.input_format == JSON or self._takes(model, step, asked):
             return asked, (plain_sentence(self),)
-        as_json = HttpOptions(JSON, JSON)
+        as_json = HttpOptions(JSON, JSON, asked.has_ids)
         self._require(model, step, as_json)
         return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
 
@@ -175,6 +178,7 @@ class _Rendering:
     model: ModelSpec
     formats: HttpOptions
     placement: Placement | None
+    has_ids: bool = False
 
     def whole(self, step: Sequence[Placed]) -> bytes:
         headers, body = self.parts(step)
@@ -200,6 +204,8 @@ class _Rendering:
         document = json.dumps(header, separators=(",", ":")).encode()
         if self.model.any_sequence:
             document = document.replace(b'{"id":"",', b'{"id":"","parameters":{' + PLACE + b"},", 1)
+        if self.has_ids:
+            document = document.replace(b'{"id":""', b'{"id":' + ID_PLACE, 1)
         is_binary = any(tensors)
         headers = [("Content-Type", "application/octet-stream" if is_binary else "application/json")]
         if is_binary or not self.model.is_plain:  # plain servers need not know the extension

@@ -35,22 +35,26 @@ class Born:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         (self._fd,) = ends
         self.pid = int(number)
+        self._code: int | None = None
 
     def fileno(self) -> int:
         """Readable when it is over."""
         return self._connection.fileno()
 
     def kill(self) -> None:
+        if self._code is not None:
+            return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; TimeoutError where it does not end in time."""
-        self._connection.settimeout(timeout_s)
-        code = int(self._connection.recv(32))
-        self._connection.close()
-        os.close(self._fd)
-        return code
+        if self._code is None:
+            self._connection.settimeout(timeout_s)
+            self._code = int(self._connection.recv(32))
+            self._connection.close()
+            os.close(self._fd)
+        return self._code
 
 
 def bear(

@@ -100,6 +100,11 @@ def ended(ends_us):
     return found.groups()
 
 
+def test_ends_in_one_moment_say_nothing_of_a_rate():
+    found = rate_interval(1e6, ended([500] * 200), 1000)
+    assert (found.value, found.low, found.high) == (1e6, None, None)
+
+
 SERVERS = {
     "independent": Server(1000, "series", 0.0),
     "alike": Server(10_000, "series", 0.9),

@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.measure.ends import Ends
 from inferometer.measure.series import Series
-from inferometer.measure.windows import Expense, OpenWindow, Window, figures, join_expenses
+from inferometer.measure.windows import Expense, OpenWindow, Streams, Window, figures, join_expenses
 from inferometer.records import status
 from inferometer.records.records import COLUMNS, from_rows
 
@@ -52,6 +52,29 @@ def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, co
     )
     assert (row.request_count, row.empty_count, row.failed_count) == (count, empty, 1)
     assert row.latency_ns == (30 if drops_empty else 32)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "gaps"),
+    [
+        ((1,), []),
+        ((0, 1), []),
+        ((0, 2), [1]),
+        ((2, 0, 2), [1, 1]),
+        ((0, 0, 3, 0), [1, 1]),
+        ((1, 1, 1), []),
+        ((3, 0, 0, 1, 2), [1, 1, 1]),
+    ],
+)
+def test_gaps_are_those_within_a_stream(stamps, gaps):
+    """Responses of a request come 1 ns apart; some requests have none."""
+    rows = np.zeros((len(stamps), len(COLUMNS)), dtype=np.int64)
+    rows[:, COLUMNS.index("stamps")] = stamps
+    rows[:, COLUMNS.index("end_ns")] = 1000 * np.arange(1, len(stamps) + 1)
+    times = [1000 * number + time for number, count in enumerate(stamps, 1) for time in range(count)]
+    found = Streams()
+    found.add(from_rows(rows, np.array(times, dtype=np.int64)))
+    assert found.gap_ns.values().tolist() == gaps
 
 
 def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():

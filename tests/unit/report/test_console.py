@@ -11,8 +11,8 @@ from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
 from inferometer.measure.measurement import ClientCost, Doubt, FailureGroup, StartFigures
-from inferometer.measure.result import Finding
-from inferometer.report.console import closing_sentence, finding_sentence, render
+from inferometer.measure.result import Finding, Judged
+from inferometer.report.console import closing_sentence, finding_sentence, render, verdict_words
 
 Golden = Callable[[str, str], None]
 
@@ -126,29 +126,45 @@ def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleTyp
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high", "limit", "says"),
+    ("more", "says"),
     [
-        (98.0, 100.0, 104.0, "p99", "up to 98.0 requests/s (held); the limit lies between 100 and 104"),
+        ({}, "up to 98.0 requests/s (95 % interval 96.0 to 104); above, p99 breaks it. Knee at 50.0."),
+        ({"low": 0.0}, "up to 98.0 requests/s (95 % interval up to 104); above, p99"),
         (
-            98.0,
-            100.0,
-            None,
-            "nothing",
-            "(held); nothing broke it up to 100, the most that was tried in the time.",
+            {"high": None},
+            "(95 % interval 96.0 or more); nothing is known to break it up to 120, the most",
+        ),
+        ({"high": None, "low": 0.0}, "up to 98.0 requests/s (95 % interval unknown)"),
+        (
+            {"needed_s": 80.0},
+            "Knee at 50.0. The time was too short to say more: give --duration 80s or longer.",
+        ),
+        ({"value": 0.0, "low": 0.0}, "'p99<1ms' is not kept at any load that was tried; it broke on p99."),
+        (
+            {"value": 0.0, "judged": (Judged(120.0, "undecided"),)},
+            "Whether 'p99<1ms' is kept at 120 requests/s, the least that was tried, could not be decided.",
         ),
         (
-            0.0,
-            100.0,
-            None,
-            "nothing",
-            "was kept at 100 requests/s in a short try; no longer run has held it.",
-        ),
-        (0.0, 100.0, 104.0, "p99", "in a short try, and broke at 104 on p99; no longer run has held it."),
-        (0.0, 0.0, 10.0, "p99", "is not kept at any load that was tried; it broke on p99."),
+            {"confidence": None, "judged": ()},
+            "up to 98.0 requests/s (between 96.0 and 104)",
+        ),  # as 0.1 wrote it
     ],
 )
-def test_a_finding_says_what_was_kept(
-    value: float, low: float, high: float | None, limit: str, says: str
-) -> None:
-    sentence = finding_sentence(Finding("p99<1ms", "request_rate", value, low, high, limit, knee=50.0))
-    assert says in sentence
+def test_a_finding_says_what_was_kept_and_how_sure_it_is(more: dict[str, Any], says: str) -> None:
+    judged = (Judged(98.0, "kept"), Judged(120.0, "broken", ("p99",)))
+    finding = Finding(
+        "p99<1ms", "request_rate", 98.0, 96.0, 104.0, "p99", 50.0, confidence=0.95, judged=judged
+    )
+    assert says in finding_sentence(replace(finding, **more))
+
+
+def test_a_level_of_a_search_says_whether_it_keeps_the_promise(build: ModuleType) -> None:
+    level = plain_sweep(build).levels[0]
+    for row, says in (
+        (Judged(level.value, "kept"), "kept"),
+        (Judged(level.value, "undecided", ("p99",)), "undecided"),
+        (Judged(level.value, "broken", ("p99", "errors")), "broken: p99, errors"),
+        (Judged(level.value + 1, "broken", ("p99",)), "ok"),
+    ):
+        finding = Finding("p99<1ms", level.mode, 1.0, 1.0, 2.0, "p99", 1.0, confidence=0.95, judged=(row,))
+        assert verdict_words(level, finding) == says

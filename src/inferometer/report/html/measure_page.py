@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from inferometer.base.units import NS_PER_US
 from inferometer.measure.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
-from inferometer.measure.result import Result, to_json
-from inferometer.report.console import client_sentence, start_sentence, verdict_words
+from inferometer.measure.result import Finding, Result, to_json
+from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
 from inferometer.report.document import (
     Block,
     Column,
@@ -90,6 +90,8 @@ def when(started_at: str) -> str:
 def _tone(result: Result) -> Tone:
     if best(result) is None or (result.finding is not None and not result.finding.value):
         return Tone.BAD
+    if result.finding is not None:  # a search goes beyond what the server can do
+        return Tone.GOOD if result.finding.low and result.finding.high is not None else Tone.WARNING
     limit = float(result.effective.get("max_error_rate") or 0.0)
     if result.failed_share > limit or not all(level.is_as_asked for level in result.levels):
         return Tone.WARNING
@@ -98,6 +100,11 @@ def _tone(result: Result) -> Tone:
 
 def _figures(result: Result) -> Iterator[Figure]:
     found = best(result)
+    if result.finding is not None and result.finding.value:
+        unit = "requests/s" if result.finding.mode == "request_rate" else "in flight"
+        yield Figure(
+            "Keeps", f"{found_load(result.finding, result.finding.value)} {unit}", limit_words(result.finding)
+        )
     if found is None:
         return
     level, measurement = found
@@ -166,13 +173,13 @@ def table_section(result: Result) -> Section | None:
         *(Column(name) for name in (*numbers, *counts)),
         Column("Verdict", is_number=False),
     )
-    rows = tuple(_level_row(level, shown) for level in result.levels)
+    rows = tuple(_level_row(level, shown, result.finding) for level in result.levels)
     table = Table("Every level", columns, rows)
     return Section("levels", "All levels", "", (table,))
 
 
-def _level_row(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
-    value, words = level_value(level.mode, level.value), verdict_words(level)
+def _level_row(level: Level, shown: tuple[int, ...], finding: Finding | None) -> tuple[str, ...]:
+    value, words = level_value(level.mode, level.value), verdict_words(level, finding)
     measurement = level.measurement
     if measurement is None:
         return (value, *(NONE for _ in range(len(shown) + 7)), words)

@@ -168,11 +168,12 @@ def test_a_run_without_any_answer_still_has_a_page():
 
 
 def test_a_search_has_its_finding_as_verdict():
-    finding = results.Finding("p99<50ms", "concurrency", 3.0, 3.0, 4.0, "p99", 2.0)
+    finding = results.Finding("p99<50ms", "concurrency", 3.0, 3.0, 4.0, "p99", 2.0, confidence=0.95)
     page = document(dataclasses.replace(sample_result(), finding=finding))
     assert page.kind == "Search"
-    assert page.verdict.startswith("Keeps 'p99<50ms' up to 3.00 requests in flight")
-    assert "at concurrency 3" in page.figures[0].detail
+    assert page.verdict.startswith("Keeps 'p99<50ms' up to 3 requests in flight")
+    assert (page.figures[0].value, page.figures[0].detail) == ("3 in flight", "95 % interval 3 to 4")
+    assert "at concurrency 3" in page.figures[1].detail
 
 
 def test_settings_stand_asked_and_effective_side_by_side():
