@@ -116,6 +116,7 @@ class Http2Wire(asyncio.Protocol):
     ) -> None:
         self.random = random
         self.log = log
+        self.ids: dict[int, str] = {}  # of a request on each stream that had one
         self.last = LARGEST  # calls on streams above it are not served
         self._decide = decide
         self._greet = greet
