@@ -17,7 +17,6 @@ from inferometer.wire.grpc import GrpcConnection, frame_message
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Stream, render
 
-LONGEST_ID = 20  # digits
 
 
 @dataclass(slots=True)
@@ -68,10 +67,6 @@ class SharedStream:
         is_number = is_digits(name.decode("latin-1"))
         if not name or (reply.error and not is_number):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
-<<<<<<< HEAD
-=======
-        is_number = name.isdigit() and len(name) <= LONGEST_ID
->>>>>>> torture
         if not is_number or not self.first_id <= int(name) < self.next_id:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None
