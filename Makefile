@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side fuzz torture clean
+.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -97,6 +97,9 @@ torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=1000
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks
+
+trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
+	$(PYTHON) -m benchmarks.trust
 
 clean:  ## remove what was made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -112,7 +112,7 @@ def test_calls_are_accounted_for_too(words: tuple[str, ...], run: Callable, tmp_
 
 
 def test_a_queue_that_empties_is_waited_for(run: Callable, tmp_path: Path) -> None:
-    """The server works off some 40 requests a second, and gets 200: nothing of that is left to whoever comes next."""
+    """A hundred requests are outstanding, of which the server works off some 40 a second: none is left to the next."""
     pace, one_at_a_time = threading.Event(), threading.Lock()
 
     def slowly(wire: Wire) -> None:
@@ -123,8 +123,8 @@ def test_a_queue_that_empties_is_waited_for(run: Callable, tmp_path: Path) -> No
     with FakeTriton(lambda number, request: slowly) as fake:
         run(
             "inferometer",
-            *("measure", "-m", "fake", "-u", fake.server.address, "--async"),
-            *("--request-rate-range", "200", "--duration", "1s", "--json", str(tmp_path / "r.json")),
+            *("measure", "-m", "fake", "-u", fake.server.address, "--concurrency-range", "100"),
+            *("--duration", "1s", "--json", str(tmp_path / "r.json")),
         )
     found = accounted(tmp_path / "r.json")
     assert found.cut_off == 0

@@ -15,6 +15,7 @@ from inferometer.testing.servers import (
     FakeTriton,
     Request,
     Wire,
+    answer,
     answer_json,
     break_off,
     never,
@@ -193,6 +194,30 @@ def test_measure_answers_failures_with_its_own_exit_code(run: Callable, steps: C
     assert ended.code == 1
     assert "http 503" in ended.stdout
     assert "boom" in ended.stdout
+
+
+def test_measure_without_any_answer_is_no_success(run: Callable, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    with FakeTriton(lambda number, request: never) as fake:
+        ended = run(
+            "inferometer",
+            *("measure", "-m", "fake", "-u", fake.server.address, "--duration", "0.2s", "-f", str(table)),
+        )
+    assert ended.code == 3
+    assert "no request finished" in ended.stdout
+    assert f"'{table}' is not written: there is no level to put into it\n" in ended.stderr
+    assert not table.exists()
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"error": "\\ud800"}', b"\xff\xfe"], ids=["deep", "half", "binary"]
+)
+def test_whatever_a_server_says_of_a_failure_is_printed(body: bytes, run: Callable) -> None:
+    with FakeTriton(lambda number, request: answer(body, 500)) as fake:
+        ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "3")
+    assert ended.code == 99
+    assert "Thread [0] had error: " in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("mode", [(), ("--measurement-mode", "count_windows")], ids=["time", "count"])

@@ -222,10 +222,11 @@ def test_a_stream_that_ends_takes_only_its_own_requests_along(run: Callable, tmp
     assert result.account.is_complete
 
 
+@pytest.mark.parametrize("name", ["777", "9" * 5000, "²"])
 def test_a_response_for_a_request_that_was_never_sent_fails_its_stream_at_once(
-    run: Callable, tmp_path: Path
+    run: Callable, tmp_path: Path, name: str
 ) -> None:
-    with FakeGrpcTriton(lambda number, call: say(response("777")) if number == 50 else None) as fake:
+    with FakeGrpcTriton(lambda number, call: say(response(name)) if number == 50 else None) as fake:
         run(
             "inferometer",
             *("measure", "-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
@@ -234,7 +235,7 @@ def test_a_response_for_a_request_that_was_never_sent_fails_its_stream_at_once(
     (level,) = api.load(str(tmp_path / "r.json")).levels
     (group,) = level.measurement.failures
     assert (group.kind, group.count) == ("malformed", 1)
-    assert "777" in group.example
+    assert "which no request on its stream had" in group.example
 
 
 def test_a_request_that_is_given_up_leaves_the_others_on_its_stream_alone(

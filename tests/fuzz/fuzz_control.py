@@ -2,12 +2,15 @@
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from fuzz_data import file
 from fuzz_replies import make_documents
+from google.protobuf import descriptor_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
-from harness import Choices, Family, corpus, damaged, each
+from harness import Choices, Family, corpus, damaged, damaged_seeds, each
 
 from inferometer.advise.observation import step_setup
 from inferometer.base.documents import decode
@@ -21,6 +24,7 @@ from inferometer.target.discovery import describe_model, plain_sentence
 from inferometer.target.grpc_control import document
 from inferometer.target.kind import TargetOptions
 from inferometer.target.messages import load_messages
+from inferometer.target.proto_schema import method_of_file
 from inferometer.target.tensorflow_messages import message
 from inferometer.target.tfserving import model_of
 
@@ -193,7 +197,44 @@ def read_signatures(data: bytes) -> None:
     model_of(signatures, "m", "", TargetOptions())
 
 
+# --- any service, by its description
+
+
+def _described() -> bytes:
+    """Two files: a service with a unary and a streaming method, and the file that it imports."""
+    text = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+    once = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+    made = descriptor_pb2.FileDescriptorSet()
+    first = made.file.add(name="a.proto", package="p", syntax="proto3")
+    first.message_type.add(name="M").field.add(name="x", number=1, type=text, label=once)
+    second = made.file.add(name="b.proto", package="p", syntax="proto3", dependency=["a.proto"])
+    service = second.service.add(name="S")
+    service.method.add(name="U", input_type=".p.M", output_type=".p.M")
+    service.method.add(name="T", input_type=".p.M", output_type=".p.M", server_streaming=True)
+    return bytes(made.SerializeToString())
+
+
+DESCRIBED = _described()
+
+
+def read_described(data: bytes) -> None:
+    path = Path(file("set.pb", data))
+    for name in ("p.S/U", "p.S/T"):
+        method = method_of_file(name, path, ())
+        method.request().SerializeToString()
+
+
 FAMILIES = (
+    Family(
+        "descriptors",
+        damaged_seeds(
+            "descriptors",
+            (DESCRIBED,),
+            (b".p.M", b"a.proto", b"google/protobuf/any.proto", b"p.S", b"proto2"),
+        ),
+        read_described,
+        20,
+    ),
     Family("control-json", make_documents("control-json", (GOOD,)), read_answers, 30),
     Family("control-errors", make_documents("control-errors", ERRORS), read_error, 30),
     Family("control-others", make_documents("control-others", OTHERS), read_others, 30),

@@ -18,6 +18,7 @@ from inferometer.dataset.replay import read_trace
 from inferometer.load.shape import parse_shape
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.profile.points import read_intervals
+from inferometer.target.dynamic_grpc import MESSAGES as CALLED
 from inferometer.target.endpoint import Tls, parse_endpoint, tls_context
 from inferometer.target.openai import PAYLOAD
 
@@ -168,6 +169,15 @@ def read_payloads(data: bytes) -> None:
     each(partial(build, CHAT, options, is_scheduled=is_scheduled) for is_scheduled in (False, True))
 
 
+MESSAGES = ({"data": [{"x": "a"}, [{"x": "b"}, {"x": "c"}]]},)
+ANY_SERVICE = ModelSpec("m", "", (CALLED,), ())
+
+
+def read_messages(data: bytes) -> None:
+    if b"message_generator" not in data:  # which is a command to run
+        build(ANY_SERVICE, DataOptions(sources=(file("messages.json", data),)))
+
+
 PROMPTS = (
     b'Is it?\n{"prompt": "yes"}\n{"messages": [{"role": "user", "content": "x"}]}\n',
     b'{"text_input": "a"}\r\n\r\nb',
@@ -252,11 +262,14 @@ PEM_WORDS = (
 )
 
 
+GOOD = file("good.pem", CERTIFICATE)
+
+
 def read_certificate(data: bytes) -> None:
     path = file("certificate.pem", data)
     each(
         partial(tls_context, tls)
-        for tls in (Tls(ca_file=path), Tls(verify_peer=False, certificate_file=path, key_file=path))
+        for tls in (Tls(ca_file=path), Tls(ca_file=GOOD, certificate_file=path, key_file=path))
     )
 
 
@@ -281,6 +294,7 @@ FAMILIES = (
     Family("text", damaged_seeds("text", (b"a\nb\r\n", b"\xff"), ()), reader("a.txt", read_text), 30),
     Family("data-json", make_documents("data-json", DATA), read_data, 40),
     Family("payloads-json", make_documents("payloads-json", PAYLOADS), read_payloads, 30),
+    Family("messages-json", make_documents("messages-json", MESSAGES), read_messages, 20),
     Family("prompts", damaged_seeds("prompts", PROMPTS, JSON_WORDS), read_prompts, 30),
     Family("trace", make_trace, read_replay, 15),
     Family(

@@ -185,7 +185,10 @@ class Flood:
         self._is_streamed = is_streamed
 
     def apply(self, plan):
-        pass
+        return self._clock()
+
+    def wait(self, until_ns):
+        """What ends meanwhile is handed out by the next collect."""
 
     def collect(self, until_ns):
         count = min(ROUND, self._left) if until_ns > self._clock() else 0

@@ -310,6 +310,34 @@ def test_windows_that_fail_after_good_ones_are_named(rig, recipe):
     assert level.remarks[0].text == f"every request of the last 3 windows failed: {failed} of {failed}"
 
 
+@pytest.mark.parametrize("code", [status.CONNECT, status.HTTP + 503], ids=["away", "refusing"])
+def test_a_server_that_comes_back_is_measured_to_the_end(rig, recipe, code):
+    def fails_for_a_second(number, sent):
+        is_out = FIRST_NS + 2 * NS_PER_S < sent < FIRST_NS + 3 * NS_PER_S
+        return Reply((5 + number % 7) * NS_PER_MS, code if is_out else status.OK)
+
+    rule = Precision(precision=0.0001, duration_ns=6 * NS_PER_S)
+    level = measure_level(
+        rig(fails_for_a_second).bench, recipe(rule=rule, window_ns=100 * NS_PER_MS), closed(1)
+    )
+    assert notes(level) == [Note.NOT_PRECISE]
+    assert level.measurement.duration_ns >= 6 * NS_PER_S
+    assert level.measurement.failed_count > 0
+
+
+def test_a_server_that_stays_away_in_short_windows_is_gone(rig, recipe):
+    def gone(number, sent):
+        code = status.CONNECT if sent > FIRST_NS + 2 * NS_PER_S else status.OK
+        return Reply((5 + number % 7) * NS_PER_MS, code, received=0 if code else 1)
+
+    for seconds, silent in ((60, 5), (4, 2)):
+        made = rig(gone)
+        rule = Precision(precision=0.0001, duration_ns=seconds * NS_PER_S)
+        level = measure_level(made.bench, recipe(rule=rule, window_ns=100 * NS_PER_MS), closed(1))
+        assert notes(level) == [Note.SERVER_GONE]
+        assert 0 <= made.clock() - FIRST_NS - (2 + silent) * NS_PER_S < 2 * NS_PER_S
+
+
 def test_answers_that_are_all_wrong_are_no_sign_of_a_server_that_is_gone(rig, recipe):
     def wrong(number, sent):
         return Reply(NS_PER_MS, status.MISMATCH if number > 100 else status.OK)

@@ -39,7 +39,7 @@ def config_text(config: Config) -> str:
     message = type(load_messages().ModelConfigResponse().config)()
     try:
         ParseDict(dict(config), message, ignore_unknown_fields=True)
-    except ParseError as error:
+    except (ParseError, SystemError) as error:  # a list in place of a member of an enum is the latter
         raise PeerError(
             f"the server's configuration of '{config.get('name')}' cannot be written: {error}"
         ) from error

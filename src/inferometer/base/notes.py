@@ -29,7 +29,9 @@ class Note(Enum):
         "among several servers"
     )
     FAILURES = "see the failure groups; --max-error-rate sets the share that is acceptable"
-    NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
+    NO_REPLY = (
+        "the server takes longer to answer than was measured: raise --duration or --measurement-interval"
+    )
     NO_RESPONSE = "only their end came, so they are in no figure; check the input data if that was not meant"
     MEMBER_NOT_CALLED = (
         "no request reached this model while measuring; check the name given to --bls-composing-models"
@@ -37,7 +39,7 @@ class Note(Enum):
     SEVERAL_VERSIONS = (
         "its figures may be those of others; name the version, as in --bls-composing-models model:2"
     )
-    STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
+    STATISTICS_MISSING = "the server's part is not known; only client figures are reported"
     WORKER_LOST = "a sending process died; what was measured until then is kept"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"

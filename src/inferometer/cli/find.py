@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="inferometer find",
         description="Find the highest request rate (or concurrency) at which the model still keeps a promise about "
-        "latency and errors: bracket it, close in, and confirm it with a longer run just below.",
+        "latency and errors, with a 95 %% interval: loads are measured until they are known to keep or to break it.",
         epilog="All other options are those of `inferometer measure`; --duration is the time for the whole search.",
         formatter_class=RichHelpFormatter,
         allow_abbrev=False,

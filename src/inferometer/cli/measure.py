@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.messages import messages_shown
+from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.parser import Ask, parse_measure, print_measure_help
@@ -61,25 +62,36 @@ def _measure(options: "Options") -> int:
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
-    """A run that was given up has no whole answer, whatever share of its requests failed."""
-    if any(level.is_given_up for level in result.levels):
+    """A run that was given up or not answered is no success, whatever share of its requests failed."""
+    levels = result.levels
+    notes = [{remark.note for remark in level.remarks} for level in levels]
+    is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
+    if is_unanswered or any(level.is_given_up for level in levels):
         return PeerError.exit_code
-    if any(level.is_cut_short for level in result.levels):
+    if any(level.is_cut_short for level in levels) or any(
+        remark.note is Note.WORKER_LOST for remark in result.remarks
+    ):
         return LocalError.exit_code
     return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
 
 
 def write_reports(result: "Result", options: "Options", outputs: Outputs) -> None:
     """The table and the page, where they were asked for."""
-    from inferometer.report.files import write_csv
     from inferometer.report.saved import write_page
 
     if options.csv is not None:
         table = Path(options.csv)
-        outputs.attempt(table, lambda: write_csv(result, table))
+        outputs.attempt(table, lambda: write_table(result, table))
     if options.html is not None:
         page = Path(options.html)
         outputs.attempt(page, lambda: write_page(page, result))
+
+
+def write_table(result: "Result", path: Path) -> None:
+    from inferometer.report.files import write_csv
+
+    if not write_csv(result, path):
+        print(f"'{path}' is not written: there is no level to put into it", file=sys.stderr)
 
 
 def export(setup: "Setup", outputs: Outputs) -> None:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
@@ -31,6 +32,7 @@ _ADDED = (
     Note.NO_ANSWER,
     Note.OTHER_CLIENTS,
     Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
     Note.WORKER_LOST,
     Note.FEW_FILES,
     Note.FEW_PORTS,
@@ -260,10 +262,8 @@ def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> No
 
 def _words(example: str) -> str:
     """The server's own sentence, out of the JSON it may have put it in."""
-    import json
-
     try:
-        document = json.loads(example)
+        document = decode(example)
     except ValueError:
         return example
     return str(document["error"]) if isinstance(document, dict) and "error" in document else example

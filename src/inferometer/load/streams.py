@@ -64,11 +64,9 @@ class SharedStream:
         name = reply.request_id
         if name in self.calls:
             return self.calls[name]
-        if not name or (
-            reply.error and not name.isdigit()
-        ):  # servers answer in order where they name no request
-            return next(iter(self.calls.values()), None)
         is_number = name.isdigit() and len(name) <= LONGEST_ID
+        if not name or (reply.error and not is_number):  # servers answer in order where they name no request
+            return next(iter(self.calls.values()), None)
         if not is_number or not self.first_id <= int(name) < self.next_id:
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
         return None

@@ -48,9 +48,11 @@ MOST_ALIKE = 0.8
 RARELY = 0.005
 QUEUED = 1.5  # dispersion of latency from which on requests wait for each other
 NEAR = 1.3  # times a load up to which others tell how long requests go slow together
-MEMORY = 8.0  # times the memory of a queue at the limit that must be measured
+MEMORY = 20.0  # times the memory of a queue at the limit that must be measured
 PARTS = (0.25, 0.5)
 PART_ALPHA = 0.05
+MEAN_SPREADS = 2.0
+MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mean
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -119,7 +121,9 @@ class _Court:
         if broken:
             return Judgement(load, "broken", not beyond, broken)
         others = [run for run in self.runs if run.load < lowest or run.load <= load]
-        is_kept = all(self._is_kept(number, load, others) for number in range(len(self.promise.terms)))
+        is_kept = not beyond and all(
+            self._is_kept(number, load, others) for number in range(len(self.promise.terms))
+        )
         return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond)
 
     def _beyond(self, load: float) -> tuple[str, ...]:
@@ -174,27 +178,35 @@ def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], grou
     queued = [(run, counts) for run, counts in pool if not _is_far(run, term) and run.dispersion >= QUEUED]
     if term.name == "errors" or not queued:
         return True
-    if length_s < MEMORY * _memory_s(term, rate):
+    memories = length_s / _memory_s(term, rate)
+    if memories < MEMORY:
         return False
+    if term.share is None:
+        # A short run of a queue that is quick by chance also scatters little: its own spread says too little.
+        mean_ns = _total(pool, "total_ns") / _total(pool, "requests")
+        return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
     return all(_is_lighter(term, [counts for _, counts in queued], place) for place in range(len(PARTS)))
+
+
+def _total(pool: Sequence[tuple[Run, Counts]], name: str) -> float:
+    return float(sum(getattr(counts, name).sum() for _, counts in pool))
 
 
 def _memory_s(term: Term, rate: float) -> float:
     """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
-    scale_s = term.limit / 1e9 / (1.0 if term.share is None else -math.log(term.share))
+    scale_s = term.limit / 1e9 / -math.log(MEAN_SHARE if term.share is None else term.share)
     return 4 * rate * scale_s * scale_s
 
 
 def _is_lighter(term: Term, parts: Sequence[Counts], place: int) -> bool:
     """Whether fewer are beyond a part of the limit than in a queue that is at its limit (its tail is exponential)."""
-    if term.share is None:
-        return True
+    share = MEAN_SHARE if term.share is None else term.share
     partly = [Counts(part.requests, part.partly[place], part.total_ns) for part in parts]
     requests, beyond = (
         float(sum(getattr(part, name).sum() for part in partly)) for name in ("requests", "beyond")
     )
     dispersion = max(1.0, _dispersion(partly))
-    return _at_most(beyond / dispersion, requests / dispersion, term.share ** PARTS[place]) < PART_ALPHA
+    return _at_most(beyond / dispersion, requests / dispersion, share ** PARTS[place]) < PART_ALPHA
 
 
 def _is_beyond(term: Term, parts: Sequence[Counts]) -> bool:
@@ -310,7 +322,7 @@ def _is_overrun(run: Run, counts: Counts, term: Term) -> bool:
     if term.figure != "latency" or len(means) < FEWEST_SECTIONS or _rank_correlation(means) < GROWING:
         return False
     # A queue at its limit with an exponential tail is rarely as long as this.
-    times = max(1.2, math.log(RARELY) / (-1.0 if term.share is None else math.log(term.share)))
+    times = max(1.2, math.log(RARELY) / math.log(MEAN_SHARE if term.share is None else term.share))
     return bool((means[-len(means) // 4 :] > times * term.limit).all())
 
 

@@ -338,6 +338,7 @@ def join_expenses(parts: Sequence[Expense]) -> Expense:
         cpu_ns=tuple(sum(each) for each in zip(*(part.cpu_ns for part in parts), strict=True)),
         elapsed_ns=sum(part.elapsed_ns for part in parts),
         sent=sum(part.sent for part in parts),
+        due=sum(part.due for part in parts),
         reconnects=sum(part.reconnects for part in parts),
         connects=sum(part.connects for part in parts),
         connect_ns=sum(part.connect_ns for part in parts),

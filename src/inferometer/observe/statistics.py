@@ -77,6 +77,16 @@ def _counters(row: Mapping[str, Any]) -> Counters:
     return Counters(**values)
 
 
+def has_begun_anew(before: Snapshot, after: Snapshot) -> bool:
+    """Whether some counter is lower than it was: the server was restarted, or a model was loaded again."""
+    return any(
+        getattr(after[key], name) < getattr(then, name)
+        for key, then in before.items()
+        if key in after
+        for name in _FIELDS
+    )
+
+
 def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStatistics:
     """What the model and its composing models did between two snapshots."""
     grown = {

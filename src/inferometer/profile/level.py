@@ -486,13 +486,14 @@ class _LevelRun:
     def judge(self) -> Verdict:
         recent = self.figures if self._recipe.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self._start_ns
-        is_silent = self._was_silent and _is_failing(self.figures[-1:])
-        if self._is_given_up or (is_silent and was_answered and not self._recipe.is_whole):
+        is_silent = was_answered and self._is_silent
+        may_recover = was_answered and self._has_time and (is_silent or _is_failing(recent))
+        if self._is_given_up or (is_silent and not may_recover and not self._recipe.is_whole):
             self._cut_silence()
             return Verdict(is_done=True, is_stable=False, remark=self._given_up())
         if self._bench.watcher.is_interrupted():
             return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
-        if self._recipe.is_whole and self._is_going_on:
+        if may_recover or (self._recipe.is_whole and self._is_going_on):
             return GO_ON
         if _is_failing(recent):
             return Verdict(
@@ -503,6 +504,21 @@ class _LevelRun:
         if isinstance(self._recipe.rule, Stability):
             return judge_stability(self._recipe.rule, self.figures)
         return self._judge_precision(self._recipe.rule)
+
+    @property
+    def _is_silent(self) -> bool:
+        """Requests of the last window got no answer; or those before it did not, and are tried again after a pause."""
+        last = self.figures[-1]
+        is_pausing = not self._is_open and not last.failed_count and self._silent_since_ns > 0
+        return (self._was_silent or is_pausing) and not (last.request_count or last.empty_count)
+
+    @property
+    def _has_time(self) -> bool:
+        """For a server that has just stopped answering well; by the precision rule windows are short."""
+        rule, now_ns = self._recipe.rule, self._harvest.seen_ns
+        if self._recipe.is_whole or not isinstance(rule, Precision):
+            return False
+        return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
 
     def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
         if not any(row.request_count or row.empty_count for row in self.figures):
@@ -549,7 +565,7 @@ class _LevelRun:
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
         numbers = np.cumsum([window.number for window in self.windows])
-        if not self._recipe.finds_warm_up or numbers[-1] != len(self.figures):
+        if not self._recipe.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
             return 0
         cold = cold_windows(self.figures)
         return int(np.searchsorted(numbers, cold)) + 1 if cold else 0

@@ -66,12 +66,16 @@ class Tried:
 def bounds(tried: Sequence[Tried]) -> Bracket:
     """Between which loads the limit lies: the highest that is kept below all that are broken, and the other way round.
 
-    Where a load is kept above one that is broken, both lie between.
+    Where a load is kept above one that is broken, both lie between. The low end also lies below every load that was
+    beyond the limits, even if that may have been by chance.
     """
     kept = [row.load for row in tried if row.verdict == "kept"]
     broken = [row.load for row in tried if row.verdict == "broken"]
+    beyond = min(
+        (row.load for row in tried if not row.is_within or row.verdict == "broken"), default=math.inf
+    )
     return Bracket(
-        max((load for load in kept if load < min(broken, default=math.inf)), default=None),
+        max((load for load in kept if load < beyond), default=None),
         min((load for load in broken if load > max(kept, default=0.0)), default=None),
     )
 
@@ -84,9 +88,9 @@ def next_load(tried: Sequence[Tried], start: float, precision: float, *, is_whol
         return start
     rows = sorted(tried, key=lambda row: row.load)
     if all(row.is_within for row in rows):
-        return rows[-1].load * 2
+        return tidy(rows[-1].load * 2) if not is_whole else rows[-1].load * 2
     if not any(row.is_within for row in rows):
-        lower = rows[0].load // 2 if is_whole else rows[0].load / 2
+        lower = rows[0].load // 2 if is_whole else tidy(rows[0].load / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
     known = bounds(tried)
     if known.is_closed and _is_near(known, precision, is_whole=is_whole):

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.measure.measurement import (
     ClientCost,
     Doubt,
@@ -366,7 +366,9 @@ def interval_sentence(measurement: Measurement) -> str:
 
 def client_sentence(client: ClientCost, ports: int) -> str:
     """What measuring cost on this side; `ports` are those of the host, 0 when not known."""
-    words = [f"{share(client.cpu_share)} of a core, {client.cpu_us_per_request:.3g} µs a request"]
+    words = [
+        f"{share(client.cpu_share)} of a core, {duration(client.cpu_us_per_request * NS_PER_US)} a request"
+    ]
     if client.lag_p99_ns:
         words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
     if client.loop_lag_max_ns:

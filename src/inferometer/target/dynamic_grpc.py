@@ -134,7 +134,7 @@ class DynamicGrpc:
         try:
             message = Parse(text, method.request(), descriptor_pool=method.pool)
             return bytes(message.SerializeToString())
-        except (ParseError, ValueError, RecursionError) as error:
+        except (ParseError, SystemError, ValueError, RecursionError) as error:
             known = ", ".join(field.name for field in method.request.DESCRIPTOR.fields)
             raise UsageError(
                 f"{where} is no {name}: {' '.join(str(error).split())}", remedy=f"its fields are {known}"

@@ -100,6 +100,7 @@ class GrpcControl:
         endpoint = self._connection.endpoint
         context = None if endpoint.tls is None else tls_context(endpoint.tls)
         sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
         if endpoint.tls is None or context is None:
             return sock
         context.set_alpn_protocols(["h2"])

@@ -28,6 +28,7 @@ BY_FILE, BY_SYMBOL, LIST_SERVICES = 3, 4, 7  # fields of a ServerReflectionReque
 FILES, SERVICES, ERROR = 4, 6, 7  # of a ServerReflectionResponse
 ERROR_TEXT = 2
 COMPILE_S = 60
+DEEPEST = 100  # imports below each other
 DESCRIPTOR_SETS = (".pb", ".protoset", ".desc", ".binpb")
 
 # Files that every protobuf installation has; servers often leave them out.
@@ -201,8 +202,10 @@ def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool
     def add(name: str, above: tuple[str, ...]) -> None:
         if name in added:
             return
-        if name in above:
-            raise PeerError(f"the file '{name}' imports itself")
+        if name in above or len(above) > DEEPEST:
+            raise PeerError(
+                f"the file '{name}' imports itself, or more than {DEEPEST} files below each other"
+            )
         if name not in known:
             known.update({file.name: file for file in (_common(name) or fetch(name))})
         if name not in known:
@@ -211,7 +214,7 @@ def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool
             add(needed, (*above, name))
         try:
             pool.AddSerializedFile(known[name].SerializeToString())
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise PeerError(f"the file '{name}' cannot be used: {error}") from error
         added.add(name)
 

@@ -4,6 +4,7 @@
 service time its script gives. `SimulatedLoad` runs the real engine on it.
 """
 
+import copy
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -270,7 +271,8 @@ class SimulatedWorkers:
         start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
-            load.apply(plan.share(index, self.count))
+            # As a process gets it: a random schedule is walked by each worker for itself.
+            load.apply(copy.deepcopy(plan.share(index, self.count)))
         return start_ns
 
     def wait(self, until_ns: int) -> None:

@@ -20,6 +20,10 @@ from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
 
 SCHEMA = 1
+_BROKEN = (
+    sqlite3.DatabaseError,
+    UnicodeDecodeError,
+)  # what a damaged file is told with may itself be damaged
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS variants (name TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -43,7 +47,7 @@ class Journal:
         try:
             with self._db:
                 yield
-        except sqlite3.DatabaseError as error:
+        except _BROKEN as error:
             raise LocalError(
                 f"the journal '{self.path}' could not be written: {error}",
                 remedy="check the folder and the space left",
@@ -96,7 +100,7 @@ class Journal:
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         try:
             return self._db.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
+        except _BROKEN as error:
             raise _unreadable(self.path, error) from error
 
     def _document(self, text: object) -> Any:
@@ -146,7 +150,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.executescript(_TABLES)
         with connection:
             connection.execute("INSERT OR IGNORE INTO facts VALUES ('schema', ?)", (json.dumps(SCHEMA),))
-    except sqlite3.DatabaseError as error:
+    except _BROKEN as error:
         raise _unreadable(path, error) from error
     return connection
 
@@ -158,7 +162,7 @@ def _reading(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
-    except sqlite3.DatabaseError as error:
+    except _BROKEN as error:
         raise _unreadable(path, error) from error
     if tables == (0,):
         connection.close()

@@ -1,11 +1,13 @@
 """A window in a line."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from inferometer.measure.ends import Ends
 from inferometer.measure.series import Series
-from inferometer.measure.windows import Expense, OpenWindow, Streams, Window, figures
+from inferometer.measure.windows import Expense, OpenWindow, Streams, Window, figures, join_expenses
 from inferometer.records import status
 from inferometer.records.records import COLUMNS, from_rows
 
@@ -79,4 +81,16 @@ def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
     found = OpenWindow(10_000)
     found.add(ended((5_000, 1, 0), (12_000, 1, 0)))
     window = found.close(20_000, expense=Expense(), before=None, after=None)
-    assert window.ended_us.tolist() == [0, 2]
+    assert window.ends.groups().last_us.tolist() == [0, 2]
+
+
+def test_joined_windows_have_spent_what_each_of_them_has_spent():
+    """Windows of a long run are joined; whatever is a sum stays one."""
+    sums = [
+        field.name for field in dataclasses.fields(Expense) if field.type is int and "file" not in field.name
+    ]
+    part = Expense(**dict.fromkeys(sums, 3), cpu_ns=(3, 3))
+    whole = join_expenses([part, part])
+    assert whole.cpu_ns == (6, 6)
+    assert {name: getattr(whole, name) for name in sums} == dict.fromkeys(sums, 6)
+    assert "due" in sums

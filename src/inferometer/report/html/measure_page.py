@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.units import NS_PER_US
 from inferometer.measure.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
 from inferometer.measure.result import Finding, Result, to_json
 from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
@@ -130,7 +131,7 @@ def _figures(result: Result) -> Iterator[Figure]:
     yield Figure(
         "Client CPU",
         share(client.cpu_share),
-        f"of a core, {client.cpu_us_per_request:.0f} µs a request",
+        f"of a core, {duration(client.cpu_us_per_request * NS_PER_US)} a request",
         Tone.WARNING if client.cpu_share > 0.9 else Tone.PLAIN,
     )
 

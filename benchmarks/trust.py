@@ -1,0 +1,320 @@
+"""`python -m benchmarks.trust`: servers whose figures are known, what we say of them, and docs/trust.md made of it.
+
+Servers on a simulated clock have exact figures, and nothing else on the machine can disturb them. Servers on the real
+Triton are measured by the classic tool too; how exact they are depends on the machine.
+"""
+
+import argparse
+import math
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.children import run
+from benchmarks.machine import Machine, busy_cores, this_machine
+from benchmarks.parts import real_perf_analyzer
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.plan import Closed, Constant, Open, Poisson
+from inferometer.measure.measurement import Estimate, Level, Measurement
+from inferometer.measure.stopping import Precision
+from inferometer.model.spec import ModelSpec
+from inferometer.profile.level import Bench, Point, Recipe, measure_level
+from inferometer.records import status
+from inferometer.report.format import quantity
+from inferometer.testing.clock import FakeClock
+from inferometer.testing.planted import Planted, PlantedStep, plant
+from inferometer.testing.queues import KNOWN, Silent, exponential, fixed, queue, search
+from inferometer.testing.target import FakeServer, Reply, Script, SimulatedLoad
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"
+MS = NS_PER_MS
+MEASURED_S = 60
+CLOSE = 0.001  # share by which a figure without an interval may be off, as windows cut requests
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of one server."""
+
+    server: str
+    figure: str
+    truth: float
+    ours: Estimate
+    unit: str = "ms"
+    theirs: str = "-"
+
+    @property
+    def verdict(self) -> str:
+        low, high = self.ours.low, self.ours.high
+        if low is None or high is None:
+            return "exact" if math.isclose(self.ours.value, self.truth, rel_tol=CLOSE) else "OFF"
+        slack = CLOSE * self.truth
+        return "covered" if low - slack <= self.truth <= high + slack else "NOT COVERED"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        low, high = self.ours.low, self.ours.high
+        between = "none" if low is None or high is None else f"{quantity(low)} to {quantity(high)}"
+        truth, ours = (f"{quantity(value)} {self.unit}" for value in (self.truth, self.ours.value))
+        return self.server, self.figure, truth, ours, between, self.verdict, self.theirs
+
+
+COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "perf_analyzer")
+
+
+# --- on a simulated clock
+
+
+def simulated(server: FakeServer, point: Point, **more: bool) -> Level:
+    clock = FakeClock()
+    bench = Bench(SimulatedLoad(server, clock), clock, lambda: None, Silent())
+    rule = Precision(0.0, MEASURED_S * NS_PER_S, is_enough=lambda: False)
+    recipe = Recipe(ModelSpec("", "", (), ()), 1, None, rule, window_ns=NS_PER_S, **more)
+    return measure_level(bench, recipe, point)
+
+
+def in_flight(number: int) -> Point:
+    return Point("concurrency", number, Closed(number))
+
+
+def rate(per_s: float, *, is_random: bool = False) -> Point:
+    schedule = Poisson(per_s, 7) if is_random else Constant(per_s)
+    return Point("request_rate", per_s, Open(schedule), per_s)
+
+
+def figures(level: Level) -> Measurement:
+    assert level.measurement is not None
+    return level.measurement
+
+
+def latency(found: Measurement, name: str) -> Estimate:
+    ns = dict(found.latency_intervals)[name]
+    low, high = (None if end is None else end / MS for end in (ns.low, ns.high))
+    return Estimate(ns.value / MS, low, high)
+
+
+def stalls(number: int, sent_ns: int) -> Reply:
+    """The first 100 ms of every second nothing is answered."""
+    into_ns = sent_ns % NS_PER_S
+    return Reply(MS + max(0, 100 * MS - into_ns))
+
+
+def slow_start(number: int, sent_ns: int) -> Reply:
+    return Reply(50 * MS if number < 100 else 5 * MS)
+
+
+def fails(number: int, sent_ns: int) -> Reply:
+    return Reply(5 * MS, status.HTTP + 503 if number % 20 == 0 else status.OK)
+
+
+def batches(size: int, batch_ns: int) -> Script:
+    """Requests that come together are answered together, `size` of them at a time."""
+    ends: list[int] = []
+
+    def script(number: int, sent_ns: int) -> Reply:
+        if number % size == 0:
+            ends.append(max(sent_ns, ends[-1] if ends else 0) + batch_ns)
+        return Reply(ends[-1] - sent_ns)
+
+    return script
+
+
+def streams(number: int, sent_ns: int) -> Reply:
+    times = tuple(50 * MS + 20 * MS * token for token in range(10))
+    return Reply(times[-1], responses_ns=times)
+
+
+def simulated_rows() -> Iterator[Row]:
+    found = figures(simulated(queue(fixed(5))(0), in_flight(1)))
+    yield Row("5 ms, one in flight", "throughput", 200, found.infer_per_s, "/s")
+    yield Row("5 ms, one in flight", "p99", 5, latency(found, "p99"))
+    found = figures(simulated(queue(fixed(5), 4)(0), in_flight(4)))
+    yield Row("5 ms on 4 instances, 4 in flight", "throughput", 800, found.infer_per_s, "/s")
+    found = figures(simulated(queue(fixed(5))(0), in_flight(4)))
+    yield Row("5 ms, 4 in flight: 15 ms in the queue", "mean", 20, latency(found, "mean"))
+    found = figures(simulated(queue(exponential(5))(3), rate(100, is_random=True)))
+    yield Row("exponential 5 ms, 100/s at random", "mean", 10, latency(found, "mean"))
+    for p in (50, 90, 99):
+        truth = -math.log(1 - p / 100) * 10
+        yield Row("exponential 5 ms, 100/s at random", f"p{p}", truth, latency(found, f"p{p}"))
+    found = figures(simulated(FakeServer(stalls), rate(200)))
+    yield Row("stands still 0.1 s of each, 200/s", "p95", 51, latency(found, "p95"))
+    yield Row("stands still 0.1 s of each, 200/s", "p99", 91, latency(found, "p99"))
+    found = figures(simulated(FakeServer(fails), rate(200)))
+    yield Row("every 20th refused", "errors", 5, Estimate(100 * found.failed_share), "%")
+    found = figures(simulated(FakeServer(batches(4, 10 * MS)), in_flight(8)))
+    yield Row("batches of 4 in 10 ms, 8 in flight", "throughput", 400, found.infer_per_s, "/s")
+    yield Row("batches of 4 in 10 ms, 8 in flight", "mean", 20, latency(found, "mean"))
+    level = simulated(queue_of(slow_start), in_flight(1), finds_warm_up=True)
+    yield Row("50 ms for 5 s, then 5 ms", "throughput", 200, figures(level).infer_per_s, "/s")
+    found = figures(simulated(FakeServer(streams), in_flight(2)))
+    assert found.streaming is not None
+    first, gaps = found.streaming.first, found.streaming.gaps
+    yield Row("10 tokens, one each 20 ms", "first token p50", 50, Estimate(first.percentile_ns(50) / MS))
+    yield Row("10 tokens, one each 20 ms", "gap p99", 20, Estimate(gaps.percentile_ns(99) / MS))
+
+
+def queue_of(script: Script) -> FakeServer:
+    return FakeServer(script, 1)
+
+
+def find_rows() -> Iterator[Row]:
+    for known in KNOWN:
+        finding = search(known, 1, MEASURED_S).finding
+        unit = "/s" if known.is_rate else "in flight"
+        high = math.inf if finding.high is None else finding.high
+        limit = Estimate(finding.value, finding.low, high)
+        yield Row(known.name, f"limit of {known.promise}", known.limit, limit, unit)
+
+
+def coverage(seeds: int) -> Iterator[str]:
+    """How often the interval of a search covers the limit."""
+    yield "| server | promise | limit | searches that cover it | median width |\n|---|---|---|---|---|\n"
+    for known in KNOWN:
+        found = [search(known, seed, MEASURED_S / 3).finding for seed in range(seeds)]
+        covered = sum(map(known.covers, found))
+        widths = sorted(math.inf if not row.low or row.high is None else row.high / row.low for row in found)
+        width = "open" if math.isinf(widths[seeds // 2]) else f"x {widths[seeds // 2]:.2f}"
+        print(f"{known.name}: {covered} of {seeds}", flush=True)
+        yield f"| {known.name} | {known.promise} | {quantity(known.limit)} | {covered} of {seeds} | {width} |\n"
+
+
+# --- on the real Triton, by both tools
+
+STALLING = '''"""Answers after 1 ms, but stands still in the first 100 ms of every second."""
+
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(max(0.001, 0.1 - time.time() % 1))
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+'''
+SLEEPER = PlantedStep("sleeper", sleep_ms=20.0)
+PAIR = PlantedStep("pair", sleep_ms=20.0, instances=2)
+STALLER = PlantedStep("staller")
+
+
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """A model of the real server, a load for both tools, and the figure that is known."""
+
+    model: str
+    server: str
+    load: tuple[str, ...]
+    figure: str
+    truth: float
+    unit: str
+    theirs: str  # where the classic tool's report has it
+
+
+ONE, FOUR, PER_SECOND = (
+    ("--concurrency-range", "1"),
+    ("--concurrency-range", "4"),
+    ("--request-rate-range", "100"),
+)
+CONTESTS = (
+    _Contest("sleeper", "20 ms asleep, one in flight", ONE, "throughput", 50, "/s", "Throughput"),
+    _Contest("sleeper", "20 ms asleep, 4 in flight", FOUR, "mean", 80, "ms", "Avg latency"),
+    _Contest("pair", "20 ms on 2 instances, 4 in flight", FOUR, "throughput", 100, "/s", "Throughput"),
+    _Contest("staller", "stands still 0.1 s of each, 100/s", PER_SECOND, "p99", 91, "ms", "p99 latency"),
+)
+
+
+def real_rows() -> Iterator[Row]:
+    """The truth leaves out what the server itself needs for a request, a fraction of a millisecond."""
+    from inferometer.server.embedded import EmbeddedTriton
+
+    real = real_perf_analyzer()
+    with tempfile.TemporaryDirectory() as folder:
+        models = ("sleeper", "pair", "staller")
+        repository = plant(Path(folder), (Planted("all", (SLEEPER, PAIR, STALLER), "", ""),))
+        (repository / "staller" / "1" / "model.py").write_text(STALLING)
+        with EmbeddedTriton((repository,), load_models=models) as server:
+            for contest in CONTESTS:
+                command = ["-m", contest.model, "-u", server.http_address, *contest.load, "-p", "4000"]
+                said = run(
+                    [str(real.executable), *command], timeout_s=120, environment=real.environment
+                ).output
+                yield _contested(contest, server.http_address, said)
+
+
+def _contested(contest: _Contest, address: str, said: str) -> Row:
+    from inferometer import api
+    from inferometer.profile.options import Range
+
+    name, number = contest.load
+    load = {"concurrency": int(number)} if "concurrency" in name else {"request_rate": Range(float(number))}
+    result = api.measure(
+        contest.model, duration_s=12.0, precision=0.0, url=address, asynchronous=True, **load
+    )
+    found = figures(result.levels[0])
+    ours = found.infer_per_s if contest.figure == "throughput" else latency(found, contest.figure)
+    values = [float(value) for value in re.findall(rf"{contest.theirs}: ([\d.]+)", said)]
+    theirs = "-" if not values else quantity(values[-1] / (1000 if contest.unit == "ms" else 1))
+    return Row(contest.server, contest.figure, contest.truth, ours, contest.unit, f"{theirs} {contest.unit}")
+
+
+# --- the page
+
+
+def table(rows: Sequence[Row]) -> str:
+    lines = [COLUMNS, tuple("---" for _ in COLUMNS), *(row.cells for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def page(machine: Machine, parts: Sequence[tuple[str, str, str]]) -> str:
+    text = "# What we say of servers whose figures are known\n\n"
+    text += f"Made by `make trust`. {machine.line}.\n"
+    for title, words, body in parts:
+        text += f"\n## {title}\n\n{words}\n\n{body}"
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.trust", description=__doc__)
+    parser.add_argument("--searches", type=int, default=100, help="of each server (default: %(default)s)")
+    parser.add_argument("--without-triton", action="store_true", help="leave out what needs the real server")
+    options = parser.parse_args()
+    busy = [busy_cores()]
+    parts = [
+        (
+            "On a simulated clock",
+            "The truth is exact: fixed times, or the theory of the queue M/M/1.",
+            table(list(simulated_rows())),
+        ),
+        (
+            "The limit that `find` finds",
+            "One search of 60 s each; `ours` is the most load that was measured within the promise.",
+            table(list(find_rows())),
+        ),
+        (
+            "How often the interval of `find` covers",
+            "Searches of 20 s with other random times; 95 of 100 are meant to cover.",
+            "".join(coverage(options.searches)),
+        ),
+    ]
+    if not options.without_triton:
+        parts.append(
+            (
+                "On the real Triton",
+                "Models that sleep. The truth leaves out what the server needs for a request besides (a fraction of a "
+                "millisecond) and what else runs on the machine.",
+                table(list(real_rows())),
+            )
+        )
+    busy.append(busy_cores())
+    PAGE.write_text(page(this_machine(busy), parts))
+    print("Written:", PAGE)
+
+
+if __name__ == "__main__":
+    main()
