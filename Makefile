@@ -11,8 +11,8 @@ COMPILED := $(VENV)/.compiled
 .PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
-$(COMPILED) test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
-$(COMPILED) test tests unit fuzz test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test tests unit fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
+$(COMPILED) test tests unit fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -87,6 +87,13 @@ fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES
 
 side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
 	$(PYTHON) -m benchmarks.side_by_side
+
+RUNS ?= 1000
+SEED ?= 1
+JOBS ?= 4
+
+torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=10000 SEED=2 for more, 40 minutes
+	$(PYTHON) -m tests.torture --runs $(RUNS) --seed $(SEED) --jobs $(JOBS)
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks

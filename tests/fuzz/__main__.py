@@ -26,7 +26,7 @@ def main() -> int:
         chosen[0].try_one(data)
         return 0
     shares = sum(family.share for family in chosen)
-    began, total, failed = time.monotonic(), 0, 0
+    began, total, failed = time.process_time(), 0, 0
     for family in chosen:
         found = run(family, cases=max(1, asked.cases * family.share // shares), seed=asked.seed)
         total += found.cases
@@ -38,10 +38,10 @@ def main() -> int:
         )
         for failure in found.failures:
             print(f"  --family {family.name} --seed {asked.seed}: {failure}", file=sys.stderr, flush=True)
-    seconds = time.monotonic() - began
+    seconds = time.process_time() - began
     print(
         f"{'all':<22}{total:>10,} cases {total / seconds:>9,.0f}/s {failed:>3} failed"
-        f", seed {asked.seed}, {seconds:.0f} s"
+        f", seed {asked.seed}, {seconds:.0f} s of processor time"
     )
     return 1 if failed else 0
 

@@ -262,11 +262,14 @@ PEM_WORDS = (
 )
 
 
+GOOD = file("good.pem", CERTIFICATE)
+
+
 def read_certificate(data: bytes) -> None:
     path = file("certificate.pem", data)
     each(
         partial(tls_context, tls)
-        for tls in (Tls(ca_file=path), Tls(verify_peer=False, certificate_file=path, key_file=path))
+        for tls in (Tls(ca_file=path), Tls(ca_file=GOOD, certificate_file=path, key_file=path))
     )
 
 

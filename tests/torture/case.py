@@ -1,6 +1,7 @@
 """One run, drawn from a seed and a number: the server it meets, its options, and the faults."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -13,6 +14,9 @@ from tests.torture.server import CONNECT, AnyFault, Planned
 from inferometer.testing.servers import FakeModel
 
 MODEL = FakeModel(name="m")
+LARGE_BYTES = 200_000
+LARGE_MODEL = FakeModel(name="m", inputs=(*MODEL.inputs, ("INPUT1", "UINT8", (LARGE_BYTES,))))
+LARGE_STEPS = 4
 HTTP, OPENAI, OPENAI_STREAM, PLAIN = "http", "openai", "openai stream", "plain"
 GRPC, STREAM = "grpc", "grpc stream"
 KINDS = (HTTP, OPENAI, OPENAI_STREAM, PLAIN, GRPC, STREAM)
@@ -52,11 +56,13 @@ class Case:
     faults: list[Planned] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)  # that the run needs
     made: list[str] = field(default_factory=list)  # that it may leave
+    model: FakeModel = MODEL
     config: dict[str, Any] = field(default_factory=dict)  # of the model
     is_whole: bool = False  # every request counts, from the first to the last
     warm_up: int = 0  # requests that do not count
     count: int = 0  # of requests; 0 where time ends the run
     has_timeout: bool = False
+    has_sequences: bool = False  # which may need more requests to come to their ends
     trouble: Trouble | None = None
     limit_s: float = 60.0
 
@@ -92,10 +98,9 @@ def _draw_server(case: Case, random: Random) -> None:
         case.words += ["find" if random.random() < 0.06 else "measure"]
     if case.kind in TRITONS:
         case.words += ["-m", MODEL.name, "--input-data", "data.json"]
-        data: dict[str, Any] = {"data": [{"INPUT0": [step]} for step in range(STEPS)]}
-        if random.random() < 0.15:
-            data["validation_data"] = [{"OUTPUT0": [0]} for _ in range(STEPS)]
-        case.files["data.json"] = json.dumps(data)
+        case.files["data.json"] = json.dumps(_draw_data(case, random))
+        if random.random() < 0.05:
+            case.words += ["--shared-memory", "system"]
         if case.kind != HTTP:
             _draw_grpc(case, random)
             return
@@ -109,6 +114,24 @@ def _draw_server(case: Case, random: Random) -> None:
             case.words += ["--body", f"request {step}"]
     else:
         _draw_openai(case, random)
+
+
+def _draw_data(case: Case, random: Random) -> dict[str, Any]:
+    """Steps that can be told apart by their first input; some are large, some belong to sequences."""
+    steps: list[dict[str, Any]] = [{"INPUT0": [step]} for step in range(STEPS)]
+    if random.random() < 0.08:
+        case.model = LARGE_MODEL
+        large = {"b64": b64encode(bytes(LARGE_BYTES)).decode()}
+        steps = [{**step, "INPUT1": large} for step in steps[:LARGE_STEPS]]
+    elif random.random() < 0.12:
+        case.config = {"sequence_batching": {"max_sequence_idle_microseconds": 5_000_000}}
+        case.has_sequences = True
+        case.words += ["--sequence-length", str(random.randint(1, 12))]
+        case.words += ["--num-of-sequences", str(random.randint(1, 6))]
+    data: dict[str, Any] = {"data": steps}
+    if random.random() < 0.15:
+        data["validation_data"] = [{"OUTPUT0": [0]} for _ in steps]
+    return data
 
 
 def _draw_grpc(case: Case, random: Random) -> None:
@@ -190,7 +213,7 @@ def _draw_measure(case: Case, random: Random) -> None:
 
 def _draw_schedule(case: Case, random: Random) -> None:
     way = random.choice(("fixed", "intervals", "shape"))
-    if way == "fixed" and case.kind in TRITONS:
+    if way == "fixed" and case.kind in TRITONS and case.model is MODEL and not case.has_sequences:
         data = json.loads(case.files["data.json"])
         times = sorted(random.randint(0, 200) for _ in data["data"])
         for step, time in zip(data["data"], times, strict=True):

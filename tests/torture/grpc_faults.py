@@ -609,9 +609,10 @@ async def _error_without_id(wire: Http2Wire, call: Call) -> None:
 
 
 async def _response_of_another(wire: Http2Wire, call: Call) -> None:
-    """Of one that had been answered, or given up; a stream's requests are numbered from 1."""
-    if int(_id(call)) > 1:
-        wire.send(wire.head(call) + wire.data(call, message(stream_response("1"))))
+    """Of one on the same stream that had been answered, or given up."""
+    earlier = wire.ids.setdefault(call.stream, _id(call))
+    if earlier != _id(call):
+        wire.send(wire.head(call) + wire.data(call, message(stream_response(earlier))))
     wire.answer(call)
 
 

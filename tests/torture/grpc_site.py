@@ -39,6 +39,7 @@ class TritonGrpc:
     model: FakeModel
     config: dict[str, Any] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
+    regions: set[str] = field(default_factory=set)  # shared memory that is registered
 
     def call(self, call: Call) -> str:
         method = call.path.rpartition("/")[2]
@@ -65,6 +66,11 @@ class TritonGrpc:
         elif name == "stats":
             reply = ParseDict(statistics(self.model, self.counters), service_pb2.ModelStatisticsResponse())
         else:
+            asked = service_pb2.SystemSharedMemoryUnregisterRequest.FromString(call.data)
+            if name == "SystemSharedMemoryRegister":
+                self.regions.add(asked.name)  # the first field of both
+            elif name == "SystemSharedMemoryUnregister":
+                self.regions.discard(asked.name)
             return b""
         return bytes(reply.SerializeToString())
 

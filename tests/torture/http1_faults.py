@@ -23,6 +23,9 @@ class Wire(Protocol):
     def poison(self, *kinds: str) -> None:
         """Requests that follow on this connection may end so, too."""
 
+    def excuse(self, *kinds: str) -> None:
+        """Requests that are never seen may end so, too."""
+
 
 Act = Callable[[Wire, bytes], Awaitable[None]]
 """Plays a fault, given the usual reply."""
@@ -426,8 +429,9 @@ async def _greet_with_garbage(wire: Wire) -> None:
 
 async def _greet_with_reply(wire: Wire) -> None:
     """An answer to nothing, as of a server that is overloaded."""
-    wire.poison("http 503", "reset")
-    wire.send(status_reply(503))
+    wire.excuse("http 503")
+    wire.send(status_reply(503).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    wire.close()
 
 
 GREETINGS = {

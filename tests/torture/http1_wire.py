@@ -72,6 +72,14 @@ class Http1Wire(asyncio.Protocol):
     def poison(self, *kinds: str) -> None:
         self._also |= set(kinds)
 
+    def excuse(self, *kinds: str) -> None:
+        self._log.unseen |= set(kinds)
+
+    def leave(self) -> None:
+        """The run is over."""
+        self._is_over = True
+        self._transport.abort()
+
     # --- the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

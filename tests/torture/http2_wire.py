@@ -116,6 +116,7 @@ class Http2Wire(asyncio.Protocol):
     ) -> None:
         self.random = random
         self.log = log
+        self.ids: dict[int, str] = {}  # of a request on each stream that had one
         self.last = LARGEST  # calls on streams above it are not served
         self._decide = decide
         self._greet = greet
@@ -219,6 +220,11 @@ class Http2Wire(asyncio.Protocol):
         if call.entry is not None and not self._is_over:
             call.entry.is_answered = True
             self._waiting.pop(call.entry, None)
+
+    def leave(self) -> None:
+        """The run is over."""
+        self._is_over = True
+        self._transport.abort()
 
     # --- the loop
 

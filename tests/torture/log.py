@@ -31,7 +31,6 @@ class Log:
     unseen: set[str] = field(default_factory=lambda: set(UNSEEN))
     controls: list[tuple[str, str]] = field(default_factory=list)  # (call, fault)
     faults: dict[str, int] = field(default_factory=dict)  # how often each was played
-    regions: set[str] = field(default_factory=set)  # shared memory that is registered
     misuse: list[str] = field(default_factory=list)  # what the client must not do
 
     def add(self, step: int, fault: str, allowed: set[str], *, may_repeat: bool = False) -> Seen:

@@ -18,7 +18,6 @@ from tests.torture import machine
 from tests.torture.case import (
     GRPC,
     HTTP,
-    MODEL,
     OPENAI,
     OPENAI_STREAM,
     PLAIN,
@@ -36,6 +35,7 @@ from tests.torture.sites import HttpSite, OpenAi, Plain, TritonHttp
 
 from inferometer.testing.asking import Born, bear
 
+SHARED_MEMORY = Path("/dev/shm")
 GONE_S = 5.0  # processes of a run that is over may take so long to end
 
 
@@ -70,11 +70,12 @@ async def _run(case: Case, folder: Path, address: str) -> Report:
     random = Random(f"{case.seed}/{case.number}/server")
     log = Log()
     choice = Choice(tuple(case.faults), faults_by_name(case.kind), random)
-    grpc = TritonGrpc(MODEL, case.config) if case.kind in (GRPC, STREAM) else None
+    grpc = TritonGrpc(case.model, case.config) if case.kind in (GRPC, STREAM) else None
     site = None if grpc is not None else _site(case)
+    regions: set[str] = getattr(grpc or site, "regions", set())
     async with FaultServer(log, site=site, grpc=grpc, choice=choice, random=random) as server:
         words = [*case.words, "-u", f"127.0.0.1:{server.port}"]
-        ended = await _command(case, words, folder, Around(address, log, server))
+        ended = await _command(case, words, folder, Around(address, log, server, regions))
     return Report(
         number=case.number,
         complaints=complaints(case, log, ended),
@@ -90,7 +91,7 @@ async def _run(case: Case, folder: Path, address: str) -> Report:
 
 def _site(case: Case) -> HttpSite:
     if case.kind == HTTP:
-        return TritonHttp(MODEL, case.config)
+        return TritonHttp(case.model, case.config)
     if case.kind in (OPENAI, OPENAI_STREAM):
         return OpenAi()
     assert case.kind == PLAIN
@@ -104,6 +105,7 @@ class Around:
     nursery: str
     log: Log
     server: FaultServer
+    regions: set[str]  # of shared memory that are registered with the server
 
 
 async def _command(case: Case, words: list[str], folder: Path, around: Around) -> Ended:
@@ -118,7 +120,9 @@ async def _command(case: Case, words: list[str], folder: Path, around: Around) -
 @contextmanager
 def _disk(work: Path, trouble: Trouble | None, files: Mapping[str, str]) -> Iterator[None]:
     """A folder with the files of the run and, if the disk is to be full, little room beside them."""
-    is_small = trouble is not None and trouble.disk_bytes > 0
+    is_small = (
+        trouble is not None and trouble.disk_bytes > 0 and os.geteuid() == 0
+    )  # who else may not mount it
     if trouble is not None and is_small:
         size = sum(-(-len(text) // 4096) * 4096 for text in files.values()) + trouble.disk_bytes
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", work], check=True)
@@ -157,7 +161,7 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
     took_s = time.monotonic() - began
     if task is not None:
         task.cancel()
-    left = await _left(case, process.pid, work, scratch)
+    left = await _left(case, process.pid, work, scratch) + await _registered(around.regions)
     texts = [path.read_bytes().decode("utf-8", "replace") for path in (out, err)]
     return Ended(code, took_s, *texts, work, left)
 
@@ -196,6 +200,16 @@ async def _left(case: Case, group: int, work: Path, scratch: Path) -> list[str]:
         expected |= {path.name for path in work.iterdir() if path.name.startswith(".")}  # half written
     left += [f"left behind: the file {path.name}" for path in work.iterdir() if path.name not in expected]
     return left
+
+
+async def _registered(regions: set[str]) -> list[str]:
+    """Shared memory that the server was not told to forget, or that is still there."""
+    deadline = time.monotonic() + GONE_S
+    while regions and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)  # a guard does what a killed run cannot
+    files = SHARED_MEMORY.glob("inferometer_run_*") if regions else ()
+    left = [f"left behind: shared memory {path.name}" for path in files if path.name in regions]
+    return left + [f"left behind: the registration of {name}" for name in sorted(regions)]
 
 
 def _is_alive(group: int) -> bool:

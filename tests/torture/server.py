@@ -72,6 +72,7 @@ class FaultServer:
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._socket.getsockname()[1]
         self._server: asyncio.Server | None = None
+        self._wires: list[Http1Wire | Http2Wire] = []
 
     async def __aenter__(self) -> "FaultServer":
         await self._listen()
@@ -79,6 +80,9 @@ class FaultServer:
 
     async def __aexit__(self, *_: object) -> None:
         self.refuse()
+        for wire in self._wires:
+            wire.leave()
+        await asyncio.sleep(0)  # their transports close in the next round
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -99,10 +103,13 @@ class FaultServer:
         name = self._choice.greeting()
         if name:
             self.log.count(name)
+        wire: Http1Wire | Http2Wire
         if self._grpc is not None:
-            greeting = grpc_faults.GREETINGS.get(name)
-            return Http2Wire(self.log, self._random, self._decide_call, greeting)
-        return Http1Wire(self.log, self._random, self._decide, http1_faults.GREETINGS.get(name))
+            wire = Http2Wire(self.log, self._random, self._decide_call, grpc_faults.GREETINGS.get(name))
+        else:
+            wire = Http1Wire(self.log, self._random, self._decide, http1_faults.GREETINGS.get(name))
+        self._wires.append(wire)
+        return wire
 
     def _decide(self, request: Request) -> Answer:
         site = self._site

@@ -60,8 +60,8 @@ def statistics(model: FakeModel, counters: Counters) -> dict[str, Any]:
 class TritonHttp:
     model: FakeModel
     config: dict[str, Any] = field(default_factory=dict)
-    output_format: str = "binary"
     counters: Counters = field(default_factory=Counters)
+    regions: set[str] = field(default_factory=set)  # shared memory that is registered
 
     def call(self, request: Request) -> str:
         path = request.path
@@ -78,6 +78,8 @@ class TritonHttp:
         start = _header_length(request.head)
         document = json.loads(request.body[: start or None])
         first = document["inputs"][0]
+        if "shared_memory_region" in first.get("parameters", {}):
+            return -1
         if "data" in first:
             values = first["data"]
             while isinstance(values, list):
@@ -106,6 +108,8 @@ class TritonHttp:
         if call == "probe":
             return self.inference(request)
         if call == "shared memory":
+            *_, name, verb = request.path.split("/")
+            (self.regions.add if verb == "register" else self.regions.discard)(name)
             return json_reply({})
         if request.path.rstrip("/").endswith(("/ready", "/live")):
             return json_reply({})

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.writing import SCREEN, Outputs, write_file, writing
+from inferometer.base.errors import UsageError
+from inferometer.base.writing import SCREEN, Outputs, write_file
 
 if TYPE_CHECKING:
     from inferometer.advise.diagnosis import Diagnosis
@@ -110,7 +111,12 @@ def write_input(folder: Path) -> Path:
     photo = example_image().read_bytes()
     document = {"data": [{"INPUT": {"b64": base64.b64encode(photo).decode(), "shape": [len(photo)]}}]}
     path = folder / "sample_input.json"
-    with writing(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder '{folder}' cannot be written: {error.strerror}",
+            remedy="give another one with --folder",
+        ) from error
     write_file(path, json.dumps(document))
     return path

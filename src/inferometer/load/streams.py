@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.base.errors import PeerError
-from inferometer.base.text import is_digits
 from inferometer.target.stream_reply import REQUEST_ID, StreamReply
 from inferometer.target.traffic import Wiring
 from inferometer.wire.grpc import GrpcConnection, frame_message
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Stream, render
+
+LONGEST_ID = 20  # digits
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class SharedStream:
         name = reply.request_id
         if name in self.calls:
             return self.calls[name]
-        is_number = is_digits(name.decode("latin-1"))
+        is_number = name.isdigit() and len(name) <= LONGEST_ID
         if not name or (reply.error and not is_number):  # servers answer in order where they name no request
             return next(iter(self.calls.values()), None)
         if not is_number or not self.first_id <= int(name) < self.next_id:

@@ -241,7 +241,8 @@ def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
     """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
     ended = np.cumsum(ends.counts)
     chosen = _bunch_ends(ends)
-    last_us, counts = ends.last_us[chosen], ended[chosen]
+    # The last response of a stream may be older than what was known before its end mark came.
+    last_us, counts = np.maximum.accumulate(ends.last_us)[chosen], ended[chosen]
     sections = _section_count(len(last_us) - 1)
     if sections is None:
         return Estimate(value)

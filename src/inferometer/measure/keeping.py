@@ -51,6 +51,7 @@ NEAR = 1.3  # times a load up to which others tell how long requests go slow tog
 MEMORY = 20.0  # times the memory of a queue at the limit that must be measured
 PARTS = (0.25, 0.5)
 PART_ALPHA = 0.05
+MEAN_SPREADS = 2.0
 MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mean
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
@@ -120,7 +121,9 @@ class _Court:
         if broken:
             return Judgement(load, "broken", not beyond, broken)
         others = [run for run in self.runs if run.load < lowest or run.load <= load]
-        is_kept = all(self._is_kept(number, load, others) for number in range(len(self.promise.terms)))
+        is_kept = not beyond and all(
+            self._is_kept(number, load, others) for number in range(len(self.promise.terms))
+        )
         return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond)
 
     def _beyond(self, load: float) -> tuple[str, ...]:
@@ -175,9 +178,18 @@ def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], grou
     queued = [(run, counts) for run, counts in pool if not _is_far(run, term) and run.dispersion >= QUEUED]
     if term.name == "errors" or not queued:
         return True
-    if length_s < MEMORY * _memory_s(term, rate):
+    memories = length_s / _memory_s(term, rate)
+    if memories < MEMORY:
         return False
+    if term.share is None:
+        # A short run of a queue that is quick by chance also scatters little: its own spread says too little.
+        mean_ns = _total(pool, "total_ns") / _total(pool, "requests")
+        return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
     return all(_is_lighter(term, [counts for _, counts in queued], place) for place in range(len(PARTS)))
+
+
+def _total(pool: Sequence[tuple[Run, Counts]], name: str) -> float:
+    return float(sum(getattr(counts, name).sum() for _, counts in pool))
 
 
 def _memory_s(term: Term, rate: float) -> float:

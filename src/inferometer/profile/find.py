@@ -2,7 +2,8 @@
 
 Every load that is tried is kept, broken or undecided (measure/keeping.py). A level ends as soon as its load is decided;
 one that cannot be decided in its share of the time is left for others, and comes again when they are done. The interval
-goes from the highest load that is kept to the lowest that is broken: what is undecided lies between.
+goes from the highest load that is kept to the lowest that is broken: what is undecided lies between. In the end its low
+end is held for a quarter of the time: what comes rarely, such as stalls, does not show in short levels.
 """
 
 import math
@@ -32,6 +33,7 @@ FIRST_SHARE = 0.05
 COARSE = 0.06  # share of the whole time for a level until the limit lies between two loads
 FINE = 0.25  # share of the time that is left for a level after that, and for one that is measured again
 AGAIN = 0.5
+HOLD = 0.25  # share of the whole time for which the low end of the interval is measured in the end
 REST = 0.03  # share of the whole time that is too little for another level
 LIMITS = 4  # times the longest limit that a level lasts at least
 LOOK = 1.25  # how much longer a level has lasted each time it is looked at
@@ -69,12 +71,13 @@ def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
     level = None
     while start is not None and not search.is_over(level):
         load = next_load(search.tried(), start, CLOSE, is_whole=not quest.is_rate)
+        hold_ns = 0 if load is not None else search.hold_ns()
         search.drain()
-        if load is None or search.is_over(level):
+        if search.is_over(level) or (load is None and not hold_ns):
             break
         if level is not None:
             yield Step(level)
-        level = search.measure(load)
+        level = search.measure(search.low if load is None else load, hold_ns)
     yield Step(level, search.finding())
 
 
@@ -125,16 +128,29 @@ class _Search:
     def left_ns(self) -> int:
         return self.end_ns - self.bench.clock()
 
-    def measure(self, load: float) -> Level:
-        """Until the load is decided, at the latest when its share of the time is over."""
+    @property
+    def low(self) -> float:
+        return bounds(self.tried()).low or 0.0
+
+    def hold_ns(self) -> int:
+        """How much longer the low end must be measured, as stalls come more rarely than a load is decided."""
+        if not self.low:
+            return 0
+        held_s = sum(run.length_s for run in self.runs if run.load == self.low)
+        missing_ns = round(HOLD * self.quest.duration_ns - held_s * NS_PER_S)
+        return min(missing_ns, self.left_ns) if missing_ns > REST * self.quest.duration_ns else 0
+
+    def measure(self, load: float, hold_ns: int = 0) -> Level:
+        """Until the load is decided, at the latest when its share of the time is over; or for so long in any case."""
         point = self._point(load)
         assert isinstance(self.bench.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
         sampling = Sampling(self.quest.promise, load, point.plan, self.bench.load)
         broken = [row.load for row in self.judged() if row.verdict == "broken"]
         look = _Look(self, sampling, min(broken, default=math.inf))
-        rule = Precision(precision=0.0, duration_ns=self._longest_ns(load), is_enough=look.is_decided)
-        level = self._level(rule, point)
+        is_enough = (lambda: False) if hold_ns else look.is_decided
+        longest_ns = hold_ns or self._longest_ns(load)
+        level = self._level(Precision(0.0, longest_ns, is_enough=is_enough), point)
         self.levels.append(level)
         self.runs.append(sampling.run(look.until_ns()))
         return level

@@ -66,12 +66,16 @@ class Tried:
 def bounds(tried: Sequence[Tried]) -> Bracket:
     """Between which loads the limit lies: the highest that is kept below all that are broken, and the other way round.
 
-    Where a load is kept above one that is broken, both lie between.
+    Where a load is kept above one that is broken, both lie between. The low end also lies below every load that was
+    beyond the limits, even if that may have been by chance.
     """
     kept = [row.load for row in tried if row.verdict == "kept"]
     broken = [row.load for row in tried if row.verdict == "broken"]
+    beyond = min(
+        (row.load for row in tried if not row.is_within or row.verdict == "broken"), default=math.inf
+    )
     return Bracket(
-        max((load for load in kept if load < min(broken, default=math.inf)), default=None),
+        max((load for load in kept if load < beyond), default=None),
         min((load for load in broken if load > max(kept, default=0.0)), default=None),
     )
 

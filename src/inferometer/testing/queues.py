@@ -209,7 +209,7 @@ KNOWN = (
     # These by simulations of millions of requests.
     _randomly("fixed service, random arrivals", "p99<40ms", 144.0, queue(fixed(5))),
     Known("heavy-tailed service", "p99<100ms", 143.0, queue(lognormal(5, 1.0))),
-    Known("stalls of 60 ms", "p95<30ms", 344.0, stalling(fixed(2), 2, 60)),
+    Known("stalls of 15 ms", "p95<8ms", 324.0, stalling(fixed(2), 0.5, 15)),
     Known("fixed service, in flight", "p99<41ms", 8, queue(fixed(5)), is_rate=False),
     Known(
         "exponential service, in flight",

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.writing import write_file
 from inferometer.dataset.options import DataOptions
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.words import WORDS
@@ -71,10 +72,10 @@ class Prompts:
             yield "sampling_parameters", json.dumps({"max_tokens": self.output_tokens})
 
     def write_steps(self, path: Path, model: str, inputs: Collection[str]) -> None:
-        path.write_text(json.dumps({"data": self.steps(model, inputs)}))
+        write_file(path, json.dumps({"data": self.steps(model, inputs)}))
 
     def write_lines(self, path: Path) -> None:
-        path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in self.texts()))
+        write_file(path, "".join(json.dumps({"prompt": text}) + "\n" for text in self.texts()))
 
 
 def _text(path: str, name: str, data: bytes) -> str:
