@@ -487,7 +487,8 @@ class _LevelRun:
         recent = self.figures if self._recipe.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self._start_ns
         is_silent = was_answered and self._is_silent
-        may_recover = was_answered and self._has_time and (is_silent or _is_failing(recent))
+        is_failing = is_silent or (_is_failing(recent) and not self._is_enough())
+        may_recover = is_failing and was_answered and self._has_time
         if self._is_given_up or (is_silent and not may_recover and not self._recipe.is_whole):
             self._cut_silence()
             return Verdict(is_done=True, is_stable=False, remark=self._given_up())
@@ -519,6 +520,11 @@ class _LevelRun:
         if self._recipe.is_whole or not isinstance(rule, Precision):
             return False
         return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
+
+    def _is_enough(self) -> bool:
+        """Failures may decide what the level is for."""
+        rule = self._recipe.rule
+        return isinstance(rule, Precision) and rule.is_enough is not None and rule.is_enough()
 
     def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
         if not any(row.request_count or row.empty_count for row in self.figures):
