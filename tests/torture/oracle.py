@@ -68,9 +68,10 @@ def _shell(case: Case, ended: Ended) -> list[str]:
 
 
 def _is_well(case: Case, ended: Ended) -> bool:
-    """The server answers whatever it is asked about itself, and was not taken for gone."""
+    """The server answers whatever it is asked about itself, was not taken for gone, and answered in the time given."""
     is_there = case.trouble is None or not case.trouble.refuses_s
-    return is_there and not case.has_control_faults and "server gone" not in ended.stdout
+    is_told = any(words in ended.stdout for words in ("server gone", "no request finished"))
+    return is_there and not case.has_control_faults and not is_told
 
 
 def _codes(case: Case) -> set[int]:

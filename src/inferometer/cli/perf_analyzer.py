@@ -49,7 +49,24 @@ OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    try:
+        with interruptible():
+            return _run(sys.argv[1:] if argv is None else argv)
+    except InferometerError as error:
+        _complain(f"error: {error}")
+        return FAILURE
+    except BrokenPipeError:
+        return drop_output()
+    except KeyboardInterrupt as interrupt:  # before the load, or after it
+        _say(f"{received(*interrupt.args)}\n")
+        _complain("Received exit signal.")
+        return OK
+    except (OSError, MemoryError) as error:
+        _complain(f"error: {shortage(error)}")
+        return FAILURE
+
+
+def _run(words: list[str]) -> int:
     try:
         options = parse_classic(words)
     except UsageError as error:
@@ -63,21 +80,8 @@ def main(argv: list[str] | None = None) -> int:
 
         _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
-    try:
-        with interruptible(), messages_shown(options.verbose):
-            return _profile(options)
-    except InferometerError as error:
-        _complain(f"error: {error}")
-        return FAILURE
-    except BrokenPipeError:
-        return drop_output()
-    except KeyboardInterrupt as interrupt:  # before the load, or after it
-        _say(f"{received(*interrupt.args)}\n")
-        _complain("Received exit signal.")
-        return OK
-    except (OSError, MemoryError) as error:
-        _complain(f"error: {shortage(error)}")
-        return FAILURE
+    with messages_shown(options.verbose):
+        return _profile(options)
 
 
 def _say(text: str) -> None:
