@@ -8,11 +8,11 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench trust fuzz clean
+.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
-$(COMPILED) test tests unit fuzz test-live: export PYTHONDONTWRITEBYTECODE :=
-$(COMPILED) test tests unit fuzz test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test tests unit fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
+$(COMPILED) test tests unit fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 
 # Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
-	$(PYTHON) -m pytest -n 6 --dist worksteal --reruns 2 --reruns-delay 2
+	$(PYTHON) -m pytest -n 6 --dist worksteal
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
@@ -63,7 +63,7 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-torchserve/.installed
 
 test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
-	$(PYTHON) -m pytest tests/peers --reruns 2 --reruns-delay 2
+	$(PYTHON) -m pytest tests/peers
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .
@@ -78,8 +78,22 @@ type: $(STAMP)  ## strict types only
 unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist worksteal
 
-fuzz: $(STAMP)  ## the codecs against many more random streams
-	INFEROMETER_FUZZ=20000 $(PYTHON) -m pytest tests/unit/wire
+FUZZ_CASES ?= 200000
+FUZZ_SEED  ?= 1
+
+fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
+	$(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
+	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
+
+side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
+	$(PYTHON) -m benchmarks.side_by_side
+
+RUNS ?= 1000
+SEED ?= 1
+JOBS ?= 4
+
+torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=10000 SEED=2 for more, 40 minutes
+	$(PYTHON) -m tests.torture --runs $(RUNS) --seed $(SEED) --jobs $(JOBS)
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks

@@ -28,6 +28,11 @@ LONG = (
     *("live/test_export.py", "live/test_compare.py", "live/test_server.py", "live/test_commands.py"),
 )
 
+# Tests of real servers and processes, where a busy machine can be the reason for a failure: only these are tried again.
+# What runs on a simulated clock or on bytes alone fails for good.
+DEPEND_ON_THE_MACHINE = ("tests/live/", "tests/peers/", "tests/e2e/", "tests/torture/")
+AGAIN = pytest.mark.flaky(reruns=2, reruns_delay=2)
+
 
 def pytest_configure_node(node: Any) -> None:
     """One nursery for all processes of a run."""
@@ -41,6 +46,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(DEPEND_ON_THE_MACHINE):
+            item.add_marker("machine")
+            item.add_marker(AGAIN)
+    _deal(items)
+
+
+def _deal(items: list[pytest.Item]) -> None:
     """Several processes each get an equal part, in order: let every part begin with something that takes long."""
     parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     files = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from inferometer.cli import main, perf_analyzer
@@ -34,13 +34,12 @@ def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the script as a process, for what only a process can be done to."""
+    """Starts the script as a process in a group of its own, for what only processes can be done to."""
     started: list[subprocess.Popen[str]] = []
 
     def call(*words: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(script(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        )
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(script(*words), stdout=pipe, stderr=pipe, text=True, process_group=0))
         return started[-1]
 
     yield call
@@ -62,11 +61,13 @@ def steps(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> Callable[[str], tuple[str, ssl.SSLContext]]:
-    """A self-signed certificate for loopback: its PEM file and a server's context."""
+def certificate(tmp_path: Path) -> Callable[..., tuple[str, ssl.SSLContext]]:
+    """A self-signed certificate for loopback: its PEM file and a server's context. The key is in NAME.key beside it."""
 
-    def make(name: str) -> tuple[str, ssl.SSLContext]:
-        key = ec.generate_private_key(ec.SECP256R1())
+    def make(
+        name: str, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None
+    ) -> tuple[str, ssl.SSLContext]:
+        key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.now(UTC)
         made = (

@@ -2,9 +2,12 @@
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from inferometer import api
 from inferometer.testing.servers import (
@@ -165,7 +168,7 @@ def test_secrets_stay_secret_when_the_server_cannot_be_reached(command: str, run
 
 # --- TLS
 
-Certificate = Callable[[str], tuple[str, ssl.SSLContext]]
+Certificate = Callable[..., tuple[str, ssl.SSLContext]]
 
 
 def test_an_unknown_certificate_is_refused_with_the_reason(run: Callable, certificate: Certificate) -> None:
@@ -210,6 +213,48 @@ def test_a_certificate_for_another_host_is_refused(run: Callable, certificate: C
     assert refused.code == 99
     assert "localhost" in refused.stderr
     assert accepted.code == 0, accepted.stderr
+
+
+PKCS8, OWN = PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL
+KEYS = {
+    "elliptic curve": (partial(ec.generate_private_key, ec.SECP256R1()), PKCS8),
+    "elliptic curve, its own form": (partial(ec.generate_private_key, ec.SECP256R1()), OWN),
+    "RSA": (partial(rsa.generate_private_key, 65537, 2048), PKCS8),
+    "RSA, its own form": (partial(rsa.generate_private_key, 65537, 2048), OWN),
+}
+
+
+@pytest.mark.parametrize(("make_key", "form"), KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("is_der", [(True, True), (True, False), (False, True)], ids=str)
+def test_our_own_certificate_and_key_may_be_der(
+    make_key: Callable,
+    form: PrivateFormat,
+    is_der: tuple[bool, bool],
+    run: Callable,
+    certificate: Certificate,
+) -> None:
+    key = make_key()
+    ours = Path(certificate("client", key)[0])
+    authority, context = certificate("server")
+    context.load_verify_locations(ours)
+    context.verify_mode = ssl.CERT_REQUIRED
+    identity = ours.with_suffix(".der"), ours.with_suffix(".key.der")
+    identity[0].write_bytes(ssl.PEM_cert_to_DER_cert(ours.read_text()))
+    identity[1].write_bytes(key.private_bytes(Encoding.DER, form, NoEncryption()))
+    words: list[str] = []
+    for name, pem, der, chosen in zip(
+        ("client-certificate", "private-key"), (ours, ours.with_suffix(".key")), identity, is_der, strict=True
+    ):
+        words += [f"--ssl-https-{name}-file", str(der if chosen else pem)]
+        words += [f"--ssl-https-{name}-type", "DER" if chosen else "PEM"]
+    with FakeTriton(tls=context) as fake:
+        ended = run(
+            "perf_analyzer",
+            *("-m", "fake", "-u", f"https://{fake.server.address}", "--request-count", "10"),
+            *("--ssl-https-ca-certificates-file", authority, *words),
+        )
+    assert ended.code == 0, ended.stderr
+    assert len(fake.inferences) == 10
 
 
 def test_large_bodies_go_both_ways_over_tls(run: Callable, certificate: Certificate) -> None:

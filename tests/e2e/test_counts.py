@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
+from inferometer.base.notes import Note
 from inferometer.testing.servers import (
     Act,
     FakeModel,
@@ -296,3 +297,27 @@ def test_a_plain_server_is_measured_from_its_metadata_alone(path: str, run: Call
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "10")
     assert ended.code == 0, ended.stderr
     assert "    Request count: 10\n" in ended.stdout
+
+
+@pytest.mark.parametrize("command", ["inferometer", "perf_analyzer"])
+def test_counters_that_were_reset_are_no_figures(command: str, run: Callable, tmp_path: Path) -> None:
+    """A server that was restarted in the middle counts from zero again."""
+
+    def infer(number: int, request: Request) -> None:
+        if len(fake.inferences) == 40:
+            fake._good = 0
+
+    with FakeTriton(infer) as fake:
+        fake._good = 1000
+        ended = run(
+            *(command, *(("measure",) if command == "inferometer" else ())),
+            *("-m", "fake", "-u", fake.server.address, "--request-count", "60"),
+            *("--json", str(tmp_path / "r.json")),
+        )
+    (level,) = api.load(str(tmp_path / "r.json")).levels
+    (remark,) = level.remarks
+    assert (ended.code, level.measurement.request_count, level.measurement.server) == (0, 60, None)
+    assert remark.note is Note.STATISTICS_MISSING
+    said = " ".join((ended.stdout + ended.stderr).split())
+    assert "the server's counters were reset" in said
+    assert "-9" not in said

@@ -15,6 +15,7 @@ from inferometer.testing.servers import (
     FakeTriton,
     Request,
     Wire,
+    answer,
     answer_json,
     break_off,
     never,
@@ -195,6 +196,30 @@ def test_measure_answers_failures_with_its_own_exit_code(run: Callable, steps: C
     assert "boom" in ended.stdout
 
 
+def test_measure_without_any_answer_is_no_success(run: Callable, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    with FakeTriton(lambda number, request: never) as fake:
+        ended = run(
+            "inferometer",
+            *("measure", "-m", "fake", "-u", fake.server.address, "--duration", "0.2s", "-f", str(table)),
+        )
+    assert ended.code == 3
+    assert "no request finished" in ended.stdout
+    assert f"'{table}' is not written: there is no level to put into it\n" in ended.stderr
+    assert not table.exists()
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"error": "\\ud800"}', b"\xff\xfe"], ids=["deep", "half", "binary"]
+)
+def test_whatever_a_server_says_of_a_failure_is_printed(body: bytes, run: Callable) -> None:
+    with FakeTriton(lambda number, request: answer(body, 500)) as fake:
+        ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "3")
+    assert ended.code == 99
+    assert "Thread [0] had error: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("mode", [(), ("--measurement-mode", "count_windows")], ids=["time", "count"])
 def test_a_server_where_every_request_fails_ends_the_run(mode: tuple[str, ...], run: Callable) -> None:
     with FakeTriton(lambda number, request: answer_json({"error": "boom"}, 500)) as fake:
@@ -280,7 +305,7 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
             *("-m", "fake", "-u", fake.server.address, "--concurrency-range", "4", "--workers", workers),
             *("--json", str(tmp_path / "r.json"), "-f", str(tmp_path / "r.csv")),
         )
-    assert ended.code == (99 if command == "perf_analyzer" else 1)
+    assert ended.code == (99 if command == "perf_analyzer" else 3)
     assert "Traceback" not in ended.stderr
     (level,) = api.load(str(tmp_path / "r.json")).levels
     found = level.measurement
@@ -295,6 +320,30 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_was_measured(
         assert f"    Request count: {found.request_count}\n" in ended.stdout
         assert "Concurrency: 4, throughput: " in ended.stdout
         assert "check that the server still runs" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["perf_analyzer", "inferometer"])
+def test_a_count_that_is_given_up_says_how_many_were_not_sent(
+    command: str, run: Callable, tmp_path: Path
+) -> None:
+    def infer(number: int, request: Request) -> Act | None:
+        return Wire.reset if number >= 20 else None
+
+    with FakeTriton(infer) as fake:
+        ended = run(
+            command,
+            *(("measure",) if command == "inferometer" else ()),
+            *("-m", "fake", "-u", fake.server.address, "--request-count", "500"),
+            *("--json", str(tmp_path / "r.json"), "--max-error-rate", "1"),
+        )
+    (level,) = api.load(str(tmp_path / "r.json")).levels
+    unsent = 500 - level.measurement.ended_count
+    assert ended.code == (99 if command == "perf_analyzer" else 3)
+    assert unsent > 0
+    told = ended.stderr if command == "perf_analyzer" else " ".join(ended.stdout.split())
+    assert f"{unsent} of 500 requests were not sent" in told
+    if command == "inferometer":
+        assert "server gone" in ended.stdout
 
 
 def test_a_killed_worker_ends_the_run_with_what_was_measured(start: Callable, tmp_path: Path) -> None:

@@ -100,6 +100,28 @@ def test_calls_that_a_server_did_not_begin_are_made_elsewhere(
     assert_all_good(ended, 100)
 
 
+@BOTH
+def test_calls_that_a_second_goaway_refuses_are_made_again(words: tuple[str, ...], measure: Callable) -> None:
+    """As servers shut down in good order: they announce it, and later say up to which call they serve."""
+    left: list[Wire] = []
+
+    def leave(wire: Wire, call: Call) -> None:
+        left.append(wire)
+        wire.goaway()
+
+    def infer(number: int, call: Call) -> Act | None:
+        if number == 30:
+            return leave
+        if left and call.connection != left[0].number:  # the client has understood the first one
+            left[0].goaway(0)
+        return None
+
+    with FakeGrpcTriton(infer) as fake:
+        ended = measure(fake, 100, 4, *words)
+        assert len(connections(fake)) == 2
+    assert_all_good(ended, 100)
+
+
 def test_a_server_that_goes_away_again_and_again_costs_no_request(measure: Callable) -> None:
     with FakeGrpcTriton(
         lambda number, call: each(goaway(), usual(call)) if number % 20 == 19 else None
@@ -467,8 +489,8 @@ def test_responses_of_earlier_requests_are_not_taken_for_those_of_the_next(
     """Ids tell whose a response is: a request that ended early may still be answered."""
 
     def infer(number: int, call: Call) -> Act:
-        number = int(asked(call).id)
-        if number % 2:
+        number = int(asked(call).id)  # counts from 0
+        if number % 2 == 0:
             return say(error_response(str(number), "early"))
         late = [response(str(number - 1), is_final=final) for final in (False, True, None)]
         return say(*late, response(str(number), is_final=False), *late, response(str(number)))

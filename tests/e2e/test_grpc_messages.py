@@ -85,10 +85,11 @@ def test_what_arrives_is_what_was_asked(
         request.ClearField("raw_input_contents")
         request.ClearField("id")
         assert request == expected
-    if words:  # ids count the requests of a slot; without streams there is no need for any
+    if words:  # ids count the requests of a stream; synchronous calls without streams have none
         for ids in numbers.values():
-            assert ids == [str(number + 1) for number in range(len(ids))]
-        assert len(numbers) == concurrency
+            assert ids == [str(int(ids[0]) + number) for number in range(len(ids))]
+        assert {int(ids[0]) for ids in numbers.values()} == {number << 48 for number in range(len(numbers))}
+        assert len(numbers) == min(concurrency, 16)
     else:
         assert {request_id for ids in numbers.values() for request_id in ids} == {""}
 

@@ -105,7 +105,7 @@ def test_twice_verbose_shows_every_message_on_stderr(protocol: str, run: Callabl
                 "--request-count",
                 "3",
             ),
-            *("-v", "-v", "-H", "authorization: a secret"),
+            *("-v", "-v", "-H", "authorization:a secret"),
         )
     assert ended.code == 0
     sent = r"^> \[0\] (POST /v2/models/fake/infer HTTP/1.1|gRPC message), \d+ bytes$"

@@ -1,6 +1,7 @@
 """OpenAI-style servers, the whole command line: every figure exact, every failure counted."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import pytest
 from inferometer.testing.openai import (
     DONE,
     END,
+    LAST_CHUNK,
     ROLE,
     FakeOpenAi,
+    begun,
+    chunk,
     counted,
     delta,
     event,
@@ -19,7 +23,7 @@ from inferometer.testing.openai import (
     stream_until_close,
     usage,
 )
-from inferometer.testing.servers import Wire, answer, answer_and_close, answer_json, both
+from inferometer.testing.servers import Wire, answer, answer_and_close, answer_json, both, held, raw
 
 CHAT = ("--service-kind", "openai", "-m", "tiny")
 CLASSIC = (*CHAT, "--endpoint", "v1/chat/completions", "--async")
@@ -192,6 +196,35 @@ def test_the_classic_report_is_the_clients_only(run: Callable, tmp_path: Path) -
     assert header.startswith("Concurrency,Inferences/Second,Client Send,Client Recv,p50 latency")
     cells = dict(zip(header.split(","), row.split(","), strict=True))
     assert (cells["Output Tokens/Request"], cells["Input Tokens/Request"]) == ("3", "4")
+
+
+def test_latency_ends_with_the_last_event_before_done(run: Callable, tmp_path: Path) -> None:
+    """Of the first request `[DONE]` comes only when the third one has come: long after its last event was read."""
+    is_told, third_came = threading.Event(), threading.Event()
+
+    def speak(number: int, request: Any) -> Any:
+        if number == 0:
+            told = both(begun(delta("one")), lambda wire: is_told.set())
+            return both(told, held(third_came, raw(chunk(DONE) + LAST_CHUNK)))
+        if number == 2:
+            third_came.set()
+        return held(is_told, stream(delta("one"), DONE))
+
+    data, export = (
+        inputs(tmp_path / "inputs.json", {"model": "tiny", "stream": True}),
+        tmp_path / "export.json",
+    )
+    with FakeOpenAi(speak) as fake:
+        ended = run(
+            *("perf_analyzer", *CLASSIC, "-u", fake.server.address, "--input-data", data),
+            *("--request-count", "3", "--concurrency-range", "2"),
+            *("--profile-export-file", str(export), "--json", str(tmp_path / "result.json")),
+        )
+    assert ended.code == 0, ended.stderr
+    requests = json.loads(export.read_text())["experiments"][0]["requests"]
+    took = [request["response_timestamps"][0] - request["timestamp"] for request in requests]
+    latency = json.loads((tmp_path / "result.json").read_text())["levels"][0]["measurement"]["latency"]
+    assert (latency["min_ns"], latency["max_ns"]) == (min(took), max(took))
 
 
 # --- sessions

@@ -96,7 +96,7 @@ def test_a_dynamic_shape_names_a_working_option(run: Callable) -> None:
 
 SERVERS = (
     ("is not JSON", answer(b"<html>hello</html>"), "not JSON"),
-    ("is JSON but no object", answer_json([1, 2]), "not an object"),
+    ("is JSON but no object", answer_json([1, 2]), "must have an object in it, but has [1, 2]"),
     ("is an empty object", answer_json({}), ""),
     ("is no HTTP", raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "does not speak HTTP"),
     ("is nothing", Wire.close, "cannot be reached"),
@@ -136,3 +136,14 @@ def test_a_port_that_accepts_and_says_nothing_is_given_up(
         ended = run("perf_analyzer", "-m", "fake", "-u", f"127.0.0.1:{listener.getsockname()[1]}")
     assert ended.code == 99
     assert "cannot be reached: timed out" in ended.stderr
+
+
+def test_the_data_that_was_read_is_named_also_where_the_run_fails_after_it(
+    run: Callable, steps: Callable
+) -> None:
+    with FakeTriton() as fake:
+        words = ("-m", "fake", "-u", fake.server.address, "--input-data", steps(1, 2))
+        ended = run("perf_analyzer", *words, "--collect-metrics", "--metrics-url", "127.0.0.1:1/metrics")
+    assert ended.code == 99
+    assert ended.stdout == " Successfully read data for 1 stream/streams with 2 step/steps.\n"
+    assert fake.inferences == []

@@ -1,9 +1,11 @@
 """Ctrl-C and SIGTERM: the first ends the run in order, the second at once, and no process stays behind."""
 
 import json
+import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,8 @@ import psutil
 import pytest
 
 from inferometer.records.ring import CAPACITY
-from inferometer.testing.servers import FakeTriton, Request, held, never, raw, reply
+from inferometer.testing.commands import script
+from inferometer.testing.servers import FakeTriton, Request, ScriptedServer, held, never, raw, reply
 
 DEADLINE_S = 60
 
@@ -26,10 +29,14 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@BOTH
 def test_the_first_signal_reports_what_was_measured(
     number: signal.Signals, start: Callable, tmp_path: Path
 ) -> None:
+    """It goes to the whole group, as Ctrl-C and `timeout` send it."""
     with FakeTriton() as fake:
         process = start(
             *("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000"),
@@ -37,19 +44,25 @@ def test_the_first_signal_reports_what_was_measured(
         )
         assert fake.wait_for_inferences(2000)
         workers = family(process)
-        process.send_signal(number)
+        os.killpg(process.pid, number)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
     assert f"Interrupt signal ({number}) received.\nWaiting for in-flight inferences to complete.\n" in stdout
     assert stderr.endswith("Received exit signal.\n")
+    assert "died" not in stderr
     assert re.search(r"^    Request count: [1-9]\d*$", stdout, re.M)
     assert ended(workers)
-    (level,) = json.loads((tmp_path / "r.json").read_text())["levels"]
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert "WORKER_LOST" not in [remark["note"] for remark in document["remarks"]]
+    (level,) = document["levels"]
     assert level["measurement"]["request_count"] > 0
     assert [remark["note"] for remark in level["remarks"]][:1] == ["INTERRUPTED"]
 
 
-def test_levels_that_were_complete_are_in_summary_and_csv(start: Callable, tmp_path: Path) -> None:
+@BOTH
+def test_levels_that_were_complete_are_in_summary_and_csv(
+    number: signal.Signals, start: Callable, tmp_path: Path
+) -> None:
     with FakeTriton() as fake:
         process = start(
             *("-m", "fake", "-u", fake.server.address, "-p", "100", "-s", "999999", "-r", "3"),
@@ -58,11 +71,12 @@ def test_levels_that_were_complete_are_in_summary_and_csv(start: Callable, tmp_p
         for line in process.stdout:
             if line == "Request concurrency: 2\n":
                 break
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, number)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, stderr
-    assert "Concurrency: 1, throughput: " in stdout.split("Inferences/Second vs.")[1]
-    assert (tmp_path / "r.csv").read_text().splitlines()[1].startswith("1,")
+    assert re.findall(r"^Concurrency: (\d+), throughput: ", stdout, re.M) == ["1"]
+    _, *rows = (tmp_path / "r.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -105,21 +119,48 @@ def test_requests_in_flight_are_let_finish(start: Callable) -> None:
     assert "Client: " in stdout
 
 
-def test_the_second_signal_ends_at_once(start: Callable) -> None:
+@BOTH
+def test_the_second_signal_ends_at_once(number: signal.Signals, start: Callable) -> None:
     with FakeTriton(lambda number, request: never if number >= 30 else None) as fake:
         process = start("-m", "fake", "-u", fake.server.address, "-p", "600000")
         assert fake.wait_for_inferences(31)
         workers = family(process)
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, number)
         for line in process.stdout:
             if line.startswith("Waiting for in-flight"):
                 break
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, number)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
-    assert stdout == "Exiting immediately...\n"
+    assert stdout == f"Interrupt signal ({number}) received.\nExiting immediately...\n"
     assert stderr == ""
     assert ended(workers)
+
+
+@BOTH
+@pytest.mark.parametrize("command", ["perf_analyzer", "measure"])
+def test_a_signal_before_the_load_ends_the_command(number: signal.Signals, command: str) -> None:
+    """Also where the shell had Ctrl-C ignored, as for what a script starts in the background."""
+    words = {"perf_analyzer": script(), "measure": [sys.executable, "-m", "inferometer.cli.main", "measure"]}
+    with ScriptedServer(lambda request: never) as server:
+        process = subprocess.Popen(
+            ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words[command], "-m", "fake", "-u", server.address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert server.wait_for(lambda: server.connections > 0)
+            process.send_signal(number)
+            stdout, stderr = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    if command == "perf_analyzer":
+        assert process.returncode == 0
+        assert (stdout, stderr) == (f"Interrupt signal ({number}) received.\n", "Received exit signal.\n")
+    else:
+        assert process.returncode == 130
+        assert stderr == "inferometer measure: interrupted\n"
 
 
 def test_a_killed_controller_leaves_no_worker(start: Callable) -> None:
@@ -157,3 +198,30 @@ def test_a_worker_that_waits_for_room_ends_with_its_controller(start: Callable) 
             threading.Event().wait(0.2)
         process.kill()
         assert ended(workers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_leaves_signals_to_the_controller(number: signal.Signals, start: Callable) -> None:
+    """A signal to the group reaches both; as a worker alone gets it here, the load goes on."""
+    with FakeTriton() as fake:
+        process = start("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000")
+        assert fake.wait_for_inferences(500)
+        for worker in family(process):
+            worker.send_signal(number)
+        assert fake.wait_for_inferences(len(fake.inferences) + 500)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert re.search(r"^    Request count: [1-9]\d*$", stdout, re.M)
+    assert "died" not in stderr
+
+
+def test_a_worker_that_was_killed_is_reported_with_the_signal(start: Callable) -> None:
+    with FakeTriton() as fake:
+        process = start("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000")
+        assert fake.wait_for_inferences(500)
+        for worker in family(process):
+            worker.send_signal(signal.SIGABRT)
+        _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert "a worker process died of SIGABRT" in stderr
+    assert "out-of-memory" not in stderr

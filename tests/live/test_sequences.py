@@ -29,6 +29,7 @@ def run(triton, *words):
         ("--concurrency-range", "4:1:1", "-i", "grpc"),
         (*BY_RATE, "--num-of-sequences", "16"),
         (*BY_RATE, "--num-of-sequences", "16", "-i", "grpc"),
+        ("--request-rate-range", "400", "--num-of-sequences", "1", "-i", "grpc", "--streaming"),
     ],
     ids=" ".join,
 )

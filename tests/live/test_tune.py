@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,9 +48,10 @@ class TritonPythonModel:
 class Watcher:
     def __init__(self) -> None:
         self.trials = []
+        self.says = []
 
     def said(self, say) -> None:
-        pass
+        self.says.append(say)
 
     def proposed(self, proposal, *, is_known) -> None:
         pass
@@ -144,6 +146,25 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
         grpc = GrpcRepository(Connection(parse_endpoint(server.grpc_address, default_port=8001, tls=Tls())))
         assert grpc.is_ready()
         assert {row.name for row in grpc.index()} == {"W"}
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protocol):
+    shutil.copytree(models / "W", models / "X")
+    (models / "X" / "config.pbtxt").write_text(
+        (models / "X" / "config.pbtxt").read_text().replace('name: "W"', 'name: "X"')
+    )
+    with EmbeddedTriton(models) as server:
+        addresses = Addresses(http=server.http_address, grpc=server.grpc_address)
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
+        watcher = Watcher()
+        tuple(profile(settings(models, tmp_path, launch, loads=(2,)), watcher))
+    warnings = [say.text for say in watcher.says if say.is_warning]
+    assert len(warnings) == 1
+    assert "'X'" in warnings[0]
+    details = [say.text for say in watcher.says if say.is_detail]
+    assert any(addresses.http in text for text in details)
+    assert "Loaded W_config_0" in details
 
 
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):

@@ -75,7 +75,6 @@ def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> Se
         launch=LaunchSettings(mode="c_api", repositories=(repository,), **launch),
         search="brute",
         together=len(models) > 1,
-        given=("instances", "batch", "concurrency"),
         bounds=Bounds(instances=(1, 1), batch=(2, 2), concurrency=(2, 2)),
         sweep_after=False,
         effort=Effort(0.3, 0.2),

@@ -63,6 +63,16 @@ def test_large_tensors_come_back_as_they_went(triton, wire, large):
 
 
 @pytest.mark.parametrize("wire", WIRES, ids=" ".join)
+@pytest.mark.parametrize(("wanted", "code"), [(2, 0), (3, 99)])
+def test_some_of_the_outputs_are_enough(triton, wire, wanted, code, tmp_path):
+    ones = [1] * 16
+    document = {"data": [{"INPUT0": ones, "INPUT1": ones}], "validation_data": [{"OUTPUT0": [wanted] * 16}]}
+    (tmp_path / "some.json").write_text(json.dumps(document))
+    words = ("--input-data", str(tmp_path / "some.json"), "--request-count", "10")
+    assert run(triton, "-m", "simple", *wire, *words).code == code
+
+
+@pytest.mark.parametrize("wire", WIRES, ids=" ".join)
 def test_wrong_reply_is_a_failed_request_that_says_where(triton, wire, tmp_path):
     good, bad = np.zeros(4, np.float32), np.array([0, 0, 7, 0], np.float32)
     data = write(tmp_path / "wrong.json", [good, good], [good, bad])

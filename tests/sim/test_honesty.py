@@ -1,18 +1,23 @@
 """What a level says about its own figures: warm-up, doubts, the client's part."""
 
 import tracemalloc
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.load import Cost, Harvest
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.stopping import Precision
 from inferometer.profile.level import Bench, Point, measure_level
 from inferometer.profile.options import Options, Range
 from inferometer.profile.points import points
 from inferometer.profile.search import Verdicts
+from inferometer.records.records import NO_TIMES, from_rows
+from inferometer.records.ring import COLUMNS
 from inferometer.testing.clock import FakeClock
 from inferometer.testing.target import Reply
 
@@ -41,6 +46,23 @@ def test_slow_start_is_left_out_and_reported_apart(rig, recipe):
     assert level.start.latency.max_ns > 50 * NS_PER_MS
     counted = sum(window.request_count for window in level.windows)
     assert level.start.request_count + level.measurement.request_count == counted
+
+
+def test_fast_start_is_counted_and_named(rig, recipe):
+    def fast(number, sent):
+        return Reply(round((2 if sent < BEGIN_NS + 1.4 * NS_PER_S else 5) * varied(number) * NS_PER_MS))
+
+    level = measure_level(rig(fast).bench, recipe(**TEN_SECONDS), ONE)
+    assert level.start is None
+    assert level.measurement.duration_ns == 10 * NS_PER_S
+    assert level.doubt.kind == "faster start"
+
+
+def test_drift_is_named_also_where_the_mean_is_sure(rig, recipe):
+    rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
+    level = measure_level(rig(slowing).bench, recipe(**{**TEN_SECONDS, "rule": rule}), ONE)
+    assert not level.remarks
+    assert level.doubt.kind == "drift"
 
 
 def test_server_without_a_slow_start_loses_nothing(rig, recipe):
@@ -151,18 +173,82 @@ def test_binary_search_ends_at_the_highest_concurrency_inside_the_limit(rig, rec
     assert level.value in (7, 8)
 
 
-def test_memory_grows_by_a_few_bytes_a_request(rig, recipe):
-    """Ten million must fit into 250 MiB."""
+ROUND = 10_000  # requests that are handed over at a time
 
+
+class Flood:
+    """A load that has always just ended another ten thousand requests, each unlike the others: millions in a second."""
+
+    def __init__(self, clock, count, *, is_streamed):
+        self._clock, self._left = clock, count
+        self._rng = np.random.default_rng(4)
+        self._is_streamed = is_streamed
+
+    def apply(self, plan):
+        return self._clock()
+
+    def wait(self, until_ns):
+        """What ends meanwhile is handed out by the next collect."""
+
+    def collect(self, until_ns):
+        count = min(ROUND, self._left) if until_ns > self._clock() else 0
+        self._left -= count
+        latency = NS_PER_MS + self._rng.gamma(2, NS_PER_MS, count).astype(np.int64)
+        ends = self._clock() + np.arange(1, count + 1) * 25_000
+        rows = np.zeros((count, len(COLUMNS)), dtype=np.int64)
+        for name, column in (
+            ("due_ns", ends - latency - 1000),
+            ("sent_ns", ends - latency),
+            ("wrote_ns", ends - latency),
+            ("first_ns", ends - latency // 2),
+            ("end_ns", ends),
+            ("responses", 2),
+            ("sequence_started_ns", ends - latency),
+            ("tokens", latency % 1000),
+            ("stamps", 2 if self._is_streamed else 0),
+        ):
+            rows[:, COLUMNS.index(name)] = column
+        times = np.stack((ends - latency // 2, ends), axis=1).ravel() if self._is_streamed else NO_TIMES
+        self._clock.move_to(int(ends[-1]) if count else max(until_ns, self._clock()))
+        return Harvest(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
+
+    def examples(self):
+        return {}
+
+
+COST = Cost(cpu_ns=(0,), sent=0, reconnects=0, connects=0, connect_ns=0)
+PLANS = {"closed": Closed(8), "open": Open(Constant(40_000))}
+SHAPES = {
+    "one window": {"is_whole": True},
+    "many windows": {"rule": Precision(1e-9, 10**18), "window_ns": 500 * NS_PER_MS},
+}
+
+
+@pytest.mark.parametrize(
+    ("plan", "shape", "is_streamed"),
+    [
+        ("closed", "one window", False),
+        ("open", "one window", True),
+        ("closed", "many windows", False),
+    ],
+)
+def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_streamed):
     def peak(count):
-        made = rig(lambda number, sent: Reply(NS_PER_MS + number % 5021))
+        made = rig(lambda number, sent: Reply(NS_PER_MS))
+        bench = replace(made.bench, load=Flood(made.clock, count, is_streamed=is_streamed))
+        given = dict(SHAPES[shape])
+        if "is_whole" in given:
+            given["window_count"] = count
+        else:
+            made.log.interrupt_after = count * 25_000 // given["window_ns"]
         tracemalloc.start()
-        point = Point("concurrency", 8, Closed(8, count))
-        level = measure_level(made.bench, recipe(window_count=count, is_whole=True), point)
+        level = measure_level(
+            bench, recipe(**given, has_tokens=is_streamed), Point("concurrency", 8, PLANS[plan])
+        )
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert level.measurement.request_count == count
         return most
 
-    few, many = 20_000, 120_000
-    assert (peak(many) - peak(few)) / (many - few) < 26
+    few, many = 700_000, 2_500_000
+    assert peak(many) - peak(few) < 16 << 20  # sketches fill until each of their bins has a request

@@ -1,12 +1,20 @@
 """One level on a simulated clock: every figure is exact."""
 
+from dataclasses import replace
+
+import pytest
+
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.measure.stopping import Precision
+from inferometer.observe.statistics import Counters
 from inferometer.profile.level import Point, measure_level, warm_up
 from inferometer.records import status
+from inferometer.testing.clock import FakeClock
 from inferometer.testing.target import Reply
+
+FIRST_NS = FakeClock()()
 
 
 def closed(concurrency, count=None):
@@ -261,11 +269,241 @@ def test_wait_at_the_cap_counts_into_latency_and_the_level_says_so(rig, recipe, 
     assert level.is_stable  # of the service, which is what the server does
 
 
-def test_server_that_cannot_keep_up_is_called_overloaded_not_stable(rig, recipe, constant):
+def test_server_that_cannot_keep_up_is_called_overloaded_and_is_reported(rig, recipe, constant):
     level = measure_level(rig(constant(20), servers=1).bench, recipe(lenient=True), at_rate(100))
-    assert Note.OVERLOADED in notes(level)
-    assert not level.is_stable
+    assert notes(level) == [Note.NOT_STABLE, Note.OVERLOADED]
+    assert level.is_reported
+    assert not level.is_as_asked
     assert round(level.measurement.infer_per_s.value) == 50
+
+
+def test_only_what_is_apart_is_named(rig, recipe, constant):
+    level = measure_level(rig(constant(20), servers=1).bench, recipe(lenient=True), at_rate(100))
+    assert "latency went from" in level.remarks[0].text
+    assert "throughput" not in level.remarks[0].text
+
+
+def test_a_failed_connection_is_neither_sent_nor_answered(rig, recipe):
+    made = rig(lambda number, sent: Reply(1000, status.CONNECT, received=0))
+    level = measure_level(made.bench, recipe(), at_rate(100))
+    assert level.measurement.failed_count > 0
+    assert (level.rates.sent_per_s, level.rates.answered_per_s) == (0, 0)
+
+
+def test_one_bad_window_among_good_ones_is_not_every_request(rig, recipe):
+    def second_window_fails(number, sent):
+        into = (sent - FIRST_NS) // NS_PER_S
+        return Reply(NS_PER_MS, status.HTTP + 500 if into == 1 else status.OK)
+
+    level = measure_level(rig(second_window_fails).bench, recipe(percentage=0.01, max_trials=5), closed(1))
+    assert len(level.windows) == 5
+    assert Note.FAILURES not in notes(level)
+
+
+def test_windows_that_fail_after_good_ones_are_named(rig, recipe):
+    def fails_from_the_second_on(number, sent):
+        return Reply(NS_PER_MS, status.HTTP + 500 if sent > FIRST_NS + NS_PER_S else status.OK)
+
+    rule = Precision(precision=0.0001, duration_ns=100 * NS_PER_S)
+    level = measure_level(rig(fails_from_the_second_on).bench, recipe(rule=rule), closed(1))
+    failed = sum(window.failed_count for window in level.windows[-3:])
+    assert level.remarks[0].text == f"every request of the last 3 windows failed: {failed} of {failed}"
+
+
+@pytest.mark.parametrize("code", [status.CONNECT, status.HTTP + 503], ids=["away", "refusing"])
+def test_a_server_that_comes_back_is_measured_to_the_end(rig, recipe, code):
+    def fails_for_a_second(number, sent):
+        is_out = FIRST_NS + 2 * NS_PER_S < sent < FIRST_NS + 3 * NS_PER_S
+        return Reply((5 + number % 7) * NS_PER_MS, code if is_out else status.OK)
+
+    rule = Precision(precision=0.0001, duration_ns=6 * NS_PER_S)
+    level = measure_level(
+        rig(fails_for_a_second).bench, recipe(rule=rule, window_ns=100 * NS_PER_MS), closed(1)
+    )
+    assert notes(level) == [Note.NOT_PRECISE]
+    assert level.measurement.duration_ns >= 6 * NS_PER_S
+    assert level.measurement.failed_count > 0
+
+
+def test_a_server_that_stays_away_in_short_windows_is_gone(rig, recipe):
+    def gone(number, sent):
+        code = status.CONNECT if sent > FIRST_NS + 2 * NS_PER_S else status.OK
+        return Reply((5 + number % 7) * NS_PER_MS, code, received=0 if code else 1)
+
+    for seconds, silent in ((60, 5), (4, 2)):
+        made = rig(gone)
+        rule = Precision(precision=0.0001, duration_ns=seconds * NS_PER_S)
+        level = measure_level(made.bench, recipe(rule=rule, window_ns=100 * NS_PER_MS), closed(1))
+        assert notes(level) == [Note.SERVER_GONE]
+        assert 0 <= made.clock() - FIRST_NS - (2 + silent) * NS_PER_S < 2 * NS_PER_S
+
+
+def test_answers_that_are_all_wrong_are_no_sign_of_a_server_that_is_gone(rig, recipe):
+    def wrong(number, sent):
+        return Reply(NS_PER_MS, status.MISMATCH if number > 100 else status.OK)
+
+    level = measure_level(rig(wrong).bench, recipe(window_ns=8 * NS_PER_S), closed(1))
+    assert Note.SERVER_GONE not in notes(level)
+
+
+# --- a server that does not answer
+
+
+def never(number, sent):
+    return Reply(10**6 * NS_PER_S)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"window_count": 5, "is_whole": True},
+        {"window_count": 5},
+        {"window_ns": 30 * NS_PER_S},
+        {"window_ns": NS_PER_S, "rule": Precision(precision=0.02, duration_ns=3600 * NS_PER_S)},
+    ],
+)
+def test_silence_ends_every_kind_of_level(how, rig, recipe):
+    made = rig(never)
+    level = measure_level(made.bench, recipe(**how), closed(2, 5 if "is_whole" in how else None))
+    assert notes(level) == [Note.NO_ANSWER]
+    assert level.is_given_up
+    assert 60 * NS_PER_S <= made.clock() - FIRST_NS < 62 * NS_PER_S
+
+
+def test_silence_says_how_many_were_not_sent(rig, recipe):
+    level = measure_level(rig(never).bench, recipe(window_count=5, is_whole=True), closed(2, 5))
+    (remark,) = level.remarks
+    assert remark.text == (
+        "the server gave no good answer, and for 60 s no answer at all; 3 of 5 requests were not sent"
+    )
+
+
+def test_silence_after_good_answers_keeps_them(rig, recipe):
+    def stops(number, sent):
+        return Reply(NS_PER_MS) if number < 100 else never(number, sent)
+
+    level = measure_level(rig(stops).bench, recipe(window_count=500, is_whole=True), closed(1, 500))
+    assert "0.1 s into the level" in level.remarks[0].text
+    assert "399 of 500 requests were not sent" in level.remarks[0].text
+    assert level.measurement.request_count == 100
+    assert level.measurement.infer_per_s.value == 1000
+
+
+def test_time_outs_are_silence_too_and_are_counted(rig, recipe):
+    made = rig(never, timeout_ns=2 * NS_PER_S)
+    level = measure_level(made.bench, recipe(window_count=500, is_whole=True), closed(1, 500))
+    assert notes(level) == [Note.NO_ANSWER]
+    assert level.measurement.failed_count > 10
+
+
+def test_bad_answers_break_the_silence(rig, recipe):
+    slow_and_bad = rig(lambda number, sent: Reply(50 * NS_PER_S, status.HTTP + 503))
+    level = measure_level(slow_and_bad.bench, recipe(window_count=5, is_whole=True), closed(1, 5))
+    assert notes(level) == [Note.FAILURES]
+    assert level.measurement.failed_count == 5
+
+
+def test_a_stream_that_goes_on_is_no_silence(rig, recipe):
+    long = Reply(200 * NS_PER_S, responses_ns=tuple(range(NS_PER_S, 200 * NS_PER_S, 10 * NS_PER_S)))
+    level = measure_level(
+        rig(lambda number, sent: long).bench, recipe(window_count=2, is_whole=True), closed(1, 2)
+    )
+    assert not level.remarks
+
+
+def test_a_pause_of_a_schedule_is_no_silence(rig, recipe, constant):
+    plan = Open(Listed((0, 200 * NS_PER_S)), count=2)
+    level = measure_level(
+        rig(constant(2)).bench, recipe(window_count=2, is_whole=True), Point("request_rate", 1, plan)
+    )
+    assert level.measurement.request_count == 2
+
+
+def test_silence_ends_the_warm_up(rig):
+    made = rig(never)
+    assert not warm_up(made.bench, Closed(1, 3))
+    assert made.clock() - FIRST_NS < 62 * NS_PER_S
+
+
+def test_a_server_that_goes_away_in_a_count_leaves_requests_unsent(rig, recipe):
+    def gone(number, sent):
+        return Reply(NS_PER_MS) if number < 40 else Reply(1000, status.CONNECT, received=0)
+
+    level = measure_level(rig(gone).bench, recipe(window_count=100, is_whole=True), closed(1, 100))
+    found = level.measurement
+    assert notes(level) == [Note.SERVER_GONE]
+    unsent = 100 - found.request_count - found.failed_count
+    assert unsent > 0
+    assert f"; {unsent} of 100 requests were not sent" in level.remarks[0].text
+
+
+def test_the_export_spans_failures_after_the_last_good_answer(rig, recipe):
+    """They are counted, though the time they took is not."""
+    spans = []
+
+    class Journal:
+        def add_level(self, mode, value, boundaries_ns, count):
+            spans.append(boundaries_ns)
+
+        def forget_level(self):
+            raise AssertionError
+
+    def gone(number, sent):
+        return Reply(NS_PER_MS) if number < 20 else Reply(1000, status.RESET, received=0)
+
+    made = rig(gone)
+    bench = replace(made.bench, journal=Journal())
+    level = measure_level(bench, recipe(window_count=100, is_whole=True), closed(1, 100))
+    (failures,) = level.measurement.failures
+    (first_ns, last_ns) = spans[0]
+    assert last_ns - first_ns >= failures.last_s * NS_PER_S > level.measurement.duration_ns
+
+
+# --- the server's counters
+
+
+class Counting:
+    """A server whose counters are read a while after they were asked for, and that has other clients too."""
+
+    def __init__(self, made, *, others_per_s=0, share=1.0, call_ns=0):
+        self._made = made
+        self._others_per_s = others_per_s
+        self._share = share
+        self._call_ns = call_ns
+
+    def read(self):
+        clock = self._made.clock
+        elapsed_s = (clock() - FIRST_NS) / NS_PER_S
+        ours = self._made.server.number - 4 if self._made.server.number > 4 else 0
+        count = round(ours * self._share + elapsed_s * self._others_per_s)
+        clock.move_to(clock() + self._call_ns)
+        return {("fake", "1"): Counters(success_count=count)}
+
+
+@pytest.mark.parametrize("call_ns", [0, 20 * NS_PER_MS])
+@pytest.mark.parametrize(
+    ("server", "note"),
+    [
+        ({}, None),
+        ({"others_per_s": 1000}, Note.OTHER_CLIENTS),
+        ({"share": 0.5}, Note.NOT_COUNTED),
+    ],
+)
+def test_counts_of_client_and_server_are_compared(server, note, call_ns, rig, recipe, constant):
+    made = rig(constant(2))
+    bench = replace(made.bench, read_counters=Counting(made, call_ns=call_ns, **server).read)
+    level = measure_level(bench, recipe(), closed(4))
+    assert notes(level) == ([] if note is None else [note])
+    assert {window.duration_ns for window in level.windows} == {NS_PER_S}
+
+
+@pytest.mark.parametrize("how", [{}, {"window_count": 333}, {"window_count": 600, "is_whole": True}])
+def test_counters_are_those_of_the_windows_ends(how, rig, recipe, constant):
+    made = rig(constant(2))
+    bench = replace(made.bench, read_counters=Counting(made).read)
+    level = measure_level(bench, recipe(**how), closed(4, 600 if "is_whole" in how else None))
+    found = level.measurement
+    assert abs(found.server.counters.success_count - found.request_count) <= 4
 
 
 def test_stalls_are_seen_through(rig, recipe):

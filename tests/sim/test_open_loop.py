@@ -71,6 +71,13 @@ def test_count_ends_the_plan_and_the_schedule_ends_it_too():
     assert [due - begun for due in column(parts, "due_ns")] == [NS_PER_MS, 2 * NS_PER_MS, 30 * NS_PER_MS]
 
 
+def test_worker_without_a_share_of_the_count_sends_nothing():
+    clock, simulated = load(always(1))
+    simulated.apply(Open(Constant(100), count=1).share(1, 2))
+    assert column(collect(clock, simulated, NS_PER_S), "end_ns") == []
+    assert clock() < NS_PER_S  # it was over before
+
+
 def test_intervals_repeat():
     schedule = Intervals((100, 300, 800))
     assert [schedule.due_ns(number) for number in range(5)] == [100, 300, 800, 900, 1100]

@@ -2,14 +2,15 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
 from inferometer.measure import result as results
 from inferometer.measure.result import Result
 
@@ -181,7 +182,7 @@ def from_json(text: str, origin: str) -> Diagnosis:
     from pydantic import ValidationError
 
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"
@@ -207,9 +208,7 @@ def from_json(text: str, origin: str) -> Diagnosis:
 
 def write(diagnosis: Diagnosis, path: Path) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(to_json(diagnosis))
-    partial.replace(path)
+    write_file(path, to_json(diagnosis))
 
 
 def read(path: Path) -> Diagnosis:

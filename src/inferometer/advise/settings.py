@@ -1,12 +1,12 @@
 """A suggestion's settings in a model's configuration, and the configuration as a file."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from inferometer.advise.diagnosis import Change
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import PeerError
+from inferometer.base.writing import write_file, writing
 
 Config = Mapping[str, Any]
 
@@ -39,8 +39,8 @@ def config_text(config: Config) -> str:
     message = type(load_messages().ModelConfigResponse().config)()
     try:
         ParseDict(dict(config), message, ignore_unknown_fields=True)
-    except ParseError as error:
-        raise LocalError(
+    except (ParseError, SystemError) as error:  # a list in place of a member of an enum is the latter
+        raise PeerError(
             f"the server's configuration of '{config.get('name')}' cannot be written: {error}"
         ) from error
     return MessageToString(message)
@@ -51,15 +51,8 @@ def write_configs(configs: Mapping[str, Config], folder: Path) -> tuple[Path, ..
     written = []
     for name, config in configs.items():
         path = folder / name / "config.pbtxt"
-        try:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}.{os.getpid()}")
-            partial.write_text(config_text(config))
-            partial.replace(path)
-        except OSError as error:
-            raise UsageError(
-                f"'{path}' cannot be written: {error.strerror}",
-                remedy="give another folder with --write-config",
-            ) from error
+        write_file(path, config_text(config))
         written.append(path)
     return tuple(written)

@@ -1,5 +1,7 @@
 """Every error a user can meet. Two questions: whose fault is it, and what can be done."""
 
+from inferometer.base.text import printable
+
 
 class InferometerError(Exception):
     """Says what went wrong in one sentence, and in a second what to do about it."""
@@ -12,7 +14,8 @@ class InferometerError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+        """As it may be printed: a server's words may be in it."""
+        return printable(f"{self.message}; {self.remedy}" if self.remedy else self.message)
 
 
 class UsageError(InferometerError):

@@ -9,15 +9,29 @@ class Note(Enum):
 
     OVERLOADED = "the server answers fewer requests than are sent: ask for a lower rate"
     NOT_OFFERED = (
-        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads"
+        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads, "
+        "or more sequences side by side with --num-of-sequences"
     )
     CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
     SERVER_GONE = "check that the server still runs, and its log"
+    NO_ANSWER = (
+        "the server takes requests and does not answer them: check its log; where an answer may take longer, "
+        "say how long with --request-timeout"
+    )
+    OTHER_CLIENTS = (
+        "the server's figures hold requests of others too: measure when nobody else uses the model"
+    )
+    NOT_COUNTED = (
+        "the server's figures are of a part of the requests: something between may answer them, or share them out "
+        "among several servers"
+    )
     FAILURES = "see the failure groups; --max-error-rate sets the share that is acceptable"
-    NO_REPLY = "the server answers slower than the window is long: raise --measurement-interval"
+    NO_REPLY = (
+        "the server takes longer to answer than was measured: raise --duration or --measurement-interval"
+    )
     NO_RESPONSE = "only their end came, so they are in no figure; check the input data if that was not meant"
     MEMBER_NOT_CALLED = (
         "no request reached this model while measuring; check the name given to --bls-composing-models"
@@ -25,8 +39,8 @@ class Note(Enum):
     SEVERAL_VERSIONS = (
         "its figures may be those of others; name the version, as in --bls-composing-models model:2"
     )
-    STATISTICS_MISSING = "server statistics could not be read; only client figures are reported"
-    WORKER_LOST = "a sending process died; look for a message of the system's out-of-memory killer"
+    STATISTICS_MISSING = "the server's part is not known; only client figures are reported"
+    WORKER_LOST = "a sending process died; what was measured until then is kept"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
     METRICS_SLOW = "please try a larger querying interval via --metrics-interval"

@@ -39,20 +39,14 @@ class Option:
     value: object = True  # what a flag stands for
     repeatable: bool = False
     built: bool = True
-    unbuilt: tuple[object, ...] = ()  # values of a built option that are not
     meanwhile: str = ""  # what to use until it is built
     dialect: Dialect = Dialect.REFERENCE
     deprecated: bool = False
     secret: bool = False  # its value is never shown
 
-    def unsupported(self, name: str, value: object) -> UsageError | None:
-        """The refusal of an option or value that is not built yet, if this is one."""
-        remedy = self.meanwhile if self.meanwhile else "leave it out"
-        if not self.built:
-            return UsageError(f"{name} is not supported yet", remedy=remedy)
-        if value in self.unbuilt:
-            return UsageError(f"{name} {value} is not supported yet", remedy=remedy)
-        return None
+    def unsupported(self, name: str) -> UsageError | None:
+        """The refusal of an option that is not built yet, if this is one."""
+        return None if self.built else UsageError(f"{name} is not supported yet", remedy=self.meanwhile)
 
 
 def invalid(name: str, text: str, remedy: str) -> UsageError:

@@ -1,10 +1,37 @@
-"""What stands in the way of writing a file, said in a sentence."""
+"""Every file we write goes through here: whole or not at all, and what stands in the way is said in a sentence."""
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
+
+_OTHER_DISK = "make room on that disk, or give a name on another one"
+_REMEDIES = {
+    errno.ENOSPC: _OTHER_DISK,
+    errno.EDQUOT: _OTHER_DISK,
+    errno.EFBIG: "raise the limit on the size of files with ulimit -f",
+    errno.EROFS: "that disk can only be read: give a name on another one",
+    errno.EACCES: "give a name in a folder that you may write to",
+    errno.EPERM: "give a name in a folder that you may write to",
+    errno.EISDIR: "give the name of a file",
+    errno.ENOTDIR: "give a name in a folder",
+    errno.ENOENT: "make its folder first",
+    errno.ENAMETOOLONG: "give a shorter name",
+}
+"""By what the system says is wrong."""
+
+SCREEN = "standard output"
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def unwritten(path: object, error: OSError) -> LocalError:
+    """The sentence for a file that could not be written."""
+    remedy = _REMEDIES.get(error.errno or 0, "check the folder and the space left")
+    return LocalError(f"'{path}' could not be written: {error.strerror or error}", remedy=remedy)
 
 
 @contextmanager
@@ -13,7 +40,68 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LocalError(
-            f"'{path}' could not be written: {error.strerror or error}",
-            remedy="check the folder and the space left",
-        ) from error
+        raise unwritten(path, error) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write instead: what is there when the block ends becomes `path`, and a block that fails leaves nothing.
+
+    A pipe or a device is written to directly, and so is a file in a folder that takes no new ones.
+    """
+    with writing(path):
+        if not _takes_neighbours(path):
+            yield path
+            return
+        target = path.resolve()
+        partial = target.with_name(
+            f".inferometer-{os.getpid()}.partial"
+        )  # its length does not depend on the name
+        try:
+            yield partial
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _takes_neighbours(path: Path) -> bool:
+    if path.is_relative_to("/dev"):
+        return False
+    return not path.exists() or (path.is_file() and os.access(path.resolve().parent, os.W_OK))
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Text as UTF-8; what UTF-8 does not have becomes a question mark."""
+    with replacing(path) as place:
+        place.write_bytes(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+
+
+class Outputs:
+    """Several files and the screen: one that cannot be written keeps none of the others from being written."""
+
+    def __init__(self) -> None:
+        self._failed: dict[object, LocalError] = {}
+
+    def attempt(self, path: object, write: Callable[[], object]) -> None:
+        """Write, now or never; another attempt at the same path makes up for an earlier one."""
+        self._failed.pop(path, None)
+        try:
+            write()
+        except LocalError as error:
+            self._failed[path] = error
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._failed[path] = unwritten(path, error)
+
+    def has(self, path: object) -> bool:
+        """Whether no attempt at it has failed."""
+        return path not in self._failed
+
+    def settle(self) -> None:
+        """LocalError if something is not written."""
+        failed = list(self._failed.values())
+        if len(failed) == 1:
+            raise failed[0]
+        if failed:
+            raise LocalError("; ".join(error.message for error in failed), remedy=failed[0].remedy)

@@ -1,4 +1,4 @@
-"""`inferometer analyze`: another name of `inferometer profile`."""
+"""`inferometer analyze`: the tables and reports of `inferometer profile`, from what it measured before."""
 
 from inferometer.cli import profile
 

@@ -1,14 +1,18 @@
 """`inferometer compare`: variants side by side, live or from saved results."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
+from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
 from inferometer.compare.options import OPTIONS
 
@@ -39,10 +43,10 @@ def main(argv: list[str]) -> int:
             _help(asked)
             return 0
         comparison = _compare(asked)
+        _report(comparison, asked)
     except UsageError as error:
         print(f"inferometer compare: {error}", file=sys.stderr)
         return USAGE
-    _report(comparison, asked)
     return comparison.exit_code
 
 
@@ -92,10 +96,12 @@ def _compare(asked: Mapping[str, Any]) -> "Comparison":
 def _saved(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     from inferometer.compare.saved import compare_saved
     from inferometer.measure.result import read
+    from inferometer.report.saved import consistent
 
     names: Sequence[str] = asked["words"]
     results = [(name, read(Path(name))) for name in names]
-    return compare_saved(results, terms, is_forced="force" in asked)
+    with consistent(*names):
+        return compare_saved(results, terms, is_forced="force" in asked)
 
 
 def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
@@ -112,7 +118,7 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     order = Order(chosen, options, terms, asked.get("outputs", OUTPUTS))
     with (
         messages_shown(options.verbose),
-        Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts,
+        Interrupts().caught() as interrupts,
     ):
         return compare_live(order, _Progress(interrupts))
 
@@ -122,16 +128,22 @@ def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
 
     from inferometer.compare.comparison import write
     from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
-    from inferometer.report.saved import write_page
+    from inferometer.report.saved import consistent, write_page
 
-    render(comparison, Console() if sys.stdout.isatty() else Console(width=WIDTH))
-    if "json" in asked:
-        write(comparison, Path(asked["json"]))
-    if "html" in asked:
-        write_page(Path(asked["html"]), comparison)
-    for field, fold in (("markdown", to_markdown), ("junit", to_junit)):
-        if field in asked:
-            Path(asked[field]).write_text(fold(comparison), encoding="utf-8")
+    outputs = Outputs()
+    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    writers: tuple[tuple[str, Callable[[Path], None]], ...] = (
+        ("json", lambda path: write(comparison, path)),
+        ("html", lambda path: write_page(path, comparison)),
+        ("markdown", lambda path: write_file(path, to_markdown(comparison))),
+        ("junit", lambda path: write_file(path, to_junit(comparison))),
+    )
+    with consistent(*asked["words"]) if "words" in asked else nullcontext():
+        outputs.attempt(SCREEN, lambda: render(comparison, screen))
+        for field, writer in writers:
+            if field in asked:
+                outputs.attempt(asked[field], partial(writer, Path(asked[field])))
+    outputs.settle()
 
 
 class _Progress:
@@ -163,4 +175,5 @@ class _Progress:
         self._last_ns = monotonic_ns()
         over = sys.stderr.isatty()
         end = "\n" if not over or is_last else ""
-        print(f"\r\x1b[K{text}" if over else text, end=end, file=sys.stderr, flush=True)
+        words = printable(text)
+        print(f"\r\x1b[K{words}" if over else words, end=end, file=sys.stderr, flush=True)

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.errors import UsageError
+from inferometer.base.writing import SCREEN, Outputs, write_file
+
 if TYPE_CHECKING:
     from inferometer.advise.diagnosis import Diagnosis
 
@@ -59,9 +62,11 @@ def _demo(folder: Path) -> int:
         )
         _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
         outcome, was_interrupted = watch(Asked(options), Treatment(BUDGET_S))
-    _show(outcome.diagnosis)
-    files = _write(outcome.diagnosis, folder)
+    outputs = Outputs()
+    outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
+    files = _write(outcome.diagnosis, folder, outputs)
     print(f"\nResults: {', '.join(map(str, files))}; the input is {data}")
+    outputs.settle()
     if outcome.error is not None:
         raise outcome.error
     return INTERRUPTED if was_interrupted else 0
@@ -79,7 +84,7 @@ def _show(diagnosis: "Diagnosis") -> None:
     words.render(diagnosis, screen)
 
 
-def _write(diagnosis: "Diagnosis", folder: Path) -> tuple[Path, ...]:
+def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:
     """The sweep for other tools, and the whole story: reports are made from it."""
     from inferometer.advise import diagnosis as diagnoses
     from inferometer.measure import result as results
@@ -88,10 +93,11 @@ def _write(diagnosis: "Diagnosis", folder: Path) -> tuple[Path, ...]:
 
     page, story = folder / "report.html", folder / "diagnosis.json"
     sweep, table = folder / "result.json", folder / "result.csv"
-    write_page(page, diagnosis)
-    diagnoses.write(diagnosis, story)
-    results.write(diagnosis.results[0], sweep)
-    return page, story, sweep, *write_csv(diagnosis.results[0], table)[:1]
+    outputs.attempt(page, lambda: write_page(page, diagnosis))
+    outputs.attempt(story, lambda: diagnoses.write(diagnosis, story))
+    outputs.attempt(sweep, lambda: results.write(diagnosis.results[0], sweep))
+    outputs.attempt(table, lambda: write_csv(diagnosis.results[0], table))
+    return [path for path in (page, story, sweep, table) if outputs.has(path)]
 
 
 def _say(text: str) -> None:
@@ -100,7 +106,6 @@ def _say(text: str) -> None:
 
 def write_input(folder: Path) -> Path:
     """A photo as input data, in the form that --input-data takes."""
-    from inferometer.base.errors import UsageError
     from inferometer.server.repository import example_image
 
     photo = example_image().read_bytes()
@@ -108,10 +113,10 @@ def write_input(folder: Path) -> Path:
     path = folder / "sample_input.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document))
     except OSError as error:
         raise UsageError(
             f"the folder '{folder}' cannot be written: {error.strerror}",
             remedy="give another one with --folder",
         ) from error
+    write_file(path, json.dumps(document))
     return path

@@ -2,17 +2,21 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.options import duration
-from inferometer.cli.measure import TOO_MANY_FAILURES, Watching, make_progress
+from inferometer.base.text import printable
+from inferometer.base.writing import SCREEN, Outputs
+from inferometer.cli.measure import Watching, exit_code, make_progress
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
     from inferometer.advise.apply import Outcome, Treatment
     from inferometer.advise.run import Asked
+    from inferometer.advise.settings import Config
     from inferometer.profile.options import Options
 
 LEVEL_S = 3.0
@@ -80,7 +84,6 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
     from inferometer.advise.apply import Treatment
     from inferometer.advise.diagnosis import write
     from inferometer.advise.run import Asked
-    from inferometer.advise.settings import write_configs
     from inferometer.report.console import WIDTH
     from inferometer.report.diagnosis import render
     from inferometer.report.files import writable
@@ -93,20 +96,30 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
             writable(Path(name))
     treatment = Treatment(budget_s, own.keep) if own.apply else None
     outcome, was_interrupted = watch(Asked(options, own.cores), treatment)
+    diagnosis, outputs = outcome.diagnosis, Outputs()
+    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    outputs.attempt(SCREEN, lambda: render(diagnosis, screen))
     if options.json is not None:
-        write(outcome.diagnosis, Path(options.json))
+        saved = Path(options.json)
+        outputs.attempt(saved, lambda: write(diagnosis, saved))
     if options.html is not None:
-        write_page(Path(options.html), outcome.diagnosis)
-    render(outcome.diagnosis, Console() if sys.stdout.isatty() else Console(width=WIDTH))
+        page = Path(options.html)
+        outputs.attempt(page, lambda: write_page(page, diagnosis))
     if own.write_config is not None:
-        for path in write_configs(outcome.configs, own.write_config):
-            print(f"Written: {path}")
+        outputs.attempt(own.write_config, lambda: _write_configs(outcome.configs, own.write_config))
+    outputs.settle()
     if outcome.error is not None:
         raise outcome.error
     if was_interrupted:
         return INTERRUPTED
-    failed = outcome.diagnosis.results[0].failed_share
-    return TOO_MANY_FAILURES if failed > options.max_error_rate else 0
+    return exit_code(outcome.diagnosis.results[0], options.max_error_rate)
+
+
+def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
+    from inferometer.advise.settings import write_configs
+
+    for path in write_configs(configs, folder):
+        print(printable(f"Written: {path}"))
 
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
@@ -117,9 +130,9 @@ def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool
     from inferometer.report.diagnosis import trial_words
 
     def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
-    with Interrupts(say).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress()
         tools = Tools(
             watcher=Watching(progress, interrupts),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.cli.measure import Watching, export, make_progress
+from inferometer.base.writing import SCREEN, Outputs
+from inferometer.cli.measure import Watching, export, make_progress, write_reports, write_result
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
     if own.start is not None and own.start <= 0:
         raise UsageError(f"--start is {own.start:g}", remedy="give a rate or a concurrency above 0")
     promise = parse_slo(own.slo)
-    for name in (options.json, options.html):
+    for name in (options.csv, options.json, options.html):
         if name is not None:
             writable(Path(name))
     if options.profile_export is not None:
@@ -77,28 +78,26 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
     # Probes are judged by what was promised; senders must never be what limits them.
     asked = replace(options, asynchronous=True, duration_s=duration_s, slo=own.slo)
     setup = prepare(asked, command="find")
-    result = _search(setup, quest, options.json)
-    render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
-    if options.html is not None:
-        from inferometer.report.saved import write_page
-
-        write_page(Path(options.html), result)
-    export(setup)
+    outputs = Outputs()
+    result = _search(setup, quest, outputs)
+    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    outputs.attempt(SCREEN, lambda: render(result, screen))
+    write_reports(result, options, outputs)
+    export(setup, outputs)
+    outputs.settle()
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND
 
 
-def _search(setup: "Setup", quest: "Quest", json: str | None) -> "Result":
+def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
     from inferometer.cli.signals import Interrupts
-    from inferometer.measure.result import write
     from inferometer.profile.find import run_find
 
     result = setup.result
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress()
         try:
             for result in run_find(setup, quest, Watching(progress, interrupts)):
-                if json is not None:
-                    write(result, Path(json))
+                write_result(result, setup.options.json, outputs)
         finally:
             progress.close()
     return result

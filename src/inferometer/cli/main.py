@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output
+from inferometer.cli.signals import drop_output, interruptible, shortage
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -16,7 +17,7 @@ COMMANDS = {
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",
-    "analyze": "another name of profile",
+    "analyze": "the reports of profile again, from what it measured",
     "report": "detailed reports of configurations that profile measured",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
@@ -28,6 +29,33 @@ INTERRUPTED = 130
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    name = words[0] if words and words[0] in COMMANDS else ""
+    said = f"inferometer {name}".rstrip()
+    try:
+        with interruptible():
+            code = _run(words)
+        sys.stdout.flush()  # else what is not printed shows only when the process ends
+        return code
+    except InferometerError as error:
+        _complain(f"{said}: {error}")
+        return error.exit_code
+    except BrokenPipeError:
+        return drop_output()
+    except (OSError, MemoryError) as error:
+        told = shortage(error)
+        _complain(f"{said}: {told}")
+        return told.exit_code
+    except KeyboardInterrupt:
+        _complain(f"{said}: interrupted")
+        return INTERRUPTED
+
+
+def _complain(text: str) -> None:
+    with suppress(OSError):  # where stderr is full, the exit code tells
+        print(text, file=sys.stderr, flush=True)
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0
@@ -42,16 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 2
     command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
-    try:
-        return command(rest)
-    except InferometerError as error:
-        print(f"inferometer {name}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        return drop_output()
-    except KeyboardInterrupt:
-        print(f"inferometer {name}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    return command(rest)
 
 
 def _help() -> str:

@@ -4,7 +4,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.messages import messages_shown
+from inferometer.base.notes import Note
+from inferometer.base.text import printable
+from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.parser import Ask, parse_measure, print_measure_help
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ def _measure(options: "Options") -> int:
     from inferometer.profile.prepare import prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
-    from inferometer.report.files import writable, write_csv
+    from inferometer.report.files import writable
 
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -46,44 +50,89 @@ def _measure(options: "Options") -> int:
         exportable(Path(options.profile_export))
     setup = prepare(options, command="measure")
     for warning in setup.warnings:
-        print(warning, file=sys.stderr)
-    result = watch(setup, json=options.json)
-    render(result, Console() if sys.stdout.isatty() else Console(width=WIDTH))
+        print(printable(warning), file=sys.stderr)
+    outputs = Outputs()
+    result = watch(setup, outputs)
+    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    outputs.attempt(SCREEN, lambda: render(result, screen))
+    write_reports(result, options, outputs)
+    export(setup, outputs)
+    outputs.settle()
+    return exit_code(result, options.max_error_rate)
+
+
+def exit_code(result: "Result", max_error_rate: float) -> int:
+    """A run that was given up or not answered is no success, whatever share of its requests failed."""
+    levels = result.levels
+    notes = [{remark.note for remark in level.remarks} for level in levels]
+    is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
+    if any(level.is_given_up for level in levels):
+        return PeerError.exit_code
+    if any(level.is_cut_short for level in levels) or any(
+        remark.note is Note.WORKER_LOST for remark in result.remarks
+    ):
+        return LocalError.exit_code
+    if is_unanswered:
+        return PeerError.exit_code
+    return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
+
+
+def write_reports(result: "Result", options: "Options", outputs: Outputs) -> None:
+    """The table and the page, where they were asked for."""
+    from inferometer.report.saved import write_page
+
     if options.csv is not None:
-        write_csv(result, Path(options.csv))
+        table = Path(options.csv)
+        outputs.attempt(table, lambda: write_table(result, table))
     if options.html is not None:
-        from inferometer.report.saved import write_page
-
-        write_page(Path(options.html), result)
-    export(setup)
-    return TOO_MANY_FAILURES if result.failed_share > options.max_error_rate else 0
+        page = Path(options.html)
+        outputs.attempt(page, lambda: write_page(page, result))
 
 
-def export(setup: "Setup") -> None:
+def write_table(result: "Result", path: Path) -> None:
+    from inferometer.report.files import write_csv
+
+    if not write_csv(result, path):
+        print(f"'{path}' is not written: there is no level to put into it", file=sys.stderr)
+
+
+def export(setup: "Setup", outputs: Outputs) -> None:
     """Write every request to the file that was asked for, if one was."""
     from inferometer.report.export import write_export
 
-    if setup.journal is not None:
-        for remark in write_export(setup.journal.export(), setup.journal.path):
-            print(remark, file=sys.stderr)
+    journal = setup.journal
+    if journal is None:
+        return
+
+    def write() -> None:
+        for remark in write_export(journal.export(), journal.path):
+            print(printable(remark), file=sys.stderr)
+
+    outputs.attempt(journal.path, write)
 
 
-def watch(setup: "Setup", *, json: str | None) -> "Result":
+def watch(setup: "Setup", outputs: Outputs) -> "Result":
     """Run it with progress on stderr; the JSON file grows with every level."""
     from inferometer.cli.signals import Interrupts
-    from inferometer.measure.result import write
     from inferometer.profile.run import run
 
     result = setup.result
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         progress = make_progress(setup.options.verbose)
         try:
             for result in run(setup, Watching(progress, interrupts)):
-                if json is not None:
-                    write(result, Path(json))
+                write_result(result, setup.options.json, outputs)
         finally:
             progress.close()
     return result
+
+
+def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
+    """The file with all figures; a disk that is full now may have room after the next level."""
+    from inferometer.measure.result import write
+
+    if name is not None:
+        outputs.attempt(Path(name), lambda: write(result, Path(name)))
 
 
 def make_progress(verbose: int = 0) -> "Progress":

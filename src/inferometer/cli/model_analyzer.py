@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output
+from inferometer.cli.signals import drop_output, interruptible, shortage
 from inferometer.cli.tuner import FAILURE, OK, Profile, complain, run, traced
 from inferometer.cli.tuner_console import Console
 
@@ -26,7 +26,8 @@ def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> in
             return OK
         is_verbose = asked.is_verbose
         console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=is_verbose)
-        return run(asked, dialect, console, profile=profile)
+        with interruptible():
+            return run(asked, dialect, console, profile=profile)
     except InferometerError as error:
         if is_verbose:
             complain(traced(error))
@@ -39,6 +40,9 @@ def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> in
         return FAILURE
     except BrokenPipeError:
         return drop_output()
+    except (OSError, MemoryError) as error:
+        complain(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
+        return FAILURE
 
 
 if __name__ == "__main__":

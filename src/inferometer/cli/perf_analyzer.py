@@ -1,15 +1,20 @@
 """The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.text import printable
+from inferometer.base.writing import Outputs
 from inferometer.cli.classic_usage import classic_usage
+from inferometer.cli.measure import export, write_result
 from inferometer.cli.parser import Ask, parse_classic
-from inferometer.cli.signals import Interrupts, drop_output
+from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 
 if TYPE_CHECKING:
     from inferometer.measure.measurement import Level, Measurement, WindowFigures
@@ -24,6 +29,10 @@ _ADDED = (
     Note.OVERLOADED,
     Note.NOT_OFFERED,
     Note.SERVER_GONE,
+    Note.NO_ANSWER,
+    Note.OTHER_CLIENTS,
+    Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
     Note.WORKER_LOST,
     Note.FEW_FILES,
     Note.FEW_PORTS,
@@ -40,7 +49,24 @@ OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    try:
+        with interruptible():
+            return _run(sys.argv[1:] if argv is None else argv)
+    except InferometerError as error:
+        _complain(f"error: {error}")
+        return FAILURE
+    except BrokenPipeError:
+        return drop_output()
+    except KeyboardInterrupt as interrupt:  # before the load, or after it
+        _say(f"{received(*interrupt.args)}\n")
+        _complain("Received exit signal.")
+        return OK
+    except (OSError, MemoryError) as error:
+        _complain(f"error: {shortage(error)}")
+        return FAILURE
+
+
+def _run(words: list[str]) -> int:
     try:
         options = parse_classic(words)
     except UsageError as error:
@@ -54,27 +80,21 @@ def main(argv: list[str] | None = None) -> int:
 
         _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
-    try:
-        with messages_shown(options.verbose):
-            return _profile(options)
-    except InferometerError as error:
-        _complain(f"error: {error}")
-        return FAILURE
-    except BrokenPipeError:
-        return drop_output()
+    with messages_shown(options.verbose):
+        return _profile(options)
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(printable(text))
     sys.stdout.flush()
 
 
 def _complain(text: str) -> None:
-    print(text.rstrip("\n"), file=sys.stderr, flush=True)
+    with suppress(OSError):  # where stderr is full, the exit code tells
+        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def _profile(options: "Options") -> int:
-    from inferometer.measure.result import write
     from inferometer.profile.prepare import prepare
     from inferometer.profile.run import run
     from inferometer.report import classic
@@ -86,13 +106,13 @@ def _profile(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="perf_analyzer")
+    setup = prepare(options, command="perf_analyzer", data_read=lambda found: _say(classic.data_line(found)))
     options = setup.options
     for warning in setup.warnings:
         _complain(warning)
-    _say(classic.data_line(setup.result) + classic.settings_block(setup.result))
-    result = setup.result
-    with Interrupts(lambda text: _say(text.lstrip("\n") + "\n")).caught() as interrupts:
+    _say(classic.settings_block(setup.result))
+    result, outputs = setup.result, Outputs()
+    with Interrupts(fd=1).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
             if len(later.levels) > len(result.levels):
@@ -100,11 +120,12 @@ def _profile(options: "Options") -> int:
             for remark in later.remarks[len(result.remarks) :]:
                 _complain(f"WARNING: {remark.text}")
             result = later
-            if options.json is not None:
-                write(result, Path(options.json))
+            write_result(result, options.json, outputs)
         if interrupts.asked:
             _complain("Received exit signal.")
-        return _finish(result, setup, is_interrupted=interrupts.asked)
+        code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
+        outputs.settle()
+        return code
 
 
 class _Printer:
@@ -167,40 +188,38 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
             else "--measurement-interval"
         )
         lines.append(
-            f"Failed to obtain stable measurement within {options.max_trials} measurement windows for concurrency "
+            f"Failed to obtain stable measurement within {len(level.windows)} measurement windows for concurrency "
             f"{level.value:g}. Please try to increase the {remedy}."
         )
     return lines
 
 
-def _finish(result: "Result", setup: "Setup", *, is_interrupted: bool) -> int:
+def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupted: bool) -> int:
     """Summary, CSV, export and exit code."""
     from inferometer.report import classic
     from inferometer.report.csv import floored_levels
-    from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
 
     options = setup.options
-    if options.html is not None:
-        from inferometer.report.saved import write_page
-
-        write_page(Path(options.html), result)
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
+    if options.html is not None:
+        page = Path(options.html)
+        outputs.attempt(page, lambda: write_page(page, result))
     if code in (UNSTABLE, NO_REQUESTS):
         if setup.journal is not None:
             setup.journal.close()
         return code
     if options.csv is not None:
-        write_csv(result, Path(options.csv))
-        for level in floored_levels(result):
+        table = Path(options.csv)
+        outputs.attempt(table, lambda: write_csv(result, table))
+        for _ in floored_levels(result):
             _complain(
-                "Server average accounted time was larger than client average wait time due to small sample size "
-                f"(concurrency {level.value:g}). Increase the measurement interval with `--measurement-interval`."
+                "Server average accounted time was larger than client average wait time due to small sample size. "
+                "Increase the measurement interval with `--measurement-interval`."
             )
-    if setup.journal is not None:
-        for remark in write_export(setup.journal.export(), setup.journal.path):
-            _complain(remark)
+    export(setup, outputs)
     return code
 
 
@@ -247,10 +266,8 @@ def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> No
 
 def _words(example: str) -> str:
     """The server's own sentence, out of the JSON it may have put it in."""
-    import json
-
     try:
-        document = json.loads(example)
+        document = decode(example)
     except ValueError:
         return example
     return str(document["error"]) if isinstance(document, dict) and "error" in document else example

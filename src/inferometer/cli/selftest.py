@@ -32,6 +32,7 @@ def main(argv: list[str]) -> int:
 def _selftest(json: Path | None, *, is_quick: bool) -> int:
     from rich.console import Console
 
+    from inferometer.base.writing import write_file
     from inferometer.report.console import WIDTH
     from inferometer.report.files import writable
     from inferometer.selftest.check import to_json
@@ -43,7 +44,7 @@ def _selftest(json: Path | None, *, is_quick: bool) -> int:
     console.print(_table(found))
     console.print(_sentence(found))
     if json is not None:
-        json.write_text(to_json(found))
+        write_file(json, to_json(found))
     return 0 if found.is_passed else FAILED
 
 

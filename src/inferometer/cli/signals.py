@@ -1,10 +1,17 @@
-"""What reaches a run from outside: Ctrl-C and SIGTERM, and a reader of our output that goes away."""
+"""What reaches a run from outside: Ctrl-C and SIGTERM, a reader of our output that goes away, a full disk or memory."""
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+from inferometer.base.errors import LocalError
+from inferometer.base.shortage import maybe_shortage
+from inferometer.base.writing import FULL, unwritten
+
+WHILE_IMPORTING_S = 0.02  # between two tries to end a command
 
 
 def drop_output() -> int:
@@ -13,26 +20,83 @@ def drop_output() -> int:
     return 128 + signal.SIGPIPE
 
 
-class Interrupts:
-    """Whether the user wants to end: the first signal lets the run end in order, the second ends it at once."""
+def shortage(error: OSError | MemoryError) -> LocalError:
+    """What to say when memory, files or room for the screen or a temporary file are missing.
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    Any other error is a bug, and raised again.
+    """
+    found = maybe_shortage(error)
+    if found is not None:
+        return found
+    if not isinstance(error, OSError) or error.errno not in FULL:
+        raise error
+    drop_output()
+    return unwritten(error.filename or "what is printed, or a temporary file", error)
+
+
+class Interrupts:
+    """Whether the user wants to end: the first signal lets the run end in order, the second ends it at once.
+
+    What it says goes straight to the file: a signal may come in the middle of a print, which cannot be entered twice.
+    """
+
+    def __init__(self, fd: int = 2) -> None:
+        self._fd = fd
         self.asked = False
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            self._say("Exiting immediately...")
+        is_again, self.asked = self.asked, True
+        consequence = (
+            "Exiting immediately..." if is_again else "Waiting for in-flight inferences to complete."
+        )
+        lead = "\n" if os.isatty(self._fd) else ""  # the terminal shows ^C
+        with suppress(OSError):
+            os.write(self._fd, f"{lead}{received(number)}\n{consequence}\n".encode())
+        if is_again:
             os._exit(0)
-        self.asked = True
-        self._say(f"\nInterrupt signal ({number}) received.\nWaiting for in-flight inferences to complete.")
 
     @contextmanager
     def caught(self) -> Iterator["Interrupts"]:
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, self._receive) for number in numbers]
-        try:
+        with _handled_by(self._receive):
             yield self
-        finally:
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)
+
+
+def received(number: int) -> str:
+    return f"Interrupt signal ({number}) received."
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM alike raise KeyboardInterrupt with their number, wherever no run catches them.
+
+    Ctrl-C does so also in a command that a script started in the background, where shells have it ignored.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if not _is_importing(frame):
+            raise KeyboardInterrupt(number)
+        again = threading.Timer(WHILE_IMPORTING_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    with _handled_by(end):
+        yield
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Modules written in C take an exception in the middle of their import for a fault of theirs."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_S, parse_duration_ns
-from inferometer.base.writing import writing
+from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _wish(own: argparse.Namespace, options: "Options") -> "Wish":
 
 def _span(text: str, name: str) -> tuple[int, int]:
     low, colon, high = text.partition(":")
-    if not low.isdigit() or (colon and not high.isdigit()):
+    if not is_digits(low) or (colon and not is_digits(high)):
         raise UsageError(f"{name} is '{text}'", remedy="write lowest:highest, such as 1:8")
     found = int(low), int(high or low)
     if not 1 <= found[0] <= found[1]:
@@ -119,7 +120,7 @@ def _span(text: str, name: str) -> tuple[int, int]:
 
 def _numbers(text: str, name: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdigit() for word in words):
+    if not all(map(is_digits, words)):
         raise UsageError(f"{name} is '{text}'", remedy="write whole numbers, such as 100,500")
     return tuple(int(word) for word in words)
 
@@ -133,23 +134,25 @@ def _tune(own: argparse.Namespace, wish: "Wish") -> int:
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)
-    with Interrupts(lambda text: print(text, file=sys.stderr)).caught() as interrupts:
+    with Interrupts().caught() as interrupts:
         (study,) = profile(settings(wish), Progress(interrupts))
-    print(summary(study))
+    outputs = Outputs()
+    outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
-        write(study, own.study)
+        outputs.attempt(own.study, lambda: write(study, own.study))
     found = recommend(study)
     if own.output is not None and found is not None:
-        _write_config(study, found.best.name, own.output)
+        name = found.best.name
+        outputs.attempt(own.output, lambda: _write_config(study, name, own.output))
+    outputs.settle()
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
 
 def _write_config(study: "Study", name: str, path: Path) -> None:
     from inferometer.tune import model_config
 
-    with writing(path):
-        path.write_text(model_config.to_text(study.variant(name).config))
-    print(f"written: {path}")
+    write_file(path, model_config.to_text(study.variant(name).config))
+    print(printable(f"written: {path}"))
 
 
 class Progress:
@@ -160,7 +163,7 @@ class Progress:
 
     def said(self, say: "Say") -> None:
         if not say.is_detail:
-            print(say.text, file=sys.stderr, flush=True)
+            print(printable(say.text), file=sys.stderr, flush=True)
 
     def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
         pass
@@ -168,7 +171,7 @@ class Progress:
     def tried(self, trial: "Trial") -> None:
         from inferometer.tune.report.text import trial_line
 
-        print(trial_line(trial), file=sys.stderr, flush=True)
+        print(printable(trial_line(trial)), file=sys.stderr, flush=True)
 
     def skipped(self, skip: "Skip") -> None:
         pass

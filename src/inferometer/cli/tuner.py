@@ -6,13 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.text import printable
 from inferometer.base.writing import writing
 from inferometer.cli.tuner_console import Console, SearchConsole, Stops, error_log
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from inferometer.profile.options import Options
     from inferometer.tune.dialect.asked import Asked, Dialect
-    from inferometer.tune.dialect.job import ProfileJob, ReportJob
+    from inferometer.tune.dialect.checkpoint import Found
+    from inferometer.tune.dialect.job import AnalyzeJob, ProfileJob, ReportJob, Reports
     from inferometer.tune.dialect.stored import Sending
     from inferometer.tune.meter import Meter
     from inferometer.tune.study import Study
@@ -39,8 +43,12 @@ def run(asked: "Asked", dialect: "Dialect", console: Console, *, profile: Profil
     """The command that was asked for."""
     from inferometer.tune.dialect.build import profile_job, report_job
 
+    for line in asked.lines():
+        console.debug(line)
     if asked.command == "report":
         return run_report(report_job(asked), console)
+    if asked.command == "analyze":
+        return run_analyze(asked, console, report_command=_report_command(asked, dialect))
     job = profile_job(asked, dialect, parse_options)
     is_brute_explicit = asked.has("run_config_search_mode") and job.settings.search == "brute"
     return run_profile(
@@ -75,13 +83,15 @@ def run_profile(
 
     for text in (*job.warnings, *check_profile(job, is_brute_explicit=is_brute_explicit)):
         console.warn(text)
-    for folder in (job.export, job.checkpoints):
+    earlier = _earlier(job)
+    gpus = _checked_gpus(job, console)
+    for folder in (job.reports.export, job.checkpoints):
         with writing(folder):
             folder.mkdir(exist_ok=True)
     with Stops(console.info).caught() as stops:
         watcher = SearchConsole(job, console, stops)
-        _recall(job, console, watcher)
-        _tell_gpus(job, console)
+        _recall(job, console, watcher, earlier)
+        _remember_gpus(job, gpus)
         studies = []
         make_meter = None if job.external is None else _program_meter(job, console)
         try:
@@ -96,8 +106,7 @@ def run_profile(
     count = sum(len(study.ranked) for study in whole)
     names = [name for study in whole for name in study.models]
     console.info(f"Profile complete. Profiled {count} configurations for models: {names}")
-    if job.has_reports:
-        _write_reports(job, whole, console, report_command)
+    _write_reports(job.reports, whole, console, report_command)
     if watcher.failures:
         console.warn(f"{watcher.failures} run(s) gave no measurement: see {error_log(job)}")
     return OK
@@ -115,7 +124,7 @@ def _program_meter(job: "ProfileJob", console: Console) -> "Callable[..., Meter]
     return make
 
 
-def _tell_gpus(job: "ProfileJob", console: Console) -> None:
+def _checked_gpus(job: "ProfileJob", console: Console) -> list[str]:
     """One line per GPU; figures of other GPUs than those of the checkpoint would not compare."""
     from inferometer.observe.gpu import open_nvml
     from inferometer.tune import journal as journals
@@ -124,9 +133,18 @@ def _tell_gpus(job: "ProfileJob", console: Console) -> None:
     present = known_gpus(job.settings, open_nvml())
     for number, (uuid, row) in enumerate(present.items()):
         console.info(f"Using GPU {number} {row['name']} with UUID {uuid}")
+    if job.journal.exists():
+        with journals.read(job.journal) as journal:
+            before = journal.recall("gpus") if journal.has_measured else None
+        check_gpus(before, sorted(present), job.checkpoints)
+    return sorted(present)
+
+
+def _remember_gpus(job: "ProfileJob", present: Sequence[str]) -> None:
+    from inferometer.tune import journal as journals
+
     with journals.opened(job.journal) as journal:
-        check_gpus(journal.recall("gpus"), sorted(present), job.checkpoints)
-        journal.remember("gpus", sorted(present))
+        journal.remember("gpus", present)
 
 
 def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object) -> None:
@@ -138,23 +156,31 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
         )
 
 
-def _recall(job: "ProfileJob", console: Console, watcher: SearchConsole) -> None:
-    """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
-    from inferometer.tune import journal as journals
-    from inferometer.tune.dialect import checkpoint, stored
+def _earlier(job: "ProfileJob") -> "tuple[Path, Found] | None":
+    """The newest classic checkpoint, if there is one."""
+    from inferometer.tune.dialect import checkpoint
 
     newest = checkpoint.newest(job.checkpoints)
-    had_journal = job.journal.exists()
-    if newest is None and not had_journal:
-        console.info("No checkpoint file found, starting a fresh run.")
-        return
+    return None if newest is None else (newest, checkpoint.read(newest))
+
+
+def _recall(
+    job: "ProfileJob", console: Console, watcher: SearchConsole, earlier: "tuple[Path, Found] | None"
+) -> None:
+    """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
+    from inferometer.tune import journal as journals
+    from inferometer.tune.dialect import stored
+
     with journals.opened(job.journal) as journal:
-        if newest is not None:
-            found = checkpoint.read(newest)
+        had_measured = journal.has_measured
+        if earlier is not None:
+            newest, found = earlier
             console.info(f"Loaded checkpoint from file {newest}")
-            if not (found.is_ours and had_journal):
+            if not (found.is_ours and had_measured):
                 count = stored.take_in(journal, found, _sending(job))
                 console.info(f"Took over {count} measurements from {newest}")
+        elif not had_measured:
+            console.info("No checkpoint file found, starting a fresh run.")
         known = stored.of_journal(journal)
     watcher.begin(known.variants, known.trials)
 
@@ -165,7 +191,7 @@ def _sending(job: "ProfileJob") -> "Sending":
     from inferometer.tune.dialect.flags import data_flags
     from inferometer.tune.dialect.stored import Sending
     from inferometer.tune.meter import fingerprint
-    from inferometer.tune.session import sent_options
+    from inferometer.tune.session import sent_options, sent_prompts
 
     protocol = job.settings.launch.control.protocol
     asked = sent_options(job.settings)
@@ -174,7 +200,8 @@ def _sending(job: "ProfileJob") -> "Sending":
         if job.external is not None:
             return perf_analyzer.fingerprint(job.external, models)
         plain = {model: Options(model=model, protocol=protocol) for model in models}
-        return fingerprint({model: asked.get(model, plain[model]) for model in models})
+        known = sent_prompts([row for row in job.settings.models if row.name in models])
+        return fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
 
     flags = {model: data_flags(rows) for model, rows in job.flags}
     return Sending(protocol, flags, mark)
@@ -197,31 +224,35 @@ def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":
 
 
 def _write_reports(
-    job: "ProfileJob", studies: "Sequence[Study]", console: Console, report_command: str
+    reports: "Reports", studies: "Sequence[Study]", console: Console, report_command: str
 ) -> None:
     from inferometer.tune.dialect import outputs
     from inferometer.tune.report import facts
     from inferometer.tune.report.press import Press
 
+    if not reports.is_on:
+        return
     press = Press()
-    outputs.write_tables(job, studies, press, console.warn)
+    outputs.write_tables(reports, studies, press, console.warn)
     if console.is_verbose:
-        for sheet in outputs.sheets(job, studies):
+        for sheet in outputs.sheets(reports, studies):
             console.plain(sheet.text())
-    outputs.write_summaries(job, studies, press, console.warn)
-    names = [(study, name) for study in studies for name in outputs.best_names(study, job.top)]
-    if job.has_details:
+    outputs.write_summaries(reports, studies, press, console.warn)
+    names = [(study, name) for study in studies for name in outputs.best_names(study, reports.top)]
+    if reports.has_details:
         for study, name in names:
-            outputs.write_detailed(study, name, job.export, press, plots=job.plots, with_gpus=job.with_gpus)
+            outputs.write_detailed(
+                study, name, reports.export, press, plots=reports.plots, with_gpus=reports.with_gpus
+            )
     _print_all(press, console)
-    if not job.has_details:
+    if not reports.has_details:
         for study in studies:
             chosen = ",".join(name for owner, name in names if owner is study)
             if chosen:
                 console.info("To generate detailed reports for the best configurations, run")
                 console.info(f"  {report_command} --report-model-configs {chosen}")
     for study in studies:
-        console.info(facts.sentence(study, has_own_objectives=job.has_own_objectives))
+        console.info(facts.sentence(study, has_own_objectives=reports.has_own_objectives))
         if reason := facts.why(study):
             console.info(reason)
 
@@ -231,7 +262,39 @@ def _print_all(press: Any, console: Console) -> None:
     for path in press.written:
         console.info(f"Wrote {path}")
     if problem is not None:
-        print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+        print(printable(f"WARNING: {problem}"), file=sys.stderr, flush=True)
+    press.outputs.settle()
+
+
+def run_analyze(asked: "Asked", console: Console, *, report_command: str) -> int:
+    """The reports of `profile` from what the journal or a checkpoint holds: no server, no measurement."""
+    from inferometer.tune.dialect import stored
+    from inferometer.tune.dialect.build import analyze_job
+    from inferometer.tune.dialect.checks import check_analyze
+
+    folder = asked["checkpoint_directory"]
+    known = stored.read(folder)
+    measured = list(dict.fromkeys(trial.models for trial in known.trials if trial.is_measured))
+    job = analyze_job(asked, measured)
+    check_analyze(job)
+    for name in job.models:
+        if name not in measured:
+            raise UsageError(
+                f"there is no measurement of '{name}' in '{folder}'",
+                remedy=f"run profile first; measured are {', '.join(measured) or 'none'}",
+            )
+    studies = [_judged(known.study(name), job) for name in job.models]
+    count = sum(len(study.measured) for study in studies)
+    console.info(f"Read {count} measurements of {', '.join(job.models)} from {folder}; nothing is measured.")
+    with writing(job.reports.export):
+        job.reports.export.mkdir(exist_ok=True)
+    _write_reports(job.reports, studies, console, report_command)
+    return OK
+
+
+def _judged(study: "Study", job: "AnalyzeJob") -> "Study":
+    goals = tuple(job.goals.get(goal.model, goal) for goal in study.goals)
+    return replace(study, goals=goals, mode=job.mode)
 
 
 def run_report(job: "ReportJob", console: Console) -> int:
@@ -264,7 +327,7 @@ def run_report(job: "ReportJob", console: Console) -> int:
 
 
 def complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def traced(error: InferometerError) -> str:

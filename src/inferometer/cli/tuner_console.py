@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.text import printable
 from inferometer.base.writing import writing
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ class Console:
 
     def plain(self, text: str) -> None:
         if not self._is_quiet:
-            print(text, flush=True)
+            print(printable(text), flush=True)
 
     def _print(self, text: str) -> None:
         clock = time.strftime("%H:%M:%S ") if self.is_verbose else ""
-        print(f"{clock}[{self._mark}] {text}", flush=True)
+        print(printable(f"{clock}[{self._mark}] {text}"), flush=True)
 
 
 class Stops:
@@ -136,14 +137,18 @@ class SearchConsole:
             self._console.info(f"Profiling {variant.name}: {load}")
 
     def tried(self, trial: "Trial") -> None:
+        from inferometer.tune.report.facts import load_text
+        from inferometer.tune.report.text import trial_line
+
         if self._is_known:
             return
         if trial.is_measured:
+            self._console.debug(f"Measured {trial_line(trial)} (in {trial.cost_s:.1f} s)")
             self._trials.append(trial)
             self.save()
             return
         self.failures += 1
-        self._console.error(f"{trial.name}, {trial.load}: no measurement: {trial.reason}")
+        self._console.error(f"{trial.name}, {load_text(trial)}: no measurement: {trial.reason}")
         if self._job.external is None:
             self._note(trial)
 
@@ -199,14 +204,16 @@ class SearchConsole:
             self._console.info(f"Saved checkpoint to {self._checkpoint}")
 
     def _note(self, trial: "Trial") -> None:
+        from inferometer.tune.report.facts import load_text
+
         path = error_log(self._job)
         if self.failures == 1:
             path.unlink(missing_ok=True)
         with writing(path), path.open("a") as log:
             log.write(
-                f"Command: the built-in load generator on {trial.name}, {trial.load}\nError: {trial.reason}\n\n"
+                f"Command: the built-in load generator on {trial.name}, {load_text(trial)}\nError: {trial.reason}\n\n"
             )
 
 
 def error_log(job: "ProfileJob") -> Path:
-    return job.export / "perf_analyzer_error.log"
+    return job.reports.export / "perf_analyzer_error.log"

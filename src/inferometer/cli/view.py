@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import printable
+from inferometer.base.writing import SCREEN, Outputs, write_file
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -35,7 +37,7 @@ def main(argv: list[str]) -> int:
 def _view(asked: argparse.Namespace) -> int:
     from inferometer.report.chromium import find_chromium
     from inferometer.report.files import writable
-    from inferometer.report.saved import document, read
+    from inferometer.report.saved import consistent, document, read
 
     report = read(asked.result)
     files = [path for path in (asked.html, asked.markdown, asked.png, asked.pdf) if path is not None]
@@ -48,10 +50,13 @@ def _view(asked: argparse.Namespace) -> int:
             writable(path)
     if asked.png is not None or asked.pdf is not None:
         find_chromium()
-    _write(document(report), asked)
+    outputs = Outputs()
+    with consistent(str(asked.result)):
+        _write(document(report), asked, outputs)
     for path in files:
-        if str(path) != "-":
-            print(path)
+        if str(path) != "-" and outputs.has(path):
+            print(printable(str(path)))
+    outputs.settle()
     if asked.open:
         _open(asked.html)
     return 0
@@ -68,29 +73,28 @@ def _check(path: Path, result: Path) -> None:
         raise UsageError(f"'{path}' is the result itself", remedy="give another name for the report")
 
 
-def _write(made: "Document", asked: argparse.Namespace) -> None:
+def _write(made: "Document", asked: argparse.Namespace, outputs: Outputs) -> None:
     from tempfile import TemporaryDirectory
 
     from inferometer.report.chromium import browsing, print_pdf, take_picture
-    from inferometer.report.files import write_text
     from inferometer.report.html.page import write
     from inferometer.report.markdown import markdown
 
     if asked.html is not None:
-        write(made, asked.html)
+        outputs.attempt(asked.html, lambda: write(made, asked.html))
     if asked.markdown is not None and str(asked.markdown) == "-":
-        sys.stdout.write(markdown(made))
+        outputs.attempt(SCREEN, lambda: print(markdown(made), end="", flush=True))
     elif asked.markdown is not None:
-        write_text(asked.markdown, markdown(made))
+        outputs.attempt(asked.markdown, lambda: write_file(asked.markdown, markdown(made)))
     if asked.png is None and asked.pdf is None:
         return
     with TemporaryDirectory(prefix="inferometer-view-") as folder, browsing() as tab:
         page = Path(folder) / "page.html"
         write(made, page)
         if asked.png is not None:
-            take_picture(tab, page, asked.png)
+            outputs.attempt(asked.png, lambda: take_picture(tab, page, asked.png))
         if asked.pdf is not None:
-            print_pdf(tab, page, asked.pdf)
+            outputs.attempt(asked.pdf, lambda: print_pdf(tab, page, asked.pdf))
 
 
 def _open(page: Path) -> None:

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
 from inferometer.measure.measurement import Estimate
 from inferometer.measure.result import Result, plain, with_notes
 
@@ -157,7 +158,7 @@ def from_json(text: str, origin: str) -> Comparison:
     from pydantic import ValidationError
 
     try:
-        document: Any = json.loads(text)
+        document: Any = decode(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}", remedy="give a file written by compare --json"
@@ -181,9 +182,7 @@ def from_json(text: str, origin: str) -> Comparison:
 
 def write(comparison: Comparison, path: Path) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(to_json(comparison))
-    partial.replace(path)
+    write_file(path, to_json(comparison))
 
 
 def read(path: Path) -> Comparison:

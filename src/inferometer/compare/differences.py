@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
     FASTER,
@@ -18,7 +16,7 @@ from inferometer.compare.metrics import Metric
 from inferometer.compare.paired import FEWEST, paired_percent, unpaired_percent
 from inferometer.compare.turns import Course
 from inferometer.measure.measurement import Estimate, Level, Measurement
-from inferometer.measure.quantiles import percentile
+from inferometer.measure.series import joined
 
 
 def of_turns(base: Course, other: Course, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:
@@ -61,8 +59,7 @@ def _figure(metric: Metric, course: Course, rounds: range) -> float:
     if metric.percentile is None:
         spans = sum(window.duration_ns for window in windows)
         return sum(window.count for window in windows) * course.lane.recipe.batch * NS_PER_S / max(spans, 1)
-    latency = np.concatenate([window.latency_ns for window in windows]) if windows else np.empty(0, np.int64)
-    return float(percentile(latency, metric.percentile)) if len(latency) else 0.0
+    return float(joined([window.latency_ns for window in windows]).percentile(metric.percentile))
 
 
 def _without_interval(metric: Metric, base: float, value: float, reason: str) -> Difference:

@@ -15,12 +15,12 @@ spread of those over the rounds. Four choices:
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.measure.difference import difference
+from inferometer.measure.intervals import student_t
 from inferometer.measure.measurement import Estimate
 
 CONFIDENCE = 0.98  # of all intervals of a comparison together
@@ -95,29 +95,3 @@ def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
     return Estimate(
         value, _percent(centre - wider * (centre - low)), _percent(centre + wider * (high - centre))
     )
-
-
-@cache
-def student_t(share: float, freedom: int) -> float:
-    """The value below which this share of Student's t lies, for shares above a half."""
-    low, high = 0.0, 1.0
-    while _student_below(high, freedom) < share:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _student_below(middle, freedom) < share else (low, middle)
-    return high
-
-
-def _student_below(t: float, freedom: int) -> float:
-    """The distribution function for whole degrees of freedom, as a finite sum (Abramowitz and Stegun 26.7.3 and 4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    square = math.cos(angle) ** 2
-    is_odd = freedom % 2
-    term = math.cos(angle) if is_odd else 1.0
-    total = 0.0 if freedom == 1 else term
-    for factor in range(2 + is_odd, freedom - 1, 2):
-        term *= square * (factor - 1) / factor
-        total += term
-    within = 2 / math.pi * (angle + math.sin(angle) * total) if is_odd else math.sin(angle) * total
-    return 0.5 + within / 2

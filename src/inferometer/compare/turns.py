@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import numpy as np
-
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.compare.metrics import PERCENTILES
-from inferometer.load.plan import Closed, Open, Periodic, Plan
+from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.measure.merge import Subject, measurement
-from inferometer.measure.quantiles import percentile
+from inferometer.measure.series import joined
 from inferometer.measure.stopping import Precision
 from inferometer.measure.windows import Window, figures
+from inferometer.profile.conclusion import is_capped
 from inferometer.profile.level import Bench, Point, Recipe, measure_level_windows
 from inferometer.profile.remarks import client_remarks
 
@@ -255,8 +254,8 @@ def turns(course: Course, start_ns: int) -> tuple[Turn, ...]:
 
 
 def _percentiles(windows: Sequence[Window]) -> tuple[tuple[float, int], ...]:
-    latency = np.concatenate([window.latency_ns for window in windows])
-    return tuple((float(p), percentile(latency, p)) for p in PERCENTILES) if len(latency) else ()
+    latency = joined([window.latency_ns for window in windows])
+    return tuple((float(p), latency.percentile(p)) for p in PERCENTILES) if latency.count else ()
 
 
 def _remarks(course: Course) -> list[Remark]:
@@ -289,8 +288,7 @@ def merged(course: Course, point: Point) -> Level:
         else None,
     )
     found = measurement(_without_gaps(windows, is_alone=lane.is_alone), subject)
-    is_capped = isinstance(point.plan, Open) and point.plan.cap is not None
-    remarks = [*_remarks(course), *client_remarks(found, is_capped=is_capped)]
+    remarks = [*_remarks(course), *client_remarks(found, is_capped=is_capped(recipe, point.plan))]
     return Level(
         mode=point.mode,
         value=float(point.value),

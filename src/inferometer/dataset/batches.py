@@ -1,7 +1,7 @@
 """Requests of several samples, made from steps of one, and what must come back for them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inferometer.base.errors import UsageError
@@ -34,7 +34,7 @@ def batch(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...]:
 
 
 def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...] | None:
-    """What must come back for each request of `batch`, in the same order; an empty step is not checked."""
+    """What must come back for each request of `batch`, in the same order: outputs that all of its steps name."""
     if dataset.expected is None:
         return None
     steps = dataset.expected[0]
@@ -42,8 +42,7 @@ def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step,
         return steps
     side = _side("output", model.outputs)
     return tuple(
-        _join(steps, numbers, 0, side) if all(steps[number] for number in numbers) else ()
-        for numbers in _members(dataset, size)
+        _join(_with_common_tensors(steps, numbers), numbers, 0, side) for numbers in _members(dataset, size)
     )
 
 
@@ -76,6 +75,12 @@ def _members(dataset: Dataset, size: int) -> list[tuple[int, ...]]:
     ]
 
 
+def _with_common_tensors(steps: Sequence[Step], numbers: tuple[int, ...]) -> dict[int, Step]:
+    """The numbered steps, each with those tensors only that all of them have."""
+    names = set.intersection(*({tensor.name for tensor in steps[number]} for number in numbers))
+    return {number: tuple(tensor for tensor in steps[number] if tensor.name in names) for number in numbers}
+
+
 def _singles(streams: Streams, model: ModelSpec, side: _Side) -> Streams:
     if model.max_batch_size == 0:
         return streams
@@ -85,7 +90,9 @@ def _singles(streams: Streams, model: ModelSpec, side: _Side) -> Streams:
     )
 
 
-def _join(steps: Sequence[Step], numbers: tuple[int, ...], stream: int, side: _Side) -> Step:
+def _join(
+    steps: Sequence[Step] | Mapping[int, Step], numbers: tuple[int, ...], stream: int, side: _Side
+) -> Step:
     """One request of the numbered steps."""
     first = numbers[0]
     for number in dict.fromkeys(numbers):

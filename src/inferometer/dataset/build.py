@@ -10,6 +10,7 @@ from inferometer.dataset.directory import read_directory
 from inferometer.dataset.files import read_files
 from inferometer.dataset.generate import generate
 from inferometer.dataset.json_file import read_json
+from inferometer.dataset.messages import build_messages
 from inferometer.dataset.options import GENERATED, DataOptions
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.shapes import check_given_shapes
@@ -24,6 +25,8 @@ def build(model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False)
         _require_json(options)
     if any(spec.datatype == "JSON" for spec in model.inputs):
         return build_payloads(options, is_scheduled=is_scheduled)
+    if any(spec.datatype == "MESSAGE" for spec in model.inputs):
+        return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)
     check_given_shapes(model, options.shapes)
     generated = [source for source in options.sources if source in GENERATED]

@@ -39,9 +39,9 @@ def generate_steps(
     if options.seed < 0:
         raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
     wanted = [(spec, _shape(spec, options)) for spec in specs]
+    size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
     count = len(given)
     if count == 1 and any(_varies(spec, options, origin) for spec in specs):
-        size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
         count = pool_size(options.pool, size + sum(len(tensor.data) for tensor in given[0]))
     return tuple(
         tuple(

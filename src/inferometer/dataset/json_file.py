@@ -7,8 +7,9 @@ A step maps input names to values, and a value is one of
     {"b64": "AQAAAA=="}                           raw little-endian bytes; "shape" may stand beside it
     {"content": {"b64": "AQAAAA=="}, "shape": [1]}
 
-Beside it `validation_data`, of the same form and lengths, may hold the outputs each step must give. With a fixed
-schedule each step also says when it is sent: `"timestamp": [250]`, in milliseconds after the start.
+Beside it `validation_data`, of the same form and lengths, may hold outputs that each step must give; outputs that a
+step does not name are not compared. With a fixed schedule each step also says when it is sent: `"timestamp": [250]`,
+in milliseconds after the start.
 
 Tensors are built while the file is read, so that memory holds little more than them. Every error keeps the
 phrase of contract 5.11, then says where: file, stream, step, tensor, expected, found.
@@ -267,7 +268,7 @@ def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
                 f"expected {place.part.noun}s of model '{place.part.model}': {', '.join(specs)}",
             )
     for name, spec in specs.items():
-        if name not in found and not spec.optional:
+        if place.part.is_data and name not in found and not spec.optional:
             named = ", ".join(found) if found else "none"
             raise place.error(f"missing tensor {name}", f"expected all of {', '.join(specs)}, found {named}")
     if time_ms is None and place.part.is_scheduled:

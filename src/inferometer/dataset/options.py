@@ -57,7 +57,8 @@ OPTIONS = (
         ("--input-data",),
         "data.sources",
         "What to send: random, zero, a JSON file of requests, or a directory with a file for each input. "
-        "JSON files may be given several times.",
+        "JSON files may be given several times. A number that does not fit the datatype of its input, such as 256 for "
+        "UINT8, is refused: the classic tool sends it truncated.",
         data_source,
         "SOURCE",
         "random",

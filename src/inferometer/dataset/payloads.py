@@ -20,6 +20,7 @@ from inferometer.model.tensor import Tensor
 POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
 WORDS_OF_A_PROMPT = 100
 _PROMPT_KEYS = ("prompt", "text", "text_input", "input")
+_LONGEST_MS = 1e15
 _MALFORMED = "Input data file is malformed."
 
 
@@ -54,7 +55,7 @@ def _make_prompts(options: DataOptions) -> tuple[Step, ...]:
 
 
 def _prompt(text: str) -> Step:
-    return (Tensor("prompt", "JSON", (1,), text.encode()),)
+    return (Tensor("prompt", "JSON", (1,), text.encode("utf-8", "replace")),)
 
 
 # --- files of prompts
@@ -73,7 +74,7 @@ def _line(path: str, number: int, line: bytes) -> Step:
         return _prompt(line.decode("utf-8", "replace"))
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"line {number} of {path} begins like JSON, but is not: {error}") from None
     if isinstance(row.get("messages"), list):
         return (Tensor("messages", "JSON", (1,), compact(row["messages"])),)
@@ -120,7 +121,7 @@ def _rows(path: str) -> list[Any]:
         raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
     try:
         document = json.loads(read_bytes(Path(path)))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"failed to parse the specified json file for reading provided data: {path}, {error}"
         ) from None
@@ -158,7 +159,9 @@ def _step(path: str, stream: int, number: int, row: Any) -> Step:
                 remedy="a step has 'payload', and may have 'session_id', 'delay' and 'timestamp'",
             )
         if key in ("session_id", "delay", "timestamp"):
-            tensors.append(Tensor(key, "JSON", (1,), str(_single(key, value, where)).encode()))
+            tensors.append(
+                Tensor(key, "JSON", (1,), str(_single(key, value, where)).encode("utf-8", "replace"))
+            )
     return tuple(tensors)
 
 
@@ -166,10 +169,15 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
     """The one value of a list of one."""
     found = value[0] if isinstance(value, list) and len(value) == 1 else value
     wanted = (str, int) if key == "session_id" else (int, float)
-    if isinstance(found, bool) or not isinstance(found, wanted) or (key == "delay" and float(found) < 0):
+    is_right = isinstance(found, wanted) and not isinstance(found, bool)
+    if not is_right or (key != "session_id" and not _is_time(found, is_delay=key == "delay")):
         what = "a name" if key == "session_id" else "a number of milliseconds"
         raise UsageError(f"{_MALFORMED} '{key}' must be a list with {what} {where}")
-    return found
+    return found  # type: ignore[no-any-return]
+
+
+def _is_time(value: Any, *, is_delay: bool) -> bool:
+    return bool((0 if is_delay else -_LONGEST_MS) <= value < _LONGEST_MS)
 
 
 def compact(document: Any) -> bytes:

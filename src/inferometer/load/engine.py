@@ -14,6 +14,8 @@ The rules:
   plan's cap, as soon as one is free, and its wait counts from when it was due. In a periodic plan each slot
   has one request; the link tells of every response, and when all slots of the latest batch have had enough of
   them the next batch begins.
+* A link may call `finish` from within `send`: without a route or a free descriptor a request fails at once. So what
+  `finish` leads to never sends without end: an open plan leaves that to the loop, a closed one pauses.
 
                  issue(slot) ------> link.send
                   ^       ^             | bytes, later
@@ -95,6 +97,10 @@ class Link(Protocol):
     def reconnects(self) -> int: ...
 
     @property
+    def resent(self) -> int:
+        """Times a request went out once more: the server had closed the connection, or said it had not begun it."""
+
+    @property
     def connects(self) -> int: ...
 
     @property
@@ -104,6 +110,14 @@ class Link(Protocol):
     @property
     def opening(self) -> int:
         """Connections that are being set up."""
+
+    @property
+    def heard(self) -> int:
+        """How much of the replies that are still coming has arrived; any change says that the server is at work."""
+
+    @property
+    def is_flushed(self) -> bool:
+        """Nothing waits to be sent."""
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         """Start the request of this step of the dataset, marked as part of its sequence."""
@@ -161,6 +175,7 @@ class Engine:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
         self.is_interrupted = False  # set by who wants run() to return
+        self._is_over = False  # nothing more is sent, not even to end a sequence
         self._step_count = steps
         self._reactor = reactor
         self._ring = ring
@@ -193,6 +208,7 @@ class Engine:
         # --- periodic plans
         self._periodic: Periodic | None = None
         self._launched = 0
+        self._is_launching = False
         self._awaited: set[int] = set()  # slots of the latest batch that have not had enough responses
         self._again = self._issue  # what a slot does after its request has ended
         self._spool = spool
@@ -218,9 +234,14 @@ class Engine:
         self._close_idle_lanes()
 
     @property
+    def outstanding(self) -> int:
+        """Requests that have begun and not ended."""
+        return sum(self._busy)
+
+    @property
     def sent(self) -> int:
         """Requests, ever."""
-        return self._ring.written + sum(self._busy)
+        return self._ring.written + self.outstanding
 
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due, self._again = None, NEVER, self._issue
@@ -243,7 +264,8 @@ class Engine:
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
         self._start_ns, self._number = start_ns, plan.first
-        self._next_due = start_ns + plan.schedule.due_ns(plan.first)
+        # Of a small count some workers get nothing.
+        self._next_due = NEVER if plan.count == 0 else start_ns + plan.schedule.due_ns(plan.first)
         if self._sequences is not None:
             self._sequences.open_lanes()
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
@@ -298,7 +320,7 @@ class Engine:
                 wake = self._next_due
             wait(None if wake >= NEVER else wake)
             put_count(cells, WRITTEN, ring.written)  # ring.publish(), without the call
-            if wake < NEVER:
+            if wake < NEVER or self._next_due < NEVER:
                 now = clock()
                 if self._next_due <= now:
                     self._issue_due(now)
@@ -316,6 +338,7 @@ class Engine:
 
     def cancel_all(self) -> int:
         """Give up whatever is outstanding and issue nothing more; how many requests that cut off."""
+        self._is_over = True
         self.apply(Closed(0, 0))
         self.active -= len(self._pauses)
         self._pauses.clear()
@@ -345,7 +368,7 @@ class Engine:
         ring = self._ring
         position = ring.position
         mark = self._marks[slot]
-        sequence, started = (0, 0) if mark is None else self._end_mark(slot, mark)
+        sequence, started = (0, 0) if mark is None else self._end_mark(mark)
         pack_row(
             self._cells,
             position,
@@ -370,7 +393,7 @@ class Engine:
         self._busy[slot] = False
         if status:
             self._is_steady[slot] = False
-            if self._failed(slot, end_ns, received):
+            if self._failed(slot, end_ns, bool(received) or status == outcome.MALFORMED):
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
@@ -475,7 +498,12 @@ class Engine:
     def _close_sequence(self, slot: int, lane: int) -> bool:
         """If the lane has no further turn but an unfinished sequence, end that with one more request."""
         sequences = self._sequences
-        if sequences is None or not self._is_retired(lane) or not sequences.is_idle_and_unfinished(lane):
+        if (
+            sequences is None
+            or self._is_over
+            or not self._is_retired(lane)
+            or not sequences.is_idle_and_unfinished(lane)
+        ):
             return False
         now = self._clock()
         self.active += 1
@@ -506,22 +534,19 @@ class Engine:
             if self._close_sequence(slot, lane) and slot in self._free:
                 self._free.remove(slot)
 
-    def _end_mark(self, slot: int, mark: Mark) -> tuple[int, int]:
+    def _end_mark(self, mark: Mark) -> tuple[int, int]:
         """What the row says of the sequence: its id and, with its last request, when it had started."""
         assert self._sequences is not None
-        return mark.sequence_id, self._sequences.ended(self._lanes[slot], mark)
+        self._sequences.ended(mark)
+        return mark.sequence_id, mark.started_ns
 
     # --- open plans
 
     def _release(self, slot: int) -> None:
-        """The slot is free; a request that has waited for one takes it."""
+        """The slot is free; a request that has waited for one gets it from the loop."""
         self.active -= 1
-        if self._close_sequence(slot, self._lanes[slot]):
-            return
-        self._free.append(slot)
-        now = self._clock()
-        if self._next_due <= now:
-            self._issue_due(now)
+        if not self._close_sequence(slot, self._lanes[slot]):
+            self._free.append(slot)
 
     def _has_room(self) -> bool:
         if self._sequences is not None and not self._sequences.has_free_lane:
@@ -558,7 +583,17 @@ class Engine:
     # --- periodic plans
 
     def _launch(self, count: int) -> None:
-        """The next batch: each request on a slot of its own, which it keeps."""
+        """The next batch; further ones while every request fails within its send."""
+        plan = self._periodic
+        assert plan is not None
+        self._is_launching = True
+        self._launch_batch(count)
+        while not self._awaited and self._launched < plan.end:
+            self._launch_batch(min(plan.step, plan.end - self._launched))
+        self._is_launching = False
+
+    def _launch_batch(self, count: int) -> None:
+        """Each request on a slot of its own, which it keeps."""
         first, self._launched = self._launched, self._launched + count
         self._grow(self._launched)
         self._awaited = set(range(first, self._launched))
@@ -578,7 +613,7 @@ class Engine:
         if plan is None or slot not in self._awaited:
             return
         self._awaited.discard(slot)
-        if not self._awaited and self._launched < plan.end:
+        if not self._awaited and self._launched < plan.end and not self._is_launching:
             self._launch(min(plan.step, plan.end - self._launched))
 
     def _complete(self, slot: int) -> None:
@@ -594,21 +629,21 @@ class Engine:
 
     # --- failures
 
-    def _failed(self, slot: int, now_ns: int, received: int) -> bool:
+    def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
         """A server that does not answer is asked again after a pause, longer each time: True when pausing.
 
-        One that answers, but refuses everything, gets the shortest pause after a while: nobody gains by a client
-        that spins, and a count of requests that all fail still comes to its end.
+        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: nobody gains
+        by a client that spins, and a count of requests that all fail still comes to its end.
         """
         if self._periodic is not None:
             self._reached(slot)
         if slot >= self._concurrency or self._remaining == 0:
             return False
         self._failures[slot] += 1
-        if received and self._failures[slot] < PATIENCE:
+        if is_answered and self._failures[slot] < PATIENCE:
             return False
         pause = FIRST_PAUSE_NS
-        if not received:
+        if not is_answered:
             pause = min(FIRST_PAUSE_NS << min(self._failures[slot] - 1, 16), LONGEST_PAUSE_NS)
         heappush(self._pauses, (now_ns + pause, slot))
         return True

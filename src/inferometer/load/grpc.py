@@ -6,8 +6,7 @@ at one moment is sent together: while the events of one receive are worked off, 
 A unary call whose reply is only counted is plain (load/plain.py). That path, in _ready, is what a load test spends its
 time on.
 
-With `is_streaming` each slot keeps one bidirectional stream open and sends all its requests on it. Every request then
-carries an id, so that an answer that comes after its request was given up is not taken for that of the next one.
+With `is_streaming` requests go out on bidirectional streams that stay open and are shared (load/streams.py).
 """
 
 import socket
@@ -20,18 +19,20 @@ from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish, Responded, Turn
 from inferometer.load.http1 import BUFFER, LATER
+from inferometer.load.numbering import NumberedCalls, Steps
 from inferometer.load.plain import PlainCalls
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
+from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
+from inferometer.load.streams import SharedStream, SharedStreams
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import grpc_mark
-from inferometer.target.stream_reply import REQUEST_ID, infer_response, read_stream_reply
+from inferometer.target.stream_reply import StreamReply, infer_response, read_stream_reply
 from inferometer.target.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
-from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_call
-from inferometer.wire.protobuf import string_field
+from inferometer.wire.grpc import Ending, GrpcConnection, render_call
 from inferometer.wire.sender import Request as Http2Request
 from inferometer.wire.sender import Stream, render
 
@@ -54,6 +55,8 @@ _CAUSES = {
 def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Request]:
     if wiring.is_streaming:
         return list(messages)
+    if wiring.is_whole_calls:
+        return [render(wiring.block, (message,)) for message in messages]
     return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
 
 
@@ -63,18 +66,19 @@ class _Call:
 
     slot: int
     channel: "_Channel"
+    lane: int  # what shares a connection or a stream: the slot, or the sequence it carries
     request: Request | None = None
-    stream: Stream | None = None
+    stream: Stream | None = None  # its own; a shared one is in `shared`
+    shared: SharedStream | None = None
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
     responses: int = 0
     refusals: int = 0  # of this request, by servers that had not begun it
-    number: int = 0  # of the request on this slot
-    request_id: bytes = b""
+    request_id: bytes = b""  # on a shared stream
     step: int = -1  # of the request whose reply is read; below 0 it is only counted
     difference: str = ""  # what the comparison found
-    received_before: int = 0  # bytes on the slot's stream that belong to earlier requests
+    received: int = 0  # bytes that came for it on a shared stream
     times: list[int] = field(default_factory=list)
 
 
@@ -94,6 +98,7 @@ class GrpcLink:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
         self.connects = 0
         self.connect_ns = 0
         self.wiring = wiring
@@ -103,23 +108,35 @@ class GrpcLink:
         self.turn = turn
         self.explain = explain
         self.buffer = bytearray(BUFFER)
+        self.cost = SendCost()
         self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
         self.replies = replies
         self.responded: Responded | None = None
         self._messages = requests
-        self._requests = _render(wiring, requests)
-        self.plain_requests = [request for request in self._requests if isinstance(request, Http2Request)]
+        self._numbered = (
+            NumberedCalls(wiring.block, requests, wiring.first_id())
+            if wiring.has_ids and not wiring.is_streaming and wiring.compression is None
+            else None
+        )
+        rendered = _render(wiring, requests) if self._numbered is None else []
+        self._requests: Steps[Request] = self._numbered or rendered
+        self.plain_requests: Steps[Http2Request] = self._numbered or [
+            request for request in rendered if isinstance(request, Http2Request)
+        ]
         self._channels: dict[int, _Channel] = {}
+        self.streams = SharedStreams(wiring, self.channel)
         self._calls: list[_Call] = []
 
     def prepare(self, slots: int) -> None:
         self._grow(slots)
         for call in self._calls[:slots]:
-            call.channel.prepare()
+            channel = self.streams.of(call.slot).channel if self.wiring.is_streaming else call.channel
+            channel.prepare()
 
     def _grow(self, slots: int) -> None:
         while len(self._calls) < slots:
-            self._calls.append(_Call(len(self._calls), self.channel(len(self._calls))))
+            slot = len(self._calls)
+            self._calls.append(_Call(slot, self.channel(slot), slot))
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         if slot >= len(self._calls):
@@ -127,7 +144,7 @@ class GrpcLink:
         call = self._calls[slot]
         channel = call.channel
         call.sent_ns = now_ns
-        call.wrote_ns = call.first_ns = call.responses = call.refusals = 0
+        call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = 0
         is_quick = channel.is_quick and mark is None and self.replies is None and not channel.waiting
         if not is_quick or not channel.plain.open(call, self.plain_requests[step]):
             self._send_generally(call, step, mark)
@@ -138,14 +155,20 @@ class GrpcLink:
         call.request = self._requests[step] if mark is None else self._marked(step, mark)
         if self.replies is not None:
             call.step = step if self.replies.wants(call.slot) else -1
-        if call.channel.is_leaving:
-            call.channel.release(call)
-            call.channel = self.channel(call.slot)
+        if mark is not None:
+            call.lane = mark.lane
+        if self.wiring.is_streaming:
+            call.shared, call.request_id = self.streams.of(call.lane), b""
+            call.channel = call.shared.channel
+        elif mark is not None or call.channel.is_leaving:
+            call.channel = self.channel(call.lane)
         call.channel.send(call)
 
     def _marked(self, step: int, mark: Mark) -> Request:
         """The request as part of a sequence; on a stream the mark is appended when it is sent."""
-        message, tail = self._messages[step], grpc_mark(mark)
+        message, tail = self._messages[step], grpc_mark(mark[:3])
+        if self._numbered is not None:
+            return self._numbered.marked(step, tail)
         if self.wiring.is_streaming or self.wiring.compression is not None:
             whole = bytes(message) + tail
             if self.wiring.is_streaming:
@@ -154,10 +177,10 @@ class GrpcLink:
         prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
         return render(self.wiring.block, (prefix, message, tail))
 
-    def channel(self, slot: int, *, own: bool = False) -> "_Channel":
-        """The connection that the slot shares with others, or one of its own."""
+    def channel(self, lane: int, *, own: bool = False) -> "_Channel":
+        """The connection that the slot, sequence or stream shares with others, or one of its own."""
         connections = self.wiring.connections
-        number = -1 - slot if own else slot % connections if connections else slot // SHARE
+        number = -1 - lane if own else lane % connections if connections else lane // SHARE
         channel = self._channels.get(number)
         if channel is None or channel.is_leaving:
             if channel is not None:
@@ -182,13 +205,25 @@ class GrpcLink:
     def opening(self) -> int:
         return sum(channel.is_opening for channel in self._channels.values())
 
-    def end(self, call: _Call, status: int, text: str, end_ns: int, *, keeps_stream: bool = False) -> None:
+    @property
+    def heard(self) -> int:
+        """A plain call has no stream: its reply comes whole, or makes it one."""
+        return sum(
+            stream.received
+            for channel in self._channels.values()
+            for stream in channel.http2.streams.values()
+        )
+
+    @property
+    def is_flushed(self) -> bool:
+        return all(channel.is_flushed for channel in self._channels.values())
+
+    def end(self, call: _Call, status: int, text: str, end_ns: int) -> None:
         """Tell the engine; `text` explains a failure."""
-        received = 0 if call.stream is None else call.stream.received - call.received_before
-        call.request = None
-        if not keeps_stream:
-            call.stream = None
-            call.received_before = 0
+        received = call.received if call.stream is None else call.stream.received
+        call.request = call.stream = None
+        if call.shared is not None:
+            call.shared.forget(call)
         if status:
             self.explain(status, text)
         times, call.times = call.times, []
@@ -215,13 +250,17 @@ class _Channel:
         self._dial: Dial | None = None
         self._is_open = False
         self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
-        self._is_unary = not link.wiring.is_streaming
+        self._is_sharing = link.wiring.is_streaming
+        self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
         self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
         self._sender = self.http2.sender
         self._clock = link.clock
         self._buffer = link.buffer
+        self._cost = link.cost
+        self._flushes = 0  # that sent calls
+        self._is_held = False  # what is to be sent waits for the socket or for the server's windows
         self.waiting: list[_Call] = []  # for the connection, or for room on it
         self._unwritten: list[_Call] = []
         self.plain = PlainCalls(self.http2, link.plain_requests, link.turn, self._unwritten)
@@ -235,6 +274,10 @@ class _Channel:
     @property
     def is_opening(self) -> bool:
         return self._dial is not None
+
+    @property
+    def is_flushed(self) -> bool:
+        return not (self._is_open and (self._unsent or self._sender.queue))
 
     def prepare(self) -> None:
         """Open the connection unless that has been done."""
@@ -251,10 +294,8 @@ class _Channel:
             self.waiting.append(call)
             self.prepare()
             return
-        http2 = self.http2
-        if call.stream is not None and call.stream.id not in http2.streams:
-            call.stream = None  # it has ended; we are about to hear of it
-        if call.stream is None and (self.waiting or not http2.can_open):
+        is_on_open_stream = call.shared is not None and call.shared.stream is not None
+        if not is_on_open_stream and (self.waiting or not self.http2.can_open):
             self.waiting.append(call)  # the wait for a stream counts: the request is due and not answered
             if not self.is_corked:
                 self._start_waiting()
@@ -269,40 +310,35 @@ class _Channel:
             call.stream = self._connection.open(call, request, keep=call.step >= 0)
         else:
             assert request is not None
-            self._begin_on_stream(call, request)
+            assert call.shared is not None
+            call.shared.send(call, request, self._connection, self._link.wiring)
         self._unwritten.append(call)
-
-    def _begin_on_stream(self, call: _Call, message: bytes | memoryview) -> None:
-        wiring = self._link.wiring
-        call.number += 1
-        call.request_id = str(call.number).encode()
-        tail = string_field(REQUEST_ID, str(call.number))
-        if call.stream is None:
-            call.stream = self._connection.open(call, render(wiring.block, ends=False), keep=True)
-        call.received_before = call.stream.received
-        if wiring.compression is None:
-            prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
-            self._connection.http2.send(call.stream, (prefix, message, tail))
-        else:
-            parts = frame_message(bytes(message) + tail, wiring.compression)
-            self._connection.http2.send(call.stream, parts)
 
     def give_up(self, call: _Call) -> None:
         if call in self.waiting:
             self.waiting.remove(call)
         self.plain.unfold()
-        if call.stream is not None and self._is_open:
-            self._connection.cancel(call.stream)
-            call.stream = None
+        stream = call.stream
+        if call.shared is not None:
+            call.shared.forget(call)
+            if not call.shared.calls:  # else the server goes on with it, for the others' sake
+                stream, call.shared.stream = call.shared.stream, None
+        if stream is not None and self._is_open:
+            self._connection.cancel(stream)
             self.flush()
 
     def release(self, call: _Call) -> None:
         """The slot has nothing more to send."""
-        if call.stream is not None and self._is_open:
-            self._connection.half_close(call.stream)
-            if not self.is_corked:
-                self.flush()
-        call.stream = None
+        if call.shared is not None:
+            self._close_unused(call.shared)
+
+    def _close_unused(self, shared: SharedStream) -> None:
+        if shared.stream is None or shared.calls or not self._is_open:
+            return
+        self._connection.half_close(shared.stream)
+        shared.stream = None
+        if not self.is_corked:
+            self.flush()
 
     # --- the socket
 
@@ -328,12 +364,15 @@ class _Channel:
         waiting, self.waiting = self.waiting, []
         now = self._link.clock()
         for call in waiting:
-            call.stream = None
             self._link.end(call, status, text, now)
 
     def _start_waiting(self) -> None:
-        while self.waiting and self._connection.http2.can_open:
-            call = self.waiting.pop(0)
+        waiting, self.waiting = self.waiting, []
+        for call in waiting:
+            is_on_open_stream = call.shared is not None and call.shared.stream is not None
+            if not is_on_open_stream and not self.http2.can_open:
+                self.waiting.append(call)
+                continue
             if not call.sent_ns:
                 call.sent_ns = self._link.clock()
             self._begin(call)
@@ -344,14 +383,23 @@ class _Channel:
         """Send what is queued, as far as the socket takes it."""
         sender = self._sender
         self.is_quick = False
+        is_sampled = False
+        if self._unwritten and not self._is_held:
+            is_sampled = self._flushes & MASK < FIRST
+            self._flushes += 1
+        begun = self._cost.begin() if is_sampled else 0
         while (sender.queue or self._unsent or sender.ring) and self._is_open:
             if not self._unsent:
                 self._unsent = self.http2.take()
                 if not self._unsent:
-                    break  # the server's windows are closed
+                    self._is_held = True  # the server's windows are closed
+                    break
             if not self._transmit():
+                self._is_held = True
                 return
         if self._unwritten:
+            if is_sampled and not self._is_held:
+                self._cost.note(begun, len(self._unwritten))
             self._stamp_written()
         self.is_quick = (
             self._is_unary and self._is_open and not (self.is_leaving or self.waiting or sender.ring)
@@ -362,10 +410,12 @@ class _Channel:
         calls = self._unwritten.copy()
         self._unwritten.clear()  # the list itself is shared
         for call in calls:
-            if call.stream is not None and call.stream.waiting:
+            stream = call.stream if call.shared is None else call.shared.stream
+            if stream is not None and stream.waiting:
                 self._unwritten.append(call)  # its data waits for the server's window
             else:
-                call.wrote_ns = now
+                call.wrote_ns = now if self._is_held else call.sent_ns + self._cost.ns
+        self._is_held = bool(self._unwritten)
 
     def _transmit(self) -> bool:
         """Whether all of `_unsent` went out."""
@@ -419,15 +469,16 @@ class _Channel:
         # The usual case, in one piece: a reply like the one before, followed by the next call of its slot.
         plain.only = None
         frames = call.request.frames
+        cost = self._cost
         try:
-            sent = send(frames)
+            sent = send(frames) if self.http2.next_id >> 1 & MASK >= FIRST else cost.sampled(send, frames)
         except LATER:
             sent = 0
         except OSError as error:
             self._lost(error)
             return
         if sent == len(frames):
-            call.wrote_ns = clock()
+            call.wrote_ns = call.sent_ns + cost.ns
         else:
             self._send_later(call, frames, sent)
         if self._pending is not None and self._pending():
@@ -436,6 +487,7 @@ class _Channel:
     def _send_later(self, call: _Call, frames: bytearray, sent: int) -> None:
         self._unsent = [memoryview(bytes(frames))[sent:]]
         self._unwritten.append(call)
+        self._is_held = True
         self.is_quick = False
         self._link.reactor.change(self._fd, READ | WRITE)
 
@@ -491,66 +543,87 @@ class _Channel:
     def _notice_first_bytes(self, now_ns: int) -> None:
         for stream in self._connection.http2.streams.values():
             call: _Call = stream.token
-            if call.stream is stream and not call.first_ns and stream.received > call.received_before:
+            if not self._is_sharing and call.stream is stream and not call.first_ns and stream.received:
                 call.first_ns = now_ns
 
     def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
         self.is_corked = True
         for stream, ending, message in events:
+            if self._is_sharing:
+                self._work_off_shared(stream, ending, message or b"", now_ns)
+                continue
             call: _Call = stream.token
-            if call.stream is not stream or (call.request is None and ending is None):
+            if call.stream is not stream:
                 continue
             if ending is not None:
                 self._ended(call, ending, now_ns)
-            elif self._link.wiring.is_streaming:
-                self._responded(call, message or b"", now_ns)
             else:
                 call.responses += 1
                 if not call.first_ns:
                     call.first_ns = now_ns
+                if self._link.wiring.is_whole_calls:
+                    call.times.append(now_ns)
                 if call.step >= 0:
                     self._judge(call, message or b"", now_ns)
         self.is_corked = False
 
     def _ended(self, call: _Call, ending: Ending, now_ns: int) -> None:
-        if call.request is None:  # a stream without a request on it
-            call.stream = None
-        elif ending.is_retriable and call.refusals < RETRIES:
+        if ending.is_retriable and call.refusals < RETRIES:
             call.refusals += 1
+            self._link.resent += 1
             call.stream = None
             self.waiting.append(call)
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
-        elif call.responses == 1 and not self._link.wiring.is_streaming:
-            self._end_well(call, now_ns, keeps_stream=False)
+        elif self._link.wiring.is_whole_calls:
+            self._end_well(call, call.times[-1] if call.times else now_ns)
+        elif call.responses == 1 and not self._is_sharing:
+            self._end_well(call, now_ns)
         else:
             text = f"the call ended without an error after {call.responses} messages"
             self._link.end(call, outcome.MALFORMED, text, now_ns)
 
-    def _end_well(self, call: _Call, end_ns: int, *, keeps_stream: bool) -> None:
+    def _end_well(self, call: _Call, end_ns: int) -> None:
         """Well, unless the reply was looked at and is not what it should be."""
         difference, call.difference = call.difference, ""
         status = outcome.MISMATCH if difference else outcome.OK
-        self._link.end(call, status, difference, end_ns, keeps_stream=keeps_stream)
+        self._link.end(call, status, difference, end_ns)
 
     def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
         assert self._link.replies is not None
         found = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
         call.difference = call.difference or found  # of a stream, the first difference counts
 
-    def _responded(self, call: _Call, message: Buffer, now_ns: int) -> None:
+    # --- shared streams
+
+    def _work_off_shared(self, stream: Stream, ending: Ending | None, message: Buffer, now_ns: int) -> None:
+        shared: SharedStream = stream.token
+        if shared.stream is not stream:
+            return  # it was given up
+        if ending is not None:
+            received = shared.take_count()
+            for call in shared.leave():
+                call.received += received
+                self._ended(call, ending, now_ns)
+            return
         try:
             reply = read_stream_reply(message)
+            call = shared.maybe_owner(reply)
         except PeerError as error:
-            if call.stream is not None:
-                self._connection.cancel(call.stream)
-            self._link.end(call, outcome.MALFORMED, str(error), now_ns)
+            self._connection.cancel(stream)
+            for call in shared.leave():
+                self._link.end(call, outcome.MALFORMED, str(error), now_ns)
             return
-        if reply.request_id and reply.request_id != call.request_id:
-            return  # of a request that was given up
+        if call is not None:
+            call.received += shared.take_count()
+            self._responded(call, reply, message, now_ns)
+        if self.is_leaving:
+            self._close_unused(shared)
+
+    def _responded(self, call: _Call, reply: StreamReply, message: Buffer, now_ns: int) -> None:
         if reply.error:
-            self._link.end(call, outcome.GRPC + grpc.UNKNOWN, reply.error, now_ns, keeps_stream=True)
+            self._link.end(call, outcome.GRPC + grpc.UNKNOWN, reply.error, now_ns)
             return
         if reply.has_data:
             if call.step >= 0:
@@ -564,7 +637,7 @@ class _Channel:
         elif call.step >= 0 and self._link.replies is not None:
             self._link.replies.keep(call.slot, now_ns, infer_response(message))
         if reply.is_final:
-            self._end_well(call, call.times[-1] if call.times else now_ns, keeps_stream=True)
+            self._end_well(call, call.times[-1] if call.times else now_ns)
 
     def _after_events(self) -> None:
         http2 = self._connection.http2
@@ -573,9 +646,9 @@ class _Channel:
             self._close()
             self._move_waiting()
             return
-        if http2.closing and not self.is_leaving:
+        if http2.closing:
             self.is_leaving = True
-            self._move_waiting()
+            self._move_waiting()  # also what a second GOAWAY refuses
         if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return
@@ -588,8 +661,14 @@ class _Channel:
         waiting, self.waiting = self.waiting, []
         link = self._link
         for call in waiting:
-            call.stream = None
-            call.channel = link.channel(call.slot, own=own)
+            if call.shared is None:
+                call.channel = link.channel(call.lane, own=own)
+            else:
+                if own:
+                    call.shared.channel = link.channel(call.shared.number, own=True)
+                else:
+                    call.shared = link.streams.of(call.lane)
+                call.channel = call.shared.channel
             call.channel.send(call)
 
     def _lost(self, error: OSError) -> None:
@@ -599,11 +678,9 @@ class _Channel:
         self._close()
         self.plain.unfold()
         for stream in list(self._connection.http2.streams.values()):
-            call: _Call = stream.token
-            if call.stream is stream and call.request is not None:
+            lost = stream.token.leave() if self._is_sharing else [stream.token]
+            for call in lost:
                 self._link.end(call, status, str(error), now)
-            elif call.stream is stream:
-                call.stream = None
         self._move_waiting()
 
     def _close(self) -> None:

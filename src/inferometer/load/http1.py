@@ -8,8 +8,10 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.dial import Dial, make_dialler
 from inferometer.load.engine import Explain, Finish, Responded, Turn, finishing
+from inferometer.load.numbering import NumberedRequests, Steps
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
+from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.sequence_marks import PLACE, http_mark
@@ -44,6 +46,8 @@ class Http1Link:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
+        self.is_flushed = True  # a request that is given up closes its connection
         self.connects = 0
         self.connect_ns = 0
         self.reactor = reactor
@@ -51,6 +55,7 @@ class Http1Link:
         self.finish = finish
         self.explain = explain
         self.buffer = bytearray(BUFFER)
+        self.cost = SendCost()
         self.dialler = make_dialler(wiring.endpoint, reactor, clock)
         self.replies = replies
         self.reader = wiring.reader
@@ -59,7 +64,9 @@ class Http1Link:
         self.turn = (
             finishing(finish) if self.is_reading else turn
         )  # what is read of a reply is decided in send()
-        self.requests = requests
+        self.requests: Steps[Request] = (
+            NumberedRequests(requests, wiring.first_id()) if wiring.has_ids else requests
+        )
         self._connections: list[_Connection] = []
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -99,12 +106,16 @@ class Http1Link:
     def opening(self) -> int:
         return sum(connection.is_opening for connection in self._connections)
 
+    @property
+    def heard(self) -> int:
+        return sum(connection.heard for connection in self._connections)
+
 
 def _marked(request: Request, mark: Mark) -> bytes:
     """A copy with the sequence's id and flags in their place, which lies in the JSON part near the beginning."""
     copy = bytearray(request)
     start = copy.index(PLACE)
-    copy[start : start + len(PLACE)] = http_mark(mark)
+    copy[start : start + len(PLACE)] = http_mark(mark[:3])
     return bytes(copy)
 
 
@@ -114,6 +125,7 @@ class _Connection:
     __slots__ = (
         "_buffer",
         "_clock",
+        "_cost",
         "_decoder",
         "_dial",
         "_fd",
@@ -144,6 +156,7 @@ class _Connection:
         self._link = link
         self._clock = link.clock
         self._buffer = link.buffer
+        self._cost = link.cost
         self._turn = link.turn
         self._requests = link.requests
         self._slot = slot
@@ -161,6 +174,10 @@ class _Connection:
     def is_opening(self) -> bool:
         return self._dial is not None
 
+    @property
+    def heard(self) -> int:
+        return self._decoder.received if self._is_open and self._request is not None else 0
+
     # --- sending
 
     def send(self, request: Request, now_ns: int) -> None:
@@ -172,17 +189,20 @@ class _Connection:
                 self._reading = None
             self._sent_ns = now_ns
             try:
-                sent = self._send(request)
+                sent = self._sampled(request) if self._replies & MASK < FIRST else self._send(request)
             except OSError as error:
                 self._not_sent(request, error)
                 return
             if sent == len(request):
-                self._wrote_ns = self._clock()
+                self._wrote_ns = now_ns + self._cost.ns
             else:
                 self._send_later(request, sent)
         else:
             self._sent_ns = 0  # connection set-up is no part of the service time
             self.prepare()
+
+    def _sampled(self, request: Request) -> int:
+        return self._cost.sampled(self._send, request)
 
     def _not_sent(self, request: Request, error: OSError) -> None:
         if isinstance(error, LATER):
@@ -229,22 +249,23 @@ class _Connection:
             and not (decoder.received or decoder.keep or self._request is None)
         ):
             # The usual case, in one piece: a whole reply like the one before, and the next request.
-            turn, send = self._turn, self._send
+            turn, cost = self._turn, self._cost
             self._request = None
-            self._replies += 1
+            self._replies = replies = self._replies + 1
             step, due = turn(self._slot, self._sent_ns, self._wrote_ns, now, length)
             if step < 0:
                 return
             self._request = request = self._requests[step]
             self._wrote_ns = 0
             self._sent_ns = due
+            send = self._send if replies & MASK >= FIRST else self._sampled
             try:  # as send() does: one call less, ten thousand times a second
                 sent = send(request)
             except OSError as error:
                 self._not_sent(request, error)
                 return
             if sent == len(request):
-                self._wrote_ns = clock()
+                self._wrote_ns = due + cost.ns
             else:
                 self._send_later(request, sent)
             return
@@ -322,7 +343,7 @@ class _Connection:
             self._sent_ns,
             self._wrote_ns,
             self._first_ns,
-            now_ns,
+            found.end_ns or now_ns,
             received,
             found.responses,
             found.times,
@@ -388,6 +409,7 @@ class _Connection:
         if self._replies and self._request is not None and is_farewell:
             self.close()
             self._link.reconnects += 1
+            self._link.resent += 1
             self._open()
             return
         self.fail(outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET, str(error))

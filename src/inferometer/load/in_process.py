@@ -13,6 +13,7 @@ from inferometer.base.clock import Clock
 from inferometer.load.engine import Explain, Finish, Turn
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
+from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.target.in_process_control import serve_control
@@ -64,6 +65,8 @@ class InProcessLink:
         explain: Explain,
     ) -> None:
         self.reconnects = 0
+        self.resent = 0
+        self.is_flushed = True  # there is no wire
         self.connects = 0
         self.connect_ns = 0
         self._messages = requests
@@ -73,6 +76,8 @@ class InProcessLink:
         self._finish = finish
         self._turn = turn
         self._explain = explain
+        self._cost = SendCost()
+        self._sends = 0
         self._calls: list[_Call] = []
         self._carriers: list[_Carrier] = []
         self._free: list[list[_Carrier]] = [[] for _ in requests]  # by step
@@ -97,6 +102,10 @@ class InProcessLink:
     def opening(self) -> int:
         return 0
 
+    @property
+    def heard(self) -> int:
+        return sum(call.responses for call in self._calls if call.carrier is not None)
+
     def prepare(self, slots: int) -> None:
         """There is nothing to open."""
 
@@ -117,6 +126,8 @@ class InProcessLink:
                     carrier.request, mark.sequence_id, is_start=mark.is_start, is_end=mark.is_end
                 )
             carrier.is_answered = carrier.is_released = False
+            is_sampled = self._sends & MASK < FIRST
+            begun = self._cost.begin() if is_sampled else 0
             self._server.check(self._server.infer(self._server.handle, carrier.request.handle, None))
         except TritonError as error:  # it was not taken: no callback will come
             carrier.is_released = True
@@ -125,7 +136,10 @@ class InProcessLink:
                 carrier.request.number, None, is_final=True
             )  # in the loop, not from within the engine
             return
-        call.wrote_ns = self._clock()
+        if is_sampled:
+            self._cost.note(begun)
+        self._sends += 1
+        call.wrote_ns = now_ns + self._cost.ns
 
     def _carrier(self, step: int) -> _Carrier:
         free = self._free[step]

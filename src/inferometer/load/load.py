@@ -5,6 +5,7 @@ from typing import Protocol
 
 from inferometer.load.plan import Plan
 from inferometer.records.records import Records
+from inferometer.records.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Harvest:
     cost: Cost
     is_finished: bool  # the plan's count is used up and all its requests have ended
     loop_lag_ns: int = 0  # how long the slowest worker took to attend to us
+    outstanding: int = 0  # requests that have begun and not ended
+    heard: int = 0  # how much of their replies has come; any change says that the server is at work
 
 
 class Load(Protocol):
@@ -38,14 +41,20 @@ class Load(Protocol):
     def apply(self, plan: Plan) -> int:
         """Change the load; returns when it stands. The time at which an open plan's schedule begins."""
 
+    def wait(self, until_ns: int) -> None:
+        """Let the load go on until then; what ends meanwhile is handed out later."""
+
     def collect(self, until_ns: int) -> Harvest:
         """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
 
     def examples(self) -> dict[int, str]:
         """What was said first, for each failure status."""
 
-    def stop(self) -> int:
-        """End the load; how many requests were cut off."""
+    def stop(self, *, is_urgent: bool = False) -> int:
+        """End the load, with more or less patience for outstanding requests; how many were cut off."""
+
+    def totals(self) -> Totals:
+        """All requests so far; complete after `stop`."""
 
 
 @dataclass(slots=True)
@@ -64,6 +73,9 @@ class Recorded:
         self.begun_ns = self.load.apply(plan)
         return self.begun_ns
 
+    def wait(self, until_ns: int) -> None:
+        self.load.wait(until_ns)
+
     def collect(self, until_ns: int) -> Harvest:
         harvest = self.load.collect(until_ns)
         self.parts.append(harvest.records)
@@ -72,8 +84,11 @@ class Recorded:
     def examples(self) -> dict[int, str]:
         return self.load.examples()
 
-    def stop(self) -> int:
-        return self.load.stop()
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return self.load.stop(is_urgent=is_urgent)
+
+    def totals(self) -> Totals:
+        return self.load.totals()
 
 
 class Crew(Load, Protocol):

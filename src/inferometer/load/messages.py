@@ -38,7 +38,10 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    grace_ns: int
+    """Send nothing more, and wait for what is outstanding."""
+
+    silence_ns: int  # but only while something ends at least this often,
+    limit_ns: int  # and no longer than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,12 @@ class Synced:
     seen_ns: int
     cpu_ns: int
     sent: int
+    resent: int
     reconnects: int
     connects: int
     connect_ns: int
+    outstanding: int
+    heard: int  # of replies that are still coming
     is_finished: bool
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty while they are
@@ -62,6 +68,8 @@ class Synced:
 @dataclass(frozen=True, slots=True)
 class Stopped:
     cancelled: int
+    sent: int
+    resent: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,14 @@ class _Narrated:
         return self._link.reconnects
 
     @property
+    def resent(self) -> int:
+        return self._link.resent
+
+    @property
+    def is_flushed(self) -> bool:
+        return self._link.is_flushed
+
+    @property
     def connects(self) -> int:
         return self._link.connects
 
@@ -76,6 +84,10 @@ class _Narrated:
     @property
     def opening(self) -> int:
         return self._link.opening
+
+    @property
+    def heard(self) -> int:
+        return self._link.heard
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         self._say(

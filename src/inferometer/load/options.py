@@ -167,7 +167,8 @@ OPTIONS = (
     Option(
         ("--request-timeout",),
         "request_timeout_s",
-        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit.",
+        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
+        "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
         duration(zero=True),
         "TIME",
         dialect=Dialect.OURS,
@@ -184,19 +185,19 @@ OPTIONS = (
     Option(
         ("--max-threads",),
         "max_threads",
-        "Threads of the classic tool: limits an open-ended range without --async; shapes nothing else here.",
+        "Threads of the classic tool: the end of an open range without --async, the most streams (by rate 4).",
         whole(least=1),
         "COUNT",
         "16",
     ),
-    Option(("-a", "--async"), "asynchronous", "Use asynchronous calls."),
+    Option(("-a", "--async"), "asynchronous", "Use asynchronous calls: each request carries an id."),
     Option(
         ("--sync",), "synchronous", "Use synchronous calls, also where asynchronous ones are the default."
     ),
     Option(
         ("--streaming",),
         "streaming",
-        "Send the requests of each slot on one bidirectional gRPC stream. Needed for decoupled models.",
+        "Send requests on bidirectional gRPC streams that stay open. Needed for decoupled models.",
     ),
     Option(
         ("--num-of-sequences",),
@@ -239,7 +240,7 @@ OPTIONS = (
         "mpi",
         "Measure several models at once, one per MPI rank.",
         built=False,
-        meanwhile="start one run per model",
+        meanwhile="start one run per model; --workers puts more load on one from this machine",
     ),
     Option(
         ("-t",),

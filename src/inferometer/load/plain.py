@@ -6,10 +6,10 @@ before (wire/usual.py) it is counted, and the next call of its slot takes its pl
 connection is read in the general way (wire/http2.py), for which plain calls are unfolded: they become streams.
 """
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from inferometer.load.engine import Turn
+from inferometer.load.numbering import Steps
 from inferometer.wire.frames import LARGEST_STREAM_ID, LARGEST_WINDOW, Buffer
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import ID, Request, Stream, patch, put_id
@@ -32,7 +32,7 @@ class PlainCalls:
     __slots__ = ("_http2", "_requests", "_sender", "_turn", "_unwritten", "late", "only")
 
     def __init__(
-        self, http2: Http2Connection, requests: Sequence[Request], turn: Turn, unwritten: list[Any]
+        self, http2: Http2Connection, requests: Steps[Request], turn: Turn, unwritten: list[Any]
     ) -> None:
         self.late: list[Any] = []  # calls that found no place in exchange()
         self.only: Any = None  # the call that exchange() left to its caller to send

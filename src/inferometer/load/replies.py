@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import PeerError
+from inferometer.base.text import is_digits
 from inferometer.records import status as outcome
 from inferometer.records.spool import Buffer, Spool
 
@@ -40,7 +41,7 @@ class Replies:
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
     ) -> Judgement:
         if self._spool is not None:
-            is_known = header_length is not None and header_length.isdecimal()
+            is_known = header_length is not None and is_digits(header_length)
             self._spool.respond(slot, now_ns, body, int(header_length or 0) if is_known else -1)
         if not self._checked[slot]:
             return GOOD

@@ -16,6 +16,8 @@ class Mark(NamedTuple):
     sequence_id: int
     is_start: bool
     is_end: bool
+    lane: int = 0
+    started_ns: int = 0  # of the last request of a sequence: when the first one was due
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,9 @@ class Sequences:
         if lane.position == 0:
             self._begin(lane, due_ns)
         step = lane.stream[lane.position % len(lane.stream)]
-        mark = Mark(lane.sequence_id, lane.position == 0, lane.position == lane.length - 1)
+        is_end = lane.position == lane.length - 1
+        started_ns = lane.started_ns if is_end else 0  # the lane may go on before this request has ended
+        mark = Mark(lane.sequence_id, lane.position == 0, is_end, lane_number, started_ns)
         lane.position = 0 if mark.is_end else lane.position + 1
         lane.outstanding += 1
         return step, mark
@@ -138,16 +142,14 @@ class Sequences:
         lane = self._lanes[lane_number]
         lane.position = 0
         lane.outstanding += 1
-        return lane.stream[-1], Mark(lane.sequence_id, False, True)
+        return lane.stream[-1], Mark(lane.sequence_id, False, True, lane_number, lane.started_ns)
 
     def unfinished(self) -> list[int]:
         return [number for number, lane in enumerate(self._lanes) if lane.position > 0]
 
-    def ended(self, lane_number: int, mark: Mark) -> int:
-        """A request has ended; if it was its sequence's last, when that had started, else 0."""
-        lane = self._lanes[lane_number]
-        lane.outstanding -= 1
-        return lane.started_ns if mark.is_end else 0
+    def ended(self, mark: Mark) -> None:
+        """A request has ended."""
+        self._lanes[mark.lane].outstanding -= 1
 
     def _lane(self, number: int) -> _Lane:
         while number >= len(self._lanes):

@@ -17,6 +17,8 @@ from typing import Any
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
+from inferometer.base.shortage import maybe_shortage
+from inferometer.base.units import NS_PER_S
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
@@ -28,11 +30,16 @@ from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
 from inferometer.target.traffic import IN_PROCESS
 
+FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
+# Sent to the whole process group: the controller decides when a worker ends.
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the controller decides
+    for number in GROUP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)  # workers.start_process has blocked them
     controller = Connection(int(sys.argv[1]))
     try:
         job: Job = controller.recv()
@@ -42,8 +49,8 @@ def main() -> None:
         pass
     except InferometerError as error:
         controller.send(Failed(error, str(error)))
-    except Exception:  # the outermost frame: the controller shows it
-        controller.send(Failed(None, traceback.format_exc()))
+    except Exception as error:  # the outermost frame: the controller shows it
+        controller.send(Failed(maybe_shortage(error), traceback.format_exc()))
 
 
 def raise_file_limit() -> int:
@@ -139,12 +146,22 @@ class _Worker:
             else:
                 self._engine.run(None)
             self._engine.is_interrupted = False
-        self._engine.apply(Closed(0))
-        self._engine.run(monotonic_ns() + self._stop.grace_ns, lambda: self._engine.is_finished)
+        self._drain(self._stop)
         cancelled = self._engine.cancel_all()
+        self._engine.run(monotonic_ns() + FLUSH_NS, lambda: self._engine.link.is_flushed)
         if self._spool is not None:
             self._spool.flush()
-        self._controller.send(Stopped(cancelled))
+        self._controller.send(Stopped(cancelled, self._engine.sent, self._engine.link.resent))
+
+    def _drain(self, stop: Stop) -> None:
+        """Wait for what is outstanding, as long as something ends now and then."""
+        engine, now = self._engine, monotonic_ns()
+        limit_ns, before = now + stop.limit_ns, -1
+        engine.apply(Closed(0))
+        while not engine.is_finished and self._ring.written != before and now < limit_ns:
+            before = self._ring.written
+            engine.run(min(now + stop.silence_ns, limit_ns), lambda: engine.is_finished)
+            now = monotonic_ns()
 
     def _is_applied(self) -> bool:
         if self._pending_apply and self._engine.is_applied:
@@ -174,9 +191,12 @@ class _Worker:
             seen_ns=monotonic_ns(),
             cpu_ns=self._cpu_ns(),
             sent=engine.sent,
+            resent=link.resent,
             reconnects=link.reconnects,
             connects=link.connects,
             connect_ns=link.connect_ns,
+            outstanding=engine.outstanding,
+            heard=link.heard,
             is_finished=engine.is_finished,
             examples=dict(engine.examples),
             spool_problem="" if spool is None else spool.problem,

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -21,12 +22,14 @@ from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
+from inferometer.records.totals import Totals
 from inferometer.target.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
-GRACE_NS = 2 * NS_PER_S  # for requests outstanding when the load stops
+SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
+DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
@@ -48,7 +51,12 @@ StartProcess = Callable[[list[str], tuple[int, ...]], Child]
 
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> Child:
-    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+    """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,9 @@ class Workers:
         self._processes: list[_Process] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
+        self._totals = Totals()  # of all records taken; what workers that have ended sent
+        # By those at work: requests, and how often one was sent again.
+        self._sent: tuple[int, int] = (0, 0)
         self._last: Harvest | None = None  # without its records
         self._nap_ns = NAP_NS  # nobody knows yet how many records will come
         self._around = _Around(0, 0, 0)
@@ -163,7 +174,8 @@ class Workers:
         """Go on with so many processes: the old ones end with their load, and so do their records."""
         self.stop()
         self._end_all()
-        self._take()
+        self._backlog.clear()
+        self._totals, self._sent = self.totals(), (0, 0)
         self._count, self._last = count, None
         self._start_all()
 
@@ -178,7 +190,7 @@ class Workers:
         return start_ns
 
     def collect(self, until_ns: int) -> Harvest:
-        self._sleep(min(until_ns, monotonic_ns() + ROUND_NS))
+        self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
         asked_ns = monotonic_ns()
         for process in self._processes:
             self._tell(Sync(), process)
@@ -193,6 +205,7 @@ class Workers:
             raise LocalError(
                 f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
             )
+        self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         for answer in answers:
             self._examples = {**answer.examples, **self._examples}
             self.spool_problem = self.spool_problem or answer.spool_problem
@@ -218,12 +231,14 @@ class Workers:
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
+            outstanding=sum(answer.outstanding for answer in answers),
+            heard=sum(answer.heard for answer in answers),
         )
         records = self._take()
         self._nap_ns = ROUND_NS if len(records) < self._count * MANY else NAP_NS
         return replace(self._last, records=records)
 
-    def _sleep(self, until_ns: int) -> None:
+    def wait(self, until_ns: int) -> None:
         """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""
         while (left_ns := until_ns - monotonic_ns()) > 0:
             time.sleep(min(left_ns, self._nap_ns) / NS_PER_S)
@@ -233,10 +248,19 @@ class Workers:
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
+        limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
         for process in self._processes:
-            self._tell(Stop(GRACE_NS), process)
-        return sum(answer.cancelled for answer in self._answers(Stopped, ANSWER_S + GRACE_NS / NS_PER_S))
+            self._tell(Stop(SILENCE_NS, limit_ns), process)
+        answers = self._answers(Stopped, ANSWER_S + limit_ns / NS_PER_S)
+        self._drain()
+        self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
+        return sum(answer.cancelled for answer in answers)
+
+    def totals(self) -> Totals:
+        self._drain()
+        sent, resent = self._sent
+        return replace(self._totals, sent=self._totals.sent + sent, resent=self._totals.resent + resent)
 
     # --- messages
 
@@ -247,16 +271,16 @@ class Workers:
     def _answers(self, kind: type[Answer], timeout_s: float) -> list[Answer]:
         """One answer of each worker, fewer after the time-out. Meanwhile the rings must not fill up."""
         answers: list[Answer] = []
-        waiting = [process.control for process in self._processes]
+        waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
         while waiting and monotonic_ns() < deadline_ns:
-            ready = wait(waiting, timeout=ROUND_NS / NS_PER_S)
+            ready = wait(list(waiting), timeout=ROUND_NS / NS_PER_S)
             for control in ready:
                 assert isinstance(control, Connection)
-                answer = _receive(control)
+                answer = _receive(waiting[control])
                 if isinstance(answer, kind):
                     answers.append(answer)
-                    waiting.remove(control)
+                    del waiting[control]
             if not ready:
                 self._drain()
         return answers
@@ -266,6 +290,7 @@ class Workers:
             taken = process.ring.take()
             if len(taken):
                 self._backlog.append(taken)
+                self._totals = self._totals.and_records(taken)
 
     def _take(self) -> Records:
         self._drain()
@@ -300,14 +325,11 @@ def stolen_ns() -> int:
     return ticks * NS_PER_S // os.sysconf("SC_CLK_TCK")
 
 
-def _receive(control: Connection) -> object:
+def _receive(process: _Process) -> object:
     try:
-        answer = control.recv()
+        answer = process.control.recv()
     except (EOFError, ConnectionResetError):
-        raise LocalError(
-            "a worker process died",
-            remedy="look for a message of the system's out-of-memory killer; what was measured is kept",
-        ) from None
+        raise _died(process.child) from None
     if isinstance(answer, Failed):
         raise (
             answer.error
@@ -315,6 +337,16 @@ def _receive(control: Connection) -> object:
             else LocalError(f"a worker process failed:\n{answer.text}")
         )
     return answer
+
+
+def _died(child: Child) -> LocalError:
+    child.kill()  # it has closed its end; should it still be there, it is of no use
+    code = child.wait()
+    remedy = "what was measured is kept"
+    if code == -signal.SIGKILL:
+        remedy = f"look for a message of the system's out-of-memory killer; {remedy}"
+    how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return LocalError(f"a worker process died {how}", remedy=remedy)
 
 
 def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -327,4 +359,5 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
             file.write(request)
             spans.append((position, position + len(request)))
             position += len(request)
+        file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
     return fd, tuple(spans)

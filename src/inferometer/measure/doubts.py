@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.measure.ends import Groups
 from inferometer.measure.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
-from inferometer.measure.quantiles import BINS_PER_OCTAVE, Durations
+from inferometer.measure.quantiles import BINS_PER_OCTAVE
 from inferometer.measure.sparkline import sparkline
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 LATE_SHARE = 0.1  # of the median latency that may be our own late sending
 SLOW = 5  # times the median: a request that met a stall
+MOST_SLOW = 0.1  # share of groups of requests that met a stall
 FEWEST_STALLS = 4
 REGULAR = 0.2  # spread of the gaps between stalls, as a share of them
 FEWEST_WINDOWS = 6
@@ -60,16 +62,9 @@ def _reason(evidence: Evidence) -> tuple[str, str]:
     period_s = stall_period_s(evidence.slow_ends_us)
     if period_s is not None:
         return "periodic stalls", f"requests take more than {SLOW} times the median every {period_s:.2g} s"
-    for name, values in (
-        ("throughput", [row.infer_per_s for row in evidence.windows]),
-        ("latency", [float(row.latency_ns) for row in evidence.windows]),
-    ):
-        change = drift(values)
-        if change is not None:
-            return (
-                "drift",
-                f"{name} goes {'up' if change > 0 else 'down'} by {abs(change):.0%} over the level",
-            )
+    moving = moving_figure(evidence.windows)
+    if moving is not None:
+        return moving.kind, moving.text
     modes = two_modes(found.latency)
     if modes is not None:
         return "bimodal", (
@@ -77,6 +72,20 @@ def _reason(evidence: Evidence) -> tuple[str, str]:
             f"the others {modes.low_ns / NS_PER_MS:.3g} ms"
         )
     return "too few samples", _longer(evidence)
+
+
+def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
+    """Whether throughput or latency goes up or down over the level; its mean may be sure all the same."""
+    for name, values in (
+        ("throughput", [row.infer_per_s for row in windows]),
+        ("latency", [float(row.latency_ns) for row in windows]),
+    ):
+        change = drift(values)
+        if change is not None:
+            way = "up" if change > 0 else "down"
+            text = f"{name} goes {way} by {abs(change):.0%} from the first to the last quarter of the level"
+            return Doubt("drift", text, name, sparkline(values))
+    return None
 
 
 def _longer(evidence: Evidence) -> str:
@@ -101,10 +110,12 @@ def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
     return None
 
 
-def slow_ends(latency_ns: Durations, ended_us: NDArray[np.uint32], median_ns: int) -> NDArray[np.int64]:
-    """When requests ended that took far longer than the median, in order; a pause belongs to each."""
-    slow = latency_ns > SLOW * median_ns
-    return ended_us[slow].astype(np.int64)
+def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
+    """When requests ended that took far longer than the median, in order; none where most groups have some."""
+    slow = ends.slowest_ns > SLOW * median_ns
+    if not ends.is_exact and float(slow.mean()) > MOST_SLOW:
+        slow[:] = False
+    return ends.last_us[slow]
 
 
 def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
@@ -123,7 +134,8 @@ def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
 
 
 def drift(values: Sequence[float]) -> float | None:
-    """By which share a series goes up or down from start to end, if a straight line tells most of its course."""
+    """By which share a series goes up or down from its first to its last quarter, if a straight line tells most of
+    its course. Down it is at most all of it."""
     series = np.asarray(values, dtype=np.float64)
     count, centre = len(series), float(series.mean()) if len(series) else 0.0
     if count < FEWEST_WINDOWS or centre <= 0:
@@ -132,10 +144,13 @@ def drift(values: Sequence[float]) -> float | None:
     deviations = series - centre
     slope = float(times @ deviations) / float(times @ times)
     squares = float(deviations @ deviations)
-    change = slope * (count - 1) / centre
-    if abs(change) < LEAST_DRIFT or slope * slope * float(times @ times) < TREND * squares:
+    is_trend = slope * slope * float(times @ times) >= TREND * squares
+    few = max(1, count // 4)
+    first, last = float(series[:few].mean()), float(series[-few:].mean())
+    if not is_trend or first <= 0:
         return None
-    return change
+    change = last / first - 1
+    return change if abs(change) >= LEAST_DRIFT and change * slope > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Measurement:
     latency: Distribution  # closed loop: from the send; open loop: from the due time
     latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
     service: Distribution  # from the send
-    send_ns: int  # mean time to hand the request to the system
+    send_ns: int  # mean time to send: processor time, or until the socket had taken all of a large request
     receive_ns: int  # mean time from the first to the last byte of the reply
     received_bytes: int
     client: ClientCost
@@ -190,7 +190,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of requests, where they have times at which they are due; a failed request is answered too."""
+    """Of requests, where they have times at which they are due. A bad answer is one too; a lost connection is none."""
 
     asked_per_s: float
     sent_per_s: float
@@ -220,7 +220,12 @@ class Level:
     @property
     def is_cut_short(self) -> bool:
         """Something broke in the middle; what was measured until then counts."""
-        return any(remark.note in (Note.SERVER_GONE, Note.WORKER_LOST) for remark in self.remarks)
+        return self.is_given_up or any(remark.note is Note.WORKER_LOST for remark in self.remarks)
+
+    @property
+    def is_given_up(self) -> bool:
+        """The server no longer answered, so nothing more was sent."""
+        return any(remark.note in (Note.SERVER_GONE, Note.NO_ANSWER) for remark in self.remarks)
 
     @property
     def is_as_asked(self) -> bool:

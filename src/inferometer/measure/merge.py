@@ -2,21 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import pairwise
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.measure.intervals import (
-    mean_estimate,
-    mean_margin,
-    percentile_estimate,
-    percentile_margin,
-    rate_interval,
-)
+from inferometer.measure.ends import join_groups
+from inferometer.measure.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
 from inferometer.measure.measurement import (
     ClientCost,
-    Distribution,
     Estimate,
     FailureGroup,
     Goodput,
@@ -25,13 +17,13 @@ from inferometer.measure.measurement import (
     StartFigures,
     Streaming,
 )
-from inferometer.measure.quantiles import Durations, distribution, mean, percentile
+from inferometer.measure.series import Series, joined
 from inferometer.measure.server_metrics import server_metrics
 from inferometer.measure.tokens import token_figures
-from inferometer.measure.windows import Window, add_failures, join_streams
+from inferometer.measure.windows import Window, add_failures, join_expenses, join_streams
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
-from inferometer.observe.statistics import ModelStatistics, difference
+from inferometer.observe.statistics import ModelStatistics, difference, is_reset
 from inferometer.records import status
 
 SHOWN = (50, 90, 95, 99)
@@ -51,20 +43,14 @@ class Subject:
 
 
 def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
-    """The figures of windows that follow each other. A single window's durations are sorted in place."""
-    latency = (
-        windows[0].latency_ns
-        if len(windows) == 1
-        else np.concatenate([window.latency_ns for window in windows])
-    )
+    """The figures of windows that follow each other."""
+    latency = joined([window.latency_ns for window in windows])
     duration_ns = windows[-1].end_ns - windows[0].start_ns
-    count = len(latency)
+    count = latency.count
     elapsed_ns = sum(window.expense.elapsed_ns for window in windows)
-    service = _from_send(windows)
-    lag = None if service is None else latency - service
     wanted = _wanted(subject.percentile)
-    widths = _Widths.of(latency, wanted)
-    whole = distribution(latency, wanted)  # which sorts
+    whole = latency.distribution(wanted)
+    lags = [window.lag_ns for window in windows if window.lag_ns is not None]
     failed = sum(window.failed_count for window in windows)
     empty = sum(window.empty for window in windows)
     return Measurement(
@@ -74,14 +60,14 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
         failed_count=failed,
         delayed_count=sum(window.delayed for window in windows),
         infer_per_s=rate_estimate(windows, subject.batch),
-        send_per_s=sum(window.expense.sent for window in windows) * NS_PER_S / max(elapsed_ns, 1),
+        send_per_s=_sent(windows) * NS_PER_S / max(elapsed_ns, 1),
         latency=whole,
-        latency_intervals=_latency_estimates(whole, latency, widths),
-        service=whole if service is None else distribution(service),
+        latency_intervals=_latency_estimates(latency, wanted),
+        service=joined([window.service_ns for window in windows]).distribution() if lags else whole,
         send_ns=sum(window.send_ns for window in windows) // max(count, 1),
         receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
         received_bytes=sum(window.received_bytes for window in windows),
-        client=_client_cost(windows, lag),
+        client=_client_cost(windows, joined(lags) if lags else None),
         server=_server(windows, subject.model),
         failures=_failures(windows, subject),
         streaming=_streaming(windows, duration_ns),
@@ -93,111 +79,104 @@ def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
     )
 
 
+def _sent(windows: Sequence[Window]) -> int:
+    """Requests that went out: some were begun and never had a connection."""
+    unsent = sum(window.unsent_count for window in windows)
+    if unsent and unsent == sum(window.count + window.failed_count + window.empty for window in windows):
+        return 0
+    return max(0, sum(window.expense.sent for window in windows) - unsent)
+
+
 def start_figures(windows: Sequence[Window], subject: Subject) -> StartFigures | None:
     """Of the windows that are left out of the measurement; None when there are none."""
     if not windows:
         return None
     duration_ns = windows[-1].end_ns - windows[0].start_ns
-    latency = np.concatenate([window.latency_ns for window in windows])
-    rate = len(latency) * subject.batch * NS_PER_S / duration_ns
-    return StartFigures(duration_ns, len(latency), rate, distribution(latency, _wanted(subject.percentile)))
+    latency = joined([window.latency_ns for window in windows])
+    rate = latency.count * subject.batch * NS_PER_S / duration_ns
+    return StartFigures(duration_ns, latency.count, rate, latency.distribution(_wanted(subject.percentile)))
 
 
-def _from_send(windows: Sequence[Window]) -> Durations | None:
-    """Service times in the order of ends; None where they are the latencies."""
-    if windows[0].service_ns is windows[0].latency_ns:
-        return None
-    return np.concatenate([window.service_ns for window in windows])
-
-
-@dataclass(frozen=True, slots=True)
-class _Widths:
-    """Of the intervals of a series, found before it is sorted."""
-
-    mean: float | None
-    percentiles: dict[int, float | None]
-
-    @staticmethod
-    def of(latency: Durations, wanted: Sequence[int]) -> "_Widths":
-        return _Widths(mean_margin(latency), {p: percentile_margin(latency, p) for p in wanted})
-
-
-def _latency_estimates(
-    whole: Distribution, ordered: Durations, widths: _Widths
-) -> tuple[tuple[str, Estimate], ...]:
+def _latency_estimates(latency: Series, wanted: Sequence[int]) -> tuple[tuple[str, Estimate], ...]:
     """In nanoseconds."""
-    if not whole.count:
+    if not latency.count:
         return ()
-    rows = [("mean", mean_estimate(float(whole.mean_ns), widths.mean))]
-    return tuple(
-        rows + [(f"p{p}", percentile_estimate(ordered, p, width)) for p, width in widths.percentiles.items()]
-    )
+    percentiles = percentile_estimates(latency, wanted)
+    return (("mean", _mean_estimate(latency)), *((f"p{p}", percentiles[p]) for p in wanted))
+
+
+def _mean_estimate(latency: Series) -> Estimate:
+    return mean_estimate(float(latency.mean), mean_margin(latency))
 
 
 def latency_estimate(windows: Sequence[Window], chosen: int | None) -> Estimate:
     """Of the mean, or of the chosen percentile."""
-    latency = np.concatenate([window.latency_ns for window in windows])
-    if not len(latency):
+    latency = joined([window.latency_ns for window in windows])
+    if not latency.count:
         return Estimate(0.0)
-    if chosen is None:
-        return mean_estimate(float(mean(latency)), mean_margin(latency))
-    width = percentile_margin(latency, chosen)
-    latency.sort()
-    return percentile_estimate(latency, chosen, width)
+    return (
+        _mean_estimate(latency) if chosen is None else percentile_estimates(latency, _wanted(chosen))[chosen]
+    )
 
 
 def rate_estimate(windows: Sequence[Window], batch: int) -> Estimate:
     start_ns = windows[0].start_ns
     span_ns = windows[-1].end_ns - start_ns
-    ends = [window.ended_us + np.uint32((window.start_ns - start_ns) // NS_PER_US) for window in windows[1:]]
-    ended: NDArray[np.uint32] = np.concatenate([windows[0].ended_us, *ends]) if ends else windows[0].ended_us
-    return rate_interval(len(ended) * batch * NS_PER_S / span_ns, ended, span_ns // NS_PER_US)
+    ends = [window.ends.groups().later((window.start_ns - start_ns) // NS_PER_US) for window in windows]
+    count = sum(window.count for window in windows)
+    return rate_interval(count * batch * NS_PER_S / span_ns, join_groups(ends), span_ns // NS_PER_US)
 
 
 def _wanted(chosen: int | None) -> list[int]:
     return sorted({*SHOWN, *(() if chosen is None else (chosen,))})
 
 
-def _client_cost(windows: Sequence[Window], lag: Durations | None) -> ClientCost:
-    expenses = [window.expense for window in windows]
-    elapsed_ns = sum(expense.elapsed_ns for expense in expenses)
-    busy_ns = [sum(each) for each in zip(*(expense.cpu_ns for expense in expenses), strict=True)]
+def _client_cost(windows: Sequence[Window], lag: Series | None) -> ClientCost:
+    whole = join_expenses([window.expense for window in windows])
+    elapsed_ns = whole.elapsed_ns
     requests = sum(window.count + window.failed_count + window.empty for window in windows)
-    connects = sum(expense.connects for expense in expenses)
-    loop_lags = np.array([lag for expense in expenses for lag in expense.loop_lags_ns], dtype=np.int64)
     return ClientCost(
-        workers=len(busy_ns),
-        cpu_share=max(busy_ns, default=0) / elapsed_ns if elapsed_ns else 0.0,
-        cpu_us_per_request=sum(busy_ns) / NS_PER_US / requests if requests else 0.0,
-        reconnects=sum(expense.reconnects for expense in expenses),
-        connect_ns=sum(expense.connect_ns for expense in expenses) // connects if connects else 0,
-        connects=connects,
-        files=max((expense.files for expense in expenses), default=0),
-        file_limit=max((expense.file_limit for expense in expenses), default=0),
-        stolen_cores=sum(expense.stolen_ns for expense in expenses) / elapsed_ns if elapsed_ns else 0.0,
-        loop_lag_p50_ns=percentile(loop_lags, 50) if len(loop_lags) else 0,
-        loop_lag_max_ns=int(loop_lags.max(initial=0)),
-        lag_p50_ns=percentile(lag, 50) if lag is not None and len(lag) else 0,
-        lag_p99_ns=percentile(lag, 99) if lag is not None and len(lag) else 0,
+        workers=len(whole.cpu_ns),
+        cpu_share=max(whole.cpu_ns, default=0) / elapsed_ns if elapsed_ns else 0.0,
+        cpu_us_per_request=sum(whole.cpu_ns) / NS_PER_US / requests if requests else 0.0,
+        reconnects=whole.reconnects,
+        connect_ns=whole.connect_ns // whole.connects if whole.connects else 0,
+        connects=whole.connects,
+        files=whole.files,
+        file_limit=whole.file_limit,
+        stolen_cores=whole.stolen_ns / elapsed_ns if elapsed_ns else 0.0,
+        loop_lag_p50_ns=whole.loop_lags_ns.percentile(50),
+        loop_lag_max_ns=whole.loop_lags_ns.distribution().max_ns,
+        lag_p50_ns=0 if lag is None else lag.percentile(50),
+        lag_p99_ns=0 if lag is None else lag.percentile(99),
     )
 
 
 def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
     before, after = windows[0].before, windows[-1].after
-    return None if before is None or after is None else difference(model, before, after)
+    if before is None or after is None or counters_were_reset(windows):
+        return None
+    return difference(model, before.counters, after.counters)
+
+
+def counters_were_reset(windows: Sequence[Window]) -> bool:
+    """Whether the server began to count from zero in between: then what it did is not known."""
+    readings = [window.before for window in windows] + [windows[-1].after]
+    counters = [reading.counters for reading in readings if reading is not None]
+    return any(is_reset(before, after) for before, after in pairwise(counters))
 
 
 def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:
-    whole = join_streams([window.streams for window in windows if window.streams is not None])
-    if whole is None:
+    whole = join_streams([window.streams for window in windows])
+    if not whole.responses.count:
         return None
-    responses = int(whole.responses.sum())
+    responses = whole.responses.total
     return Streaming(
         responses=responses,
         per_s=responses * NS_PER_S / duration_ns,
-        per_request=distribution(whole.responses),
-        first=distribution(whole.first_ns),
-        gaps=distribution(whole.gap_ns),
+        per_request=whole.responses.distribution(),
+        first=whole.first_ns.distribution(),
+        gaps=whole.gap_ns.distribution(),
     )
 
 
@@ -210,10 +189,10 @@ def _goodput(windows: Sequence[Window], subject: Subject, duration_ns: int, ende
 
 
 def _sequences(windows: Sequence[Window], duration_ns: int) -> SequenceFigures | None:
-    whole = np.concatenate([window.sequence_ns for window in windows])
-    if not len(whole):
+    whole = joined([window.sequence_ns for window in windows])
+    if not whole.count:
         return None
-    return SequenceFigures(len(whole), len(whole) * NS_PER_S / duration_ns, distribution(whole))
+    return SequenceFigures(whole.count, whole.count * NS_PER_S / duration_ns, whole.distribution())
 
 
 def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup, ...]:

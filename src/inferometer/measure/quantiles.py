@@ -44,29 +44,30 @@ def _square_sum(durations: Durations, centre: int) -> int:
 
 
 def distribution(durations: Durations, more: Iterable[float] = ()) -> Distribution:
-    """All figures of a set. The array is sorted in place: give a copy if its order is still needed."""
+    """All figures of a set."""
     count = len(durations)
     if count == 0:
         return Distribution(0, 0, 0, 0, 0, ())
-    centre, spread = mean(durations), deviation(durations)
-    durations.sort()
+    ordered = np.sort(durations)
     return Distribution(
         count=count,
-        mean_ns=centre,
-        std_ns=spread,
-        min_ns=int(durations[0]),
-        max_ns=int(durations[-1]),
-        percentiles=tuple((p, int(durations[rank(p, count)])) for p in sorted({*PERCENTILES, *more})),
-        histogram=_histogram(durations),
+        mean_ns=mean(durations),
+        std_ns=deviation(durations),
+        min_ns=int(ordered[0]),
+        max_ns=int(ordered[-1]),
+        percentiles=tuple((p, int(ordered[rank(p, count)])) for p in sorted({*PERCENTILES, *more})),
+        histogram=histogram(ordered),
     )
 
 
-def _histogram(ordered: Durations) -> tuple[tuple[int, int], ...]:
-    """Counts below bounds that grow by a constant factor, empty ones left out."""
+def histogram(ordered: Durations, counts: Durations | None = None) -> tuple[tuple[int, int], ...]:
+    """Counts below bounds that grow by a constant factor, empty ones left out; `counts` of each value, if not one."""
     low, high = max(int(ordered[0]), 1), max(int(ordered[-1]), 1)
     first = math.floor(math.log2(low) * BINS_PER_OCTAVE)
     last = math.ceil(math.log2(high) * BINS_PER_OCTAVE) + 1
     bounds = np.ceil(2.0 ** (np.arange(first, last + 1) / BINS_PER_OCTAVE)).astype(np.int64)
     below = np.searchsorted(ordered, bounds, side="left")
-    counts = np.diff(below, prepend=0)
-    return tuple((int(bound), int(count)) for bound, count in zip(bounds, counts, strict=True) if count)
+    if counts is not None:
+        below = np.concatenate(([0], np.cumsum(counts)))[below]
+    within = np.diff(below, prepend=0)
+    return tuple((int(bound), int(count)) for bound, count in zip(bounds, within, strict=True) if count)

@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
+from inferometer.measure.account import Account
 from inferometer.measure.measurement import Level
 
 SCHEMA = 1
@@ -63,6 +65,7 @@ class Result:
     levels: tuple[Level, ...] = ()
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
+    account: Account | None = None  # known when the load is over
 
     @property
     def failed_share(self) -> float:
@@ -92,7 +95,7 @@ def from_json(text: str, origin: str) -> Result:
     from pydantic import ValidationError
 
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"
@@ -115,8 +118,8 @@ def from_json(text: str, origin: str) -> Result:
 def with_notes(value: Any) -> Any:
     """The document with its notes as members of their enum again."""
     if isinstance(value, dict):
-        if value.keys() == {"note", "text"} and value["note"] in Note.__members__:
-            return {"note": Note[value["note"]], "text": value["text"]}
+        if value.keys() == {"note", "text"} and str(value["note"]) in Note.__members__:
+            return {"note": Note[str(value["note"])], "text": value["text"]}
         return {key: with_notes(item) for key, item in value.items()}
     if isinstance(value, list):
         return [with_notes(item) for item in value]
@@ -125,9 +128,7 @@ def with_notes(value: Any) -> Any:
 
 def write(result: Result, path: Path) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(to_json(result))
-    partial.replace(path)
+    write_file(path, to_json(result))
 
 
 def read(path: Path) -> Result:

@@ -68,12 +68,19 @@ def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
         return Remark(
             Note.NOT_STABLE, f"{len(recent)} of the {MERGED} windows that are compared were measured"
         )
+    bare = sum(not window.request_count for window in recent)
+    if bare:
+        return Remark(Note.NOT_STABLE, f"{bare} of the last {MERGED} windows had no good answer")
     rates = [window.infer_per_s for window in recent]
-    latencies = [window.latency_ns / 1000 for window in recent]
+    latencies = [window.service_ns for window in recent]
+    apart = []
+    if not _agree(rates, rule.percentage):
+        apart.append(f"throughput went from {min(rates):g} to {max(rates):g} infer/sec")
+    if not _agree(latencies, rule.percentage):
+        apart.append(f"latency went from {min(latencies) / 1000:g} to {max(latencies) / 1000:g} usec")
+    words = " and ".join(apart)
     return Remark(
-        Note.NOT_STABLE,
-        f"in the last {MERGED} windows throughput went from {min(rates):g} to {max(rates):g} infer/sec "
-        f"and latency from {min(latencies):.0f} to {max(latencies):.0f} usec, more than {rule.percentage:g} % apart",
+        Note.NOT_STABLE, f"in the last {MERGED} windows {words}, more than {rule.percentage:g} % apart"
     )
 
 

@@ -5,36 +5,34 @@ instead; an event may hold more than one token, so the figures say how many answ
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import TokenFigures
-from inferometer.measure.quantiles import Durations, distribution
+from inferometer.measure.series import Series, joined
+from inferometer.measure.sketch import Durations
 from inferometer.records.records import Records
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tokens:
     """Of the good requests of a window."""
 
-    output: Durations  # of each answer
-    prompt: Durations
-    between_ns: (
-        Durations  # of each streamed answer of at least two tokens: the mean time from one to the next
-    )
-    from_events: int  # answers whose tokens the server did not count
+    output: Series = field(default_factory=Series)  # of each answer
+    prompt: Series = field(default_factory=Series)
+    # Of each streamed answer of at least two tokens: the mean time from one to the next.
+    between_ns: Series = field(default_factory=Series)
+    from_events: int = 0  # answers whose tokens the server did not count
 
-
-def tokens(records: Records) -> Tokens:
-    between = between_ns(records)
-    return Tokens(
-        output_tokens(records),
-        records.prompt_tokens,
-        between[between >= 0],
-        int(((records.tokens == 0) & (records.stamps > 0)).sum()),
-    )
+    def add(self, records: Records) -> None:
+        """Good requests."""
+        between = between_ns(records)
+        self.output.append(output_tokens(records))
+        self.prompt.append(records.prompt_tokens)
+        self.between_ns.append(between[between >= 0])
+        self.from_events += int(((records.tokens == 0) & (records.stamps > 0)).sum())
 
 
 def output_tokens(records: Records) -> Durations:
@@ -56,9 +54,9 @@ def join_tokens(parts: Sequence[Tokens]) -> Tokens | None:
     if not parts:
         return None
     return Tokens(
-        np.concatenate([part.output for part in parts]),
-        np.concatenate([part.prompt for part in parts]),
-        np.concatenate([part.between_ns for part in parts]),
+        joined([part.output for part in parts]),
+        joined([part.prompt for part in parts]),
+        joined([part.between_ns for part in parts]),
         sum(part.from_events for part in parts),
     )
 
@@ -67,14 +65,14 @@ def token_figures(parts: Sequence[Tokens], duration_ns: int) -> TokenFigures | N
     whole = join_tokens(parts)
     if whole is None:
         return None
-    output, prompt = int(whole.output.sum()), int(whole.prompt.sum())
+    output, prompt = whole.output.total, whole.prompt.total
     return TokenFigures(
         output=output,
         output_per_s=output * NS_PER_S / duration_ns,
-        per_answer=distribution(whole.output),
-        between=distribution(whole.between_ns),
+        per_answer=whole.output.distribution(),
+        between=whole.between_ns.distribution(),
         prompt=prompt,
         prompt_per_s=prompt * NS_PER_S / duration_ns,
-        per_prompt=distribution(whole.prompt),
+        per_prompt=whole.prompt.distribution(),
         from_events=whole.from_events,
     )

@@ -1,12 +1,11 @@
 """The server's Prometheus metrics: text -> readings -> a sample of what the figures are made of. Pure."""
 
-import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inferometer.observe.gpu import Gpu
 from inferometer.observe.host_load import HostSample
+from inferometer.wire.prometheus import readings
 
 GPU_METRICS = {
     "nv_gpu_utilization": "utilization",
@@ -24,45 +23,6 @@ CPU_METRICS = {
     "nv_cpu_memory_used_bytes": "memory_used_bytes",
     "nv_cpu_memory_total_bytes": "memory_total_bytes",
 }
-
-
-# --- text -> readings
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One line: `name{label="text",...} value`."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-_LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s*(?<=[\s}])(\S+)(?:\s+-?[0-9]+)?\s*")
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_ESCAPE = re.compile(r"\\(.)")
-
-
-def readings(text: str) -> Iterator[Reading]:
-    """Every line that holds a number; comments, broken lines, NaN and infinities are passed over."""
-    for line in text.split("\n"):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            continue
-        name, labels, number = match.groups()
-        try:
-            value = float(number)
-        except ValueError:
-            continue
-        if math.isfinite(value):
-            yield Reading(name, _labels(labels or ""), value)
-
-
-def _labels(text: str) -> dict[str, str]:
-    return {
-        name: _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
-        for name, value in _LABEL.findall(text)
-    }
 
 
 # --- readings -> sample

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from inferometer.base.errors import PeerError
+from inferometer.base.text import is_digits
+from inferometer.model.answers import DURATIONS
 from inferometer.model.spec import ModelSpec
 
 
@@ -60,35 +61,30 @@ class ModelStatistics:
 
 def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:
     """Counters out of the server's statistics document (`model_stats`)."""
-    try:
-        return {(row["name"], str(row["version"])): _counters(row) for row in rows}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PeerError(f"the server's statistics cannot be read: {error!r}") from error
-
-
-_DURATIONS = (
-    "success",
-    "fail",
-    "queue",
-    "compute_input",
-    "compute_infer",
-    "compute_output",
-    "cache_hit",
-    "cache_miss",
-)
+    return {(row["name"], row["version"]): _counters(row) for row in rows}
 
 
 def _counters(row: Mapping[str, Any]) -> Counters:
     values = {
-        "inference_count": int(row.get("inference_count", 0)),
-        "execution_count": int(row.get("execution_count", 0)),
+        "inference_count": row.get("inference_count", 0),
+        "execution_count": row.get("execution_count", 0),
     }
     stats = row.get("inference_stats", {})
-    for name in _DURATIONS:
+    for name in DURATIONS:
         duration = stats.get(name, {})
-        values[f"{name}_count"] = int(duration.get("count", 0))
-        values[f"{name}_ns"] = int(duration.get("ns", 0))
+        values[f"{name}_count"] = duration.get("count", 0)
+        values[f"{name}_ns"] = duration.get("ns", 0)
     return Counters(**values)
+
+
+def is_reset(before: Snapshot, after: Snapshot) -> bool:
+    """Whether some counter is lower than it was: the server was restarted, or a model was loaded again."""
+    return any(
+        getattr(after[key], name) < getattr(then, name)
+        for key, then in before.items()
+        if key in after
+        for name in _FIELDS
+    )
 
 
 def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStatistics:
@@ -117,4 +113,4 @@ def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStat
 
 
 def _version_order(version: str) -> tuple[int, str]:
-    return (int(version), "") if version.isdigit() else (-1, version)
+    return (int(version), "") if is_digits(version) else (-1, version)

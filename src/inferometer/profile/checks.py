@@ -58,7 +58,7 @@ def _kind(asked: Asked) -> str:
 
 
 def _needs_model(kind: str) -> bool:
-    return KINDS[kind].needs_model if kind in KINDS else kind not in ("dynamic_grpc", AUTO)
+    return kind != AUTO and KINDS[kind].needs_model
 
 
 def _is_without_grpc(asked: Asked) -> bool:
@@ -232,6 +232,10 @@ RULES = (
         "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
     ),
     Rule(
+        lambda a: _kind(a) != "dynamic_grpc" and any(field in a for field in ("grpc_method", "proto")),
+        "--grpc-method and --proto are for --service-kind dynamic_grpc.",
+    ),
+    Rule(
         lambda a: "session_concurrency" in a and _kind(a) != "openai",
         "The --session-concurrency option is only supported with --service-kind openai.",
     ),
@@ -262,6 +266,8 @@ def check_asked(asked: Asked, *, is_classic: bool = False) -> None:
     """Refuses the first combination that cannot work."""
     name = _kind(asked)
     kind = KINDS.get(name)
+    if kind is not None and "http" not in kind.ports:  # the default is no choice then
+        asked = {"protocol": next(iter(kind.ports)), **asked}
     for rule in (*RULES, *(() if kind is None else kind.rules)):
         if (is_classic or not rule.is_classic) and rule.broken(asked):
             raise UsageError(rule.message)
@@ -290,9 +296,6 @@ def check(options: "Options", *, is_classic: bool = False) -> None:
     if options.speed <= 0:
         raise UsageError(f"speed must be above 0, but is {options.speed}")
     check_asked(asked, is_classic=is_classic)
-    for option in TARGET_OPTIONS:
-        if option.field in asked and (refusal := option.unsupported(option.names[0], asked[option.field])):
-            raise refusal
 
 
 def check_model(options: "Options", model: ModelSpec) -> None:

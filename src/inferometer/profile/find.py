@@ -21,7 +21,7 @@ from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
 from inferometer.profile.level import Bench, Point, Recipe, Watcher
 from inferometer.profile.prepare import Setup
-from inferometer.profile.run import bench, crew
+from inferometer.profile.run import bench, crew, settled
 from inferometer.profile.sampling import Sampling
 from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Bracket, Tried, bounds, next_load, tidy
@@ -89,6 +89,7 @@ def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
             levels = result.levels if step.level is None else (*result.levels, step.level)
             result = replace(result, levels=levels, finding=step.finding)
             yield result
+        yield settled(result, load, watcher)
 
 
 @dataclass(slots=True)

@@ -47,6 +47,9 @@ class Options:
     method: str | None = None  # of a plain HTTP request, with its path and bodies
     path: str = ""
     bodies: tuple[str, ...] = ()
+    grpc_method: str = ""  # of any gRPC service
+    proto: str | None = None  # the file that describes it, and the folders its imports start from
+    proto_paths: tuple[str, ...] = ()
 
     batch: int | None = None
     data: DataOptions = field(default_factory=DataOptions)

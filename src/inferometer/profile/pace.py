@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from inferometer.base.notes import Note, Remark
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.measure.measurement import Rates
-from inferometer.measure.quantiles import Durations, percentile
+from inferometer.measure.series import Series, joined
 from inferometer.measure.windows import Window
 from inferometer.records.records import Column, Records
 
@@ -49,32 +46,27 @@ class Pace:
 
     _due: _Span = field(default_factory=_Span)
     _sent: _Span = field(default_factory=_Span)
-    _ended: _Span = field(default_factory=_Span)
 
     def add(self, records: Records) -> None:
         self._due.add(records.due_ns)
         self._sent.add(records.sent_ns[records.sent_ns > 0])
-        self._ended.add(records.end_ns)
 
-    def rates(self, asked_per_s: float) -> Rates:
-        return Rates(asked_per_s, self._sent.per_s, self._ended.per_s)
+    @property
+    def sent_per_s(self) -> float:
+        return self._sent.per_s
 
-    def remarks(self, windows: Sequence[Window]) -> list[Remark]:
+    def pressed(self, windows: Sequence[Window]) -> Note | None:
         """Whether the requests at the end were still sent when due, and answered as fast as others."""
-        latency = np.concatenate([window.latency_ns for window in windows])
-        service = np.concatenate([window.service_ns for window in windows])
-        if not len(service):
-            return []
+        service = joined([window.service_ns for window in windows])
+        lags = [window.lag_ns for window in windows if window.lag_ns is not None]
+        if not service.count or not lags:
+            return None
         room_ns = max(SLACK * self._due.length_ns, LEAST_NS)
-        if _at_the_end(service) > SLOWER * percentile(service, 25) + room_ns:
-            text = f"overloaded: {self._sent.per_s:.4g} requests/s were sent and {self._ended.per_s:.4g} answered"
-            return [Remark(Note.OVERLOADED, text)]
-        if _at_the_end(latency - service) > room_ns:
-            text = f"asked for {self._due.per_s:.4g} requests/s, sent {self._sent.per_s:.4g}"
-            return [Remark(Note.NOT_OFFERED, text)]
-        return []
+        if _at_the_end(service) > SLOWER * service.percentile(25) + room_ns:
+            return Note.OVERLOADED
+        return Note.NOT_OFFERED if _at_the_end(joined(lags)) > room_ns else None
 
 
-def _at_the_end(durations: Durations) -> float:
+def _at_the_end(durations: Series) -> float:
     """The median of the last ones; `durations` in the order of ends."""
-    return float(np.median(durations[-max(FEWEST, round(LAST * len(durations))) :]))
+    return durations.last(max(FEWEST, round(LAST * durations.count))).percentile(50)

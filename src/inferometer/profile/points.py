@@ -5,6 +5,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
 from inferometer.profile.agenda import Agenda
@@ -12,9 +13,8 @@ from inferometer.profile.level import Point
 from inferometer.profile.options import Options, Range
 from inferometer.profile.search import Verdicts, binary, linear
 
-RATE_THREADS = (
-    4  # the classic tool's senders by rate: in synchronous mode so many requests can be outstanding
-)
+THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
+RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
 
 
 _MODES = (
@@ -107,6 +107,18 @@ def _cap(options: Options) -> int | None:
     return options.max_threads or RATE_THREADS
 
 
+def most_streams(options: Options, *, has_sequences: bool) -> int:
+    """That requests share, as in the classic tool: one for each of its senders; 0 is one for each request in a periodic
+    plan, and one for each live sequence.
+
+    Two sequences on one stream could wait for each other: Triton answers a stream's requests in order, and one that is
+    not begun because another has its place would hold back the answers that the other needs to go on.
+    """
+    if not options.streaming or options.periodic_concurrency is not None or has_sequences:
+        return 0
+    return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
+
+
 def _schedule(options: Options, rate: float) -> Schedule:
     if options.request_distribution == "poisson":
         return Poisson(rate, options.data.seed)
@@ -124,7 +136,7 @@ def read_intervals(path: str) -> tuple[int, ...]:
     if not lines:
         raise UsageError(f"file '{path}' is empty", remedy="write one gap per line, in microseconds")
     for number, line in enumerate(lines, start=1):
-        if not line.isdigit():
+        if not is_digits(line):
             raise UsageError(
                 f"entry {number} of '{path}' is '{line}'",
                 remedy="gaps are whole numbers of microseconds, one per line",

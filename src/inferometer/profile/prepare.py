@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from inferometer.profile.checks import check, check_model
 from inferometer.profile.journal import Journal
 from inferometer.profile.level import Recipe
 from inferometer.profile.options import Options
-from inferometer.profile.points import is_rate, load_mode
+from inferometer.profile.points import THREADS, is_rate, load_mode, most_streams
 from inferometer.profile.recognize import address, describe, open_target, recognized, with_shapes
 from inferometer.profile.requests import make_requests
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
@@ -44,7 +44,6 @@ from inferometer.target.traffic import Traffic, Validation
 
 IN_PROCESS_KIND = "triton_c_api"
 METRICS_PORT = 8002
-SYNC_LIMIT = 16  # an open-ended synchronous range ends here unless --max-threads says otherwise
 OWN_FILES = 16  # of a worker, besides its connections
 SLICES = 20  # windows in the time a level may take by the precision rule, or that a schedule takes
 SHORTEST_SLICE_NS = 100 * NS_PER_MS
@@ -71,18 +70,24 @@ class Setup:
     host: Host | None = None  # of the worker, where that is to hold the server
 
 
-def prepare(options: Options, *, command: str, host: Host | None = None) -> Setup:
+DataRead = Callable[[Mapping[str, Any]], None]
+"""Told what was read of the input data, in the words of `Result.effective`."""
+
+
+def prepare(
+    options: Options, *, command: str, host: Host | None = None, data_read: DataRead | None = None
+) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet.
 
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
     check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
-        return _prepare(options, None, command=command)
+        return _prepare(options, None, command, data_read)
     host = host or _host(options)
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
-        return replace(_prepare(options, endpoint, command=command), host=host)
+        return replace(_prepare(options, endpoint, command, data_read), host=host)
 
 
 def moved(setup: Setup, host: Host) -> Setup:
@@ -106,7 +111,7 @@ def _host(options: Options) -> Host:
     )
 
 
-def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Setup:
+def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_read: DataRead | None) -> Setup:
     """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
@@ -119,6 +124,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Se
     check_model(options, model)
     with _contract_words("Failed to init manager inputs: ", command):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
+    if data_read is not None:
+        data_read(_data(dataset))
     with _contract_words("Unable to init infer data manager: ", command):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
@@ -129,10 +136,15 @@ def _prepare(options: Options, endpoint: Endpoint | None, *, command: str) -> Se
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     recipe = _recipe(options, model, agenda, command)
     traffic = target.traffic(model, steps, None if shared is None else shared.placement)
+    streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,
         model=model,
-        traffic=replace(traffic, validation=_validation(options, requests.expected)),
+        traffic=replace(
+            traffic,
+            wiring=replace(traffic.wiring, streams=streams),
+            validation=_validation(options, requests.expected),
+        ),
         shared=shared,
         recipe=recipe,
         sequences=requests.sequences,
@@ -304,7 +316,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
             f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
         )
         return end, ((words,) if is_overridden else ())
-    limit = options.max_threads or SYNC_LIMIT
+    limit = options.max_threads or THREADS
     return limit, (
         f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",
     )
@@ -324,6 +336,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             is_lenient=options.asynchronous,
         ),
         has_tokens=KINDS[options.service_kind].has_tokens,
+        is_serial=options.serial_sequences and model.any_sequence,
         promise=None if options.slo is None else parse_slo(options.slo),
     )
     if options.periodic_concurrency is not None:
@@ -397,6 +410,12 @@ def _effective(
         "collect_metrics": options.collect_metrics,
         "metrics_interval_ms": options.metrics_interval_ms,
         "binary_search": options.binary_search,
+        **_data(dataset),
+    }
+
+
+def _data(dataset: Dataset) -> dict[str, Any]:
+    return {
         "data_given": dataset.origin == "json",
         "data_streams": len(dataset.streams),
         "data_steps": len(dataset.streams[0]),

@@ -31,7 +31,7 @@ def open_target(options: Options, connection: Connection) -> Target:
 def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
     """The options with the kind that the address looks like, if none was asked for, and what to say about it."""
     if options.service_kind != AUTO:
-        return options, ()
+        return _with_protocol(options), ()
     connection = Connection(address(options), options.headers)
     is_grpc = options.protocol == "grpc"
     looks = recognize(look_over_grpc(connection) if is_grpc else look(connection))
@@ -40,17 +40,18 @@ def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
             f"{connection.endpoint.authority} speaks neither HTTP nor a gRPC protocol that is known",
             remedy="check the address, or name what it is with --service-kind and -i",
         )
-    if looks.kind not in KINDS:
-        raise UsageError(
-            f"{connection.endpoint.authority} looks like {looks.title}, which is not supported yet",
-            remedy="send requests of your own with --service-kind http",
-        )
     options = replace(options, service_kind=looks.kind, protocol=looks.protocol)
     if not options.model and KINDS[looks.kind].needs_model:
         options = replace(options, model=_only_model(open_target(options, connection), connection, looks))
     check(options)
     model = f", model '{options.model}'" if options.model else ""
     return options, (f"{connection.endpoint.authority} looks like {looks.title}{model} ({looks.words}).",)
+
+
+def _with_protocol(options: Options) -> Options:
+    """A kind that speaks one protocol need not be told which."""
+    ports = KINDS[options.service_kind].ports
+    return options if options.protocol in ports else replace(options, protocol=next(iter(ports)))
 
 
 def _only_model(target: Target, connection: Connection, looks: Looks) -> str:

@@ -9,8 +9,10 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
+from inferometer.measure.account import account
 from inferometer.measure.measurement import Level
 from inferometer.measure.result import Result
 from inferometer.observe.poller import Poller
@@ -21,6 +23,7 @@ from inferometer.profile.prepare import Setup
 from inferometer.profile.recognize import maybe_other_kind
 from inferometer.profile.scaling import measure_with_enough_workers
 from inferometer.profile.search import Verdicts
+from inferometer.profile.silence import silence_limit_ns
 from inferometer.target.endpoint import Connection
 from inferometer.target.kinds import KINDS
 from inferometer.target.shared_memory import Registry, shared_region
@@ -37,15 +40,32 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
             for level in sweep(setup, load, watcher):
                 result = replace(result, levels=(*result.levels, level))
                 yield result
-            cut = load.stop()
         except LocalError as error:  # a worker died between levels: those before it stand
-            if not result.levels:
-                raise
-            yield replace(result, remarks=(*result.remarks, Remark(Note.WORKER_LOST, str(error))))
+            yield _without_worker(result, load, error)
             return
-    if cut and setup.options.request_count:
-        remark = Remark(Note.CUT_OFF, f"{cut} requests were still running at the end and were cut off")
-        yield replace(result, remarks=(*result.remarks, remark))
+        yield settled(result, load, watcher)
+
+
+def settled(result: Result, load: Load, watcher: Watcher) -> Result:
+    """End the load; the result with an account of all its requests."""
+    try:
+        cut = load.stop(is_urgent=watcher.is_interrupted())
+    except LocalError as error:
+        return _without_worker(result, load, error)
+    result = replace(result, account=account(result.levels, load.totals()))
+    if not cut:
+        return result
+    requests = "1 request was" if cut == 1 else f"{cut} requests were"
+    remark = Remark(Note.CUT_OFF, f"{requests} still running at the end and cut off")
+    return replace(result, remarks=(*result.remarks, remark))
+
+
+def _without_worker(result: Result, load: Load, error: LocalError) -> Result:
+    """One has died: the levels before that stand; without any, there is nothing to report."""
+    if not result.levels:
+        raise error
+    remarks = (*result.remarks, Remark(Note.WORKER_LOST, str(error)))
+    return replace(result, remarks=remarks, account=account(result.levels, load.totals()))
 
 
 def _traced(setup: Setup) -> AbstractContextManager[None]:
@@ -116,10 +136,20 @@ def _most_workers(setup: Setup) -> int:
 
 
 def bench(setup: Setup, load: Workers, watcher: Watcher) -> Bench:
+    options = setup.options
     found = Bench(
-        load, monotonic_ns, lambda: _read_counters(setup), watcher, _maybe_poller(setup), setup.journal
+        load,
+        monotonic_ns,
+        lambda: _read_counters(setup),
+        watcher,
+        _maybe_poller(setup),
+        setup.journal,
+        silence_ns=silence_limit_ns(
+            timeout_ns=round(options.request_timeout_s * NS_PER_S),
+            window_ns=options.measurement_interval_ms * NS_PER_MS,
+        ),
     )
-    if setup.options.workers != "auto":
+    if options.workers != "auto":
         return found
     return replace(found, crew=load, most_workers=_most_workers(setup))
 

@@ -20,7 +20,7 @@ class Records:
 
     due_ns: Column
     sent_ns: Column
-    wrote_ns: Column  # the last byte of the request was handed to the system
+    wrote_ns: Column  # the request was sent: see load/send_cost.py for how long that took
     first_ns: Column  # the first byte of the reply; of a stream the first response
     end_ns: Column
     status: Column
@@ -57,6 +57,11 @@ class Records:
     def good(self) -> "Records":
         chosen = self.status == status.OK
         return self if chosen.all() else self.where(chosen)
+
+    @property
+    def is_answered(self) -> NDArray[np.bool_]:
+        """Of each, whether the server said anything, good or bad."""
+        return ~np.isin(self.status, status.NO_ANSWER)
 
     @property
     def failed(self) -> "Records":

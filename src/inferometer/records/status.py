@@ -14,6 +14,12 @@ REFUSED = 8  # the reply has a good status, and an error inside
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
+NO_ANSWER = (CONNECT, TLS, RESET, TIMEOUT, CANCELLED)
+"""Ends of requests that the server did not answer."""
+
+NOT_SENT = (CONNECT, TLS)
+"""Ends of requests for which there was never a connection."""
+
 _KINDS = {
     OK: "ok",
     CONNECT: "connect",

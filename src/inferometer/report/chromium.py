@@ -19,6 +19,7 @@ from select import select
 from typing import Any
 
 from inferometer.base.errors import LocalError
+from inferometer.base.writing import write_file
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 DEADLINE_S = 60.0
@@ -204,9 +205,4 @@ def print_pdf(tab: Tab, page: Path, pdf: Path) -> None:
 
 
 def _save(reply: Mapping[str, Any], path: Path) -> None:
-    try:
-        path.write_bytes(base64.b64decode(reply["data"]))
-    except OSError as error:
-        raise LocalError(
-            f"'{path}' could not be written: {error.strerror or error}", remedy="give another name"
-        ) from error
+    write_file(path, base64.b64decode(reply["data"]))

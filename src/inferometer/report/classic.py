@@ -14,6 +14,7 @@ from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
     classic_value,
     decimal,
+    exact_share,
     first_line,
     has_schedule,
     headline_ns,
@@ -47,12 +48,15 @@ _NO_INSTABILITY = (
     Note.NO_RESPONSE,
     Note.MEMBER_NOT_CALLED,
     Note.SEVERAL_VERSIONS,
+    Note.OTHER_CLIENTS,
+    Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
 )
 
 
 def report(result: Result) -> str:
     """The whole of it, as it would have appeared on stdout."""
-    return data_line(result) + settings_block(result) + "".join(_levels(result)) + summary(result)
+    return data_line(result.effective) + settings_block(result) + "".join(_levels(result)) + summary(result)
 
 
 def _levels(result: Result) -> Iterator[str]:
@@ -65,9 +69,8 @@ def _levels(result: Result) -> Iterator[str]:
         yield level_block(result, level)
 
 
-def data_line(result: Result) -> str:
+def data_line(effective: Mapping[str, Any]) -> str:
     """What was read from JSON input data; nothing for generated data."""
-    effective = result.effective
     if not effective.get("data_given"):
         return ""
     streams = effective["data_streams"]
@@ -188,12 +191,18 @@ def level_block(result: Result, level: Level) -> str:
 
 
 def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[str]:
-    percentile = _percentile(result)
-    latency = measurement.latency
     yield f"    Request count: {measurement.request_count}"
     yield from _delayed(measurement)
     if result.model.get("any_sequence"):
         yield _sequence_count(measurement)
+    if measurement.request_count:
+        yield from _figures(result, measurement)
+    yield from _added(result, level, measurement)
+
+
+def _figures(result: Result, measurement: Measurement) -> Iterator[str]:
+    """What only good requests have."""
+    percentile, latency = _percentile(result), measurement.latency
     yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield f"    Response Throughput: {decimal(measurement.streaming.per_s * measurement.batch)} infer/sec"
@@ -207,7 +216,6 @@ def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[
     for p in percentiles(percentile):
         yield f"    p{p} latency: {whole_us(latency.percentile_ns(p))} usec"
     yield f"    {_transport(result, measurement)}"
-    yield from _added(result, level, measurement)
 
 
 def _sequence_count(measurement: Measurement) -> str:
@@ -262,11 +270,13 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
             f"(p50 {whole_us(whole.percentile_ns(50))} usec, p99 {whole_us(whole.percentile_ns(99))} usec)"
         )
     if measurement.failed_count:
-        yield f"    Failed request count: {measurement.failed_count} ({measurement.failed_share * 100:.2f} %)"
+        yield f"    Failed request count: {measurement.failed_count} ({exact_share(measurement.failed_share)} %)"
     for group in measurement.failures:
         yield _failure(group)
     if not level.is_stable:
         yield f"    [WARNING] Not stable: {_instability(level, measurement)}"
+    else:
+        yield from (f"    [WARNING] {row.text}" for row in level.remarks if row.note is Note.OVERLOADED)
     if level.is_over_limit:
         yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
 

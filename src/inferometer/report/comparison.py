@@ -1,13 +1,11 @@
 """A comparison for people, for pull requests and for CI: folds over the same value."""
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from inferometer.compare.comparison import (
     FAILED,
@@ -31,8 +29,8 @@ from inferometer.compare.comparison import (
 )
 from inferometer.compare.differences import headline
 from inferometer.measure.measurement import Estimate
+from inferometer.report.escape import markdown, terminal, xml
 from inferometer.report.format import duration, first_line, level_label, plural, quantity, share
-from inferometer.report.markdown import escape
 
 WIDTH = 100
 _STYLES = {FASTER: "green", SLOWER: "red", MIXED: "yellow"}
@@ -195,25 +193,27 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
 def render(comparison: Comparison, console: Console) -> None:
     """The whole report of a comparison."""
     width = max(WIDTH, console.width) if not console.is_terminal else console.width
-    console.print(Text(first_line(title(comparison)), style="bold"), width=width)
+    console.print(terminal(first_line(title(comparison)), style="bold"), width=width)
     for label in dict.fromkeys(row[0] for row in speed_rows(comparison)):
-        console.print(Text(f"At {label}"), width=width)
+        console.print(terminal(f"At {label}"), width=width)
         console.print(_speed_table(comparison, label), width=width)
     if any(contrast.outputs for contrast in comparison.contrasts):
         compared = max(output.requests for row in comparison.contrasts for output in row.outputs)
-        console.print(Text(f"Outputs of the same {plural(compared, 'request')}", style="bold"), width=width)
+        console.print(
+            terminal(f"Outputs of the same {plural(compared, 'request')}", style="bold"), width=width
+        )
         console.print(_output_table(comparison), width=width)
     for sentence in sentences(comparison):
-        console.print(Text(first_line(sentence), style="bold"), width=width)
+        console.print(terminal(first_line(sentence), style="bold"), width=width)
     for gate in comparison.gates:
-        console.print(Text(_gate_line(gate), style=_GATE_STYLES[gate.outcome]), width=width)
+        console.print(terminal(_gate_line(gate), style=_GATE_STYLES[gate.outcome]), width=width)
     for problem in comparison.problems:
-        console.print(Text(f"✗ {first_line(problem)}", style="red"), width=width)
+        console.print(terminal(f"✗ {first_line(problem)}", style="red"), width=width)
     for remark in _remarks(comparison):
-        console.print(Text(f"! {first_line(remark, 400)}", style="yellow"), width=width)
-    console.print(Text(_footnote(comparison), style="dim"), width=width)
+        console.print(terminal(f"! {first_line(remark, 400)}", style="yellow"), width=width)
+    console.print(terminal(_footnote(comparison), style="dim"), width=width)
     if comparison.gates or comparison.problems:
-        console.print(Text(_OUTCOMES[comparison.outcome], style="bold"), width=width)
+        console.print(terminal(_OUTCOMES[comparison.outcome], style="bold"), width=width)
 
 
 def _gate_line(gate: GateOutcome) -> str:
@@ -229,8 +229,8 @@ def _speed_table(comparison: Comparison, label: str) -> Table:
     before = ""
     for _, variant, *cells, verdict in (row for row in speed_rows(comparison) if row[0] == label):
         name, before = "" if variant == before else variant, variant
-        shown = (Text(first_line(cell)) for cell in (name, *cells))
-        table.add_row(*shown, Text(verdict, style=_STYLES.get(verdict, "")))
+        shown = (terminal(first_line(cell)) for cell in (name, *cells))
+        table.add_row(*shown, terminal(verdict, style=_STYLES.get(verdict, "")))
     return table
 
 
@@ -239,7 +239,7 @@ def _output_table(comparison: Comparison) -> Table:
     for name in OUTPUT_HEAD:
         table.add_column(name, justify="left" if name in OUTPUT_HEAD[:3] else "right")
     for row in output_rows(comparison):
-        table.add_row(*(Text(first_line(cell)) for cell in row))
+        table.add_row(*(terminal(first_line(cell)) for cell in row))
     return table
 
 
@@ -270,7 +270,7 @@ def _markdown_table(head: Row, rows: Iterator[Row]) -> list[str]:
 
 def _safe(text: str) -> str:
     """Names of models are text, whatever is in them."""
-    return escape(first_line(text, 400))
+    return markdown(first_line(text, 400))
 
 
 # --- JUnit
@@ -289,32 +289,27 @@ def to_junit(comparison: Comparison) -> str:
         failures=str(count["failure"]),
         errors=str(count["error"]),
         skipped=str(count["skipped"]),
-        timestamp=comparison.started_at,
+        timestamp=xml(comparison.started_at),
     )
     suite.extend(cases)
     output = ET.SubElement(suite, "system-out")
-    output.text = _xml_text("\n".join(sentences(comparison)))
+    output.text = xml("\n".join(sentences(comparison)))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 
 
 def _validity(comparison: Comparison) -> ET.Element:
-    case = ET.Element("testcase", classname=_xml_text(comparison.baseline), name="the comparison is valid")
+    case = ET.Element("testcase", classname=xml(comparison.baseline), name="the comparison is valid")
     if comparison.problems:
-        text = _xml_text("\n".join(comparison.problems))
-        ET.SubElement(case, "error", message=_xml_text(first_line(comparison.problems[0]))).text = text
+        text = xml("\n".join(comparison.problems))
+        ET.SubElement(case, "error", message=xml(first_line(comparison.problems[0]))).text = text
     return case
 
 
 def _gate_case(gate: GateOutcome) -> ET.Element:
-    case = ET.Element("testcase", classname=_xml_text(gate.variant), name=_xml_text(f"not {gate.text}"))
+    case = ET.Element("testcase", classname=xml(gate.variant), name=xml(f"not {gate.text}"))
     if gate.outcome == FAILED:
-        ET.SubElement(case, "failure", message=_xml_text(f"{gate.text}: {gate.found}"))
+        ET.SubElement(case, "failure", message=xml(f"{gate.text}: {gate.found}"))
     elif gate.outcome == INCONCLUSIVE:
-        ET.SubElement(case, "skipped", message=_xml_text(f"inconclusive: {gate.found}"))
+        ET.SubElement(case, "skipped", message=xml(f"inconclusive: {gate.found}"))
     return case
-
-
-def _xml_text(text: str) -> str:
-    """Without the characters XML has no way to write."""
-    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.measure.measurement import (
     ClientCost,
     Doubt,
@@ -20,7 +20,11 @@ from inferometer.measure.measurement import (
     Streaming,
 )
 from inferometer.measure.result import Finding, Result
+from inferometer.report.escape import terminal
 from inferometer.report.format import (
+    NONE,
+    at_percentile,
+    average,
     duration,
     first_line,
     has_schedule,
@@ -48,16 +52,19 @@ _VERDICTS = {
     Note.NOT_PRECISE: "not precise",
     Note.INTERRUPTED: "interrupted",
     Note.SERVER_GONE: "server gone",
+    Note.NO_ANSWER: "no answer",
     Note.NO_REPLY: "no reply",
+    Note.OTHER_CLIENTS: "other clients",
+    Note.NOT_COUNTED: "not counted",
 }
 
 
 def render(result: Result, console: Console) -> None:
     """The whole report of a measurement."""
     width = min(WIDTH, console.width)
-    console.print(Text(_title(result), style="bold"), width=width)
+    console.print(terminal(_title(result), style="bold"), width=width)
     if result.finding is not None:
-        console.print(Text(finding_sentence(result.finding), style="bold"), width=width)
+        console.print(terminal(finding_sentence(result.finding), style="bold"), width=width)
     console.print(_table(result, is_narrow=width < WIDTH), width=width)
     if any(level.rates is not None for level in result.levels):
         console.print(_rate_table(result), width=width)
@@ -66,21 +73,21 @@ def render(result: Result, console: Console) -> None:
             console.print(block, width=width)
     for level in _last_measured(result):
         if level.measurement is not None and level.measurement.streaming is not None:
-            console.print(Text(_streaming(level.measurement.streaming)), width=width)
+            console.print(terminal(_streaming(level.measurement.streaming)), width=width)
         if level.measurement is not None:
             for line in text_lines(level.measurement):
-                console.print(Text(line), width=width)
+                console.print(terminal(line), width=width)
         if level.measurement is not None and level.measurement.sequences is not None:
-            console.print(Text(_sequences(level.measurement.sequences)), width=width)
+            console.print(terminal(_sequences(level.measurement.sequences)), width=width)
         if level.measurement is not None and level.measurement.metrics is not None:
             for line in metrics_lines(level.measurement.metrics):
-                console.print(Text(line), width=width)
+                console.print(terminal(line), width=width)
         if level.measurement is not None:
             ports = int(result.host.get("ports", 0))
             client = client_sentence(level.measurement.client, ports)
             for line in (interval_sentence(level.measurement), client):
                 if line:
-                    console.print(Text(line), width=width)
+                    console.print(terminal(line), width=width)
     for block in _troubles(result):
         console.print(block, width=width)
 
@@ -173,7 +180,7 @@ def _table(result: Result, *, is_narrow: bool) -> Table:
     for level in _rows(result):
         first, *others = _cells(level, shown)
         name = _ramp(result) if is_periodic(result.effective) else first
-        table.add_row(*(Text(cell) for cell in (name, *others)), _verdict(level, result.finding))
+        table.add_row(*(terminal(cell) for cell in (name, *others)), _verdict(level, result.finding))
     return table
 
 
@@ -198,10 +205,10 @@ def _rate_table(result: Result) -> Table:
             continue
         table.add_row(
             *map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s)),
-            duration(found.latency.mean_ns),
-            duration(found.latency.percentile_ns(99)),
-            duration(found.service.mean_ns),
-            duration(found.service.percentile_ns(99)),
+            average(found.latency),
+            at_percentile(found.latency, 99),
+            average(found.service),
+            at_percentile(found.service, 99),
         )
     return table
 
@@ -210,13 +217,13 @@ def _cells(level: Level, shown: tuple[int, ...]) -> tuple[str, ...]:
     value = level_value(level.mode, level.value)
     measurement = level.measurement
     if measurement is None:
-        return (value, *("-" for _ in range(5 + len(shown))))
+        return (value, *(NONE for _ in range(5 + len(shown))))
     return (
         value,
         quantity(measurement.infer_per_s.value),
         interval(measurement.infer_per_s),
-        duration(measurement.latency.mean_ns),
-        *(duration(measurement.latency.percentile_ns(p)) for p in shown),
+        average(measurement.latency),
+        *(at_percentile(measurement.latency, p) for p in shown),
         share(measurement.failed_share),
         share(measurement.client.cpu_share),
     )
@@ -227,12 +234,13 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
-    if not level.is_stable and not words:
+    is_failing = any(remark.note is Note.FAILURES for remark in level.remarks)
+    if not level.is_stable and not words and not is_failing:
         words.append("not stable")
     if level.is_over_limit:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
-        words.append("errors")
+        words.append("errors" if level.measurement.request_count else "all failed")
     judged = () if finding is None else finding.judged
     for row in (row for row in judged if row.load == level.value):
         words.insert(0, f"broken: {', '.join(row.broken)}" if row.verdict == "broken" else row.verdict)
@@ -241,7 +249,7 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
 
 def _verdict(level: Level, finding: Finding | None) -> Text:
     words = verdict_words(level, finding)
-    return Text(words, style="green" if words in ("ok", "kept") else "yellow")
+    return terminal(words, style="green" if words in ("ok", "kept") else "yellow")
 
 
 def _last_measured(result: Result) -> tuple[Level, ...]:
@@ -250,7 +258,7 @@ def _last_measured(result: Result) -> tuple[Level, ...]:
 
 def _time(level: Level) -> Iterator[Text | Table]:
     measurement = level.measurement
-    if measurement is None or measurement.server is None:
+    if measurement is None or measurement.server is None or not measurement.request_count:
         return
     rows = parts(measurement.server)
     if not rows:
@@ -258,15 +266,17 @@ def _time(level: Level) -> Iterator[Text | Table]:
     counters = measurement.server.counters
     total = counters.success_ns / counters.success_count
     whole = max(float(measurement.latency.mean_ns), total)
-    yield Text(f"Where the time goes at {level_label(level.mode, level.value)}", style="bold")
+    yield terminal(f"Where the time goes at {level_label(level.mode, level.value)}", style="bold")
     if measurement.server.members:
         yield _member_table(rows, total)
         outside = duration(max(0.0, whole - total))
-        yield Text(f"server {duration(total)} + network and client {outside} = {duration(whole)} per request")
+        yield terminal(
+            f"server {duration(total)} + network and client {outside} = {duration(whole)} per request"
+        )
     else:
         outside_name = "network and client" if measurement.streaming is None else "streaming and network"
         yield _part_table((Part(outside_name, max(0.0, whole - total)), *rows), whole)
-    yield Text(closing_sentence(level))
+    yield terminal(closing_sentence(level))
 
 
 def _part_table(rows: tuple[Part, ...], whole: float) -> Table:
@@ -276,7 +286,7 @@ def _part_table(rows: tuple[Part, ...], whole: float) -> Table:
     table.add_column("Share", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for row in rows:
-        table.add_row(Text(row.name), duration(row.ns), share(_ratio(row.ns, whole)), _bar(row.ns, whole))
+        table.add_row(terminal(row.name), duration(row.ns), share(_ratio(row.ns, whole)), _bar(row.ns, whole))
     return table
 
 
@@ -288,7 +298,7 @@ def _member_table(rows: tuple[Part, ...], total: float) -> Table:
     table.add_column("of the server's time", no_wrap=True)
     for row in rows:
         table.add_row(
-            Text(row.name),
+            terminal(row.name),
             f"{row.calls:g}" if row.calls == round(row.calls) else f"{row.calls:.2f}",
             duration(row.ns),
             duration(row.queue_ns),
@@ -300,7 +310,7 @@ def _member_table(rows: tuple[Part, ...], total: float) -> Table:
 
 def _bar(ns: float, whole: float) -> Text:
     filled = min(BAR_WIDTH, round(BAR_WIDTH * _ratio(ns, whole)))
-    return Text("█" * filled if filled else "▏" if ns > 0 else "", style="cyan")
+    return terminal("█" * filled if filled else "▏" if ns > 0 else "", style="cyan")
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -328,7 +338,7 @@ def _streaming(streaming: Streaming) -> str:
     first, gaps = streaming.first, streaming.gaps
     words = [
         f"Streams: {quantity(streaming.per_s)} responses/s, {streaming.responses / streaming.per_request.count:.3g} "
-        f"per request; first after p50 {duration(first.percentile_ns(50))}, p99 {duration(first.percentile_ns(99))}"
+        f"per request; first after p50 {at_percentile(first, 50)}, p99 {at_percentile(first, 99)}"
     ]
     if gaps.count:
         words.append(
@@ -356,7 +366,9 @@ def interval_sentence(measurement: Measurement) -> str:
 
 def client_sentence(client: ClientCost, ports: int) -> str:
     """What measuring cost on this side; `ports` are those of the host, 0 when not known."""
-    words = [f"{share(client.cpu_share)} of a core, {client.cpu_us_per_request:.3g} µs a request"]
+    words = [
+        f"{share(client.cpu_share)} of a core, {duration(client.cpu_us_per_request * NS_PER_US)} a request"
+    ]
     if client.lag_p99_ns:
         words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
     if client.loop_lag_max_ns:
@@ -386,13 +398,15 @@ def start_sentence(level: Level, start: StartFigures) -> str:
 
 def _doubt(level: Level, doubt: Doubt) -> Text:
     label = level_label(level.mode, level.value)
-    return Text(f"? {label}: {doubt.kind}: {doubt.text}\n  {doubt.figure} {doubt.sparkline}", style="yellow")
+    return terminal(
+        f"? {label}: {doubt.kind}: {doubt.text}\n  {doubt.figure} {doubt.sparkline}", style="yellow"
+    )
 
 
 def _troubles(result: Result) -> Iterator[Text]:
     for level in result.levels:
         if level.start is not None:
-            yield Text(f"• {start_sentence(level, level.start)}")
+            yield terminal(f"• {start_sentence(level, level.start)}")
         if level.doubt is not None:
             yield _doubt(level, level.doubt)
         if level.measurement is not None:
@@ -418,12 +432,12 @@ def _failure(level: Level, group: FailureGroup) -> Text:
     if group.max_ns:
         failed += f", after {duration(group.mean_ns)} (at most {duration(group.max_ns)})"
     line = f"✗ {level_label(level.mode, level.value)}: {failed}"
-    return Text(f"{line}: {example}" if example else line, style="red")
+    return terminal(f"{line}: {example}" if example else line, style="red")
 
 
 def _remarks(note: Note, lines: list[str]) -> Text:
     """What was found at each level, and once what to do about it."""
-    text = Text("\n".join(f"! {line}" for line in lines), style="yellow")
+    text = terminal("\n".join(f"! {line}" for line in lines), style="yellow")
     return text.append(f"\n  {note.advice}", style="default")
 
 
@@ -432,6 +446,8 @@ def level_sentence(level: Level) -> str:
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
+    if not level.measurement.request_count:
+        return f"{label}: no good answer, {verdict_words(level)}"
     return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
 
 

@@ -9,6 +9,7 @@ from inferometer.measure.measurement import Level, Measurement
 from inferometer.measure.result import Result
 from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.report.escape import file_part
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import any_cache, average_ns, compute_ns
@@ -46,7 +47,10 @@ def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
         for member in _members(measurement):
             row = _member_row(layout, level, measurement, member)
             rows.setdefault((member.name, member.version), []).append(row)
-    return tuple((f"{name}_v{version}.", _text(rows[name, version])) for name, version in sorted(rows))
+    return tuple(
+        (f"{file_part(name)}_v{file_part(version)}.", _text(rows[name, version]))
+        for name, version in sorted(rows)
+    )
 
 
 def floored_levels(result: Result) -> tuple[Level, ...]:
@@ -130,7 +134,15 @@ def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str,
 def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:
     gpus = () if metrics is None else metrics.gpus
     for column in GPU_COLUMNS:
-        yield column.name, "".join(f"{uuid}:{column.cell(value)};" for uuid, value in column.rows(gpus))
+        yield (
+            column.name,
+            "".join(f"{_identifier(uuid)}:{column.cell(value)};" for uuid, value in column.rows(gpus)),
+        )
+
+
+def _identifier(text: str) -> str:
+    """The classic file quotes nothing: what would end a cell or a line, or begin a formula, becomes an underscore."""
+    return "".join(char if char.isalnum() or char in "-_." else "_" for char in text).lstrip("-")
 
 
 def _member_row(layout: Layout, level: Level, measurement: Measurement, member: ModelStatistics) -> Row:
@@ -200,5 +212,5 @@ def _text(rows: list[Row]) -> str:
     if not rows:
         return ""
     lines = [",".join(name for name, _ in rows[0])]
-    lines += [",".join(str(cell) for _, cell in row) for row in rows]
+    lines += [",".join(str(value) for _, value in row) for row in rows]
     return "".join(f"{line}\n" for line in lines)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from inferometer.advise.diagnosis import Diagnosis, StepFigures, Suggestion, Trial
 from inferometer.report.console import WIDTH
+from inferometer.report.escape import terminal
 from inferometer.report.format import duration, quantity, share
 
 SHOWN = 5  # suggestions
@@ -17,17 +18,17 @@ SHOWN = 5  # suggestions
 def render(diagnosis: Diagnosis, console: Console) -> None:
     """The whole report."""
     width = min(WIDTH, console.width)
-    console.print(Text(diagnosis.verdict.sentence, style="bold"), width=width)
-    console.print(Text(_where(diagnosis)), width=width)
+    console.print(terminal(diagnosis.verdict.sentence, style="bold"), width=width)
+    console.print(terminal(_where(diagnosis)), width=width)
     if diagnosis.steps:
         console.print(step_table(diagnosis.steps), width=width)
-        console.print(Text(_machine(diagnosis)), width=width)
+        console.print(terminal(_machine(diagnosis)), width=width)
     for line in _advice(diagnosis):
         console.print(line, width=width)
     for block in _story(diagnosis):
         console.print(block, width=width)
     for note in diagnosis.notes:
-        console.print(Text(f"! {note}", style="yellow"), width=width)
+        console.print(terminal(f"! {note}", style="yellow"), width=width)
 
 
 def _where(diagnosis: Diagnosis) -> str:
@@ -45,7 +46,7 @@ def step_table(steps: Sequence[StepFigures]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in steps:
         table.add_row(
-            Text("  " * row.depth + row.name),
+            terminal("  " * row.depth + row.name),
             f"{row.calls:.3g}",
             duration(row.service_ns),
             duration(row.queue_ns),
@@ -82,12 +83,12 @@ def _advice(diagnosis: Diagnosis) -> Iterator[Text]:
     if not diagnosis.steps:
         return
     if not diagnosis.suggestions:
-        yield Text("No change of the settings is predicted to bring more.", style="bold")
+        yield terminal("No change of the settings is predicted to bring more.", style="bold")
         return
-    yield Text("What would help, by prediction", style="bold")
+    yield terminal("What would help, by prediction", style="bold")
     for number, row in enumerate(diagnosis.suggestions[:SHOWN], start=1):
-        yield Text(f"{number}. {suggestion_words(row)}")
-        yield Text(f"   {row.why}", style="dim")
+        yield terminal(f"{number}. {suggestion_words(row)}")
+        yield terminal(f"   {row.why}", style="dim")
 
 
 def suggestion_words(row: Suggestion) -> str:
@@ -118,20 +119,20 @@ def trial_words(trial: Trial) -> str:
 def _story(diagnosis: Diagnosis) -> Iterator[Text | Table]:
     if diagnosis.is_restored is None and not diagnosis.trials:
         return
-    yield Text("What came of trying", style="bold")
+    yield terminal("What came of trying", style="bold")
     yield _trial_table(diagnosis)
     if diagnosis.best is not None:
         gain = diagnosis.best.throughput / diagnosis.throughput - 1
-        yield Text(
+        yield terminal(
             f"Before {quantity(diagnosis.throughput)}, after {quantity(diagnosis.best.throughput)} infer/s "
             f"({_signed(gain)}) at concurrency {diagnosis.concurrency}."
         )
     if diagnosis.after is not None:
-        yield Text(f"Now: {diagnosis.after.sentence}")
+        yield terminal(f"Now: {diagnosis.after.sentence}")
     if diagnosis.is_restored:
-        yield Text("The server has its original configuration again.")
+        yield terminal("The server has its original configuration again.")
     elif diagnosis.best is not None:
-        yield Text("The server keeps the new configuration until it is restarted.")
+        yield terminal("The server keeps the new configuration until it is restarted.")
 
 
 def _trial_table(diagnosis: Diagnosis) -> Table:
@@ -142,7 +143,7 @@ def _trial_table(diagnosis: Diagnosis) -> Table:
     table.add_row("as it was", "", _rate(diagnosis.throughput), duration(diagnosis.latency_ns), "", "")
     for trial in diagnosis.trials:
         table.add_row(
-            Text(trial.suggestion.text + (f" ({trial.failure})" if trial.failure else "")),
+            terminal(trial.suggestion.text + (f" ({trial.failure})" if trial.failure else "")),
             _rate(trial.suggestion.throughput),
             "-" if trial.failure else _rate(trial.throughput),
             "-" if trial.failure else duration(trial.latency_ns),

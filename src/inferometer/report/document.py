@@ -30,6 +30,7 @@ class Column:
 
     name: str
     is_number: bool = True
+    is_name: bool = False  # its cells are names: lines are never broken inside a word of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Both are written piece by piece beside their final name, and take that name when
 """
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -12,6 +11,7 @@ from typing import TextIO
 import numpy as np
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.writing import replacing
 from inferometer.measure.exported import Export, ExportedLevel, ExportedRequest, Value
 from inferometer.model.numbers import values
 from inferometer.report.files import writable
@@ -47,18 +47,8 @@ def _require_pyarrow(path: Path) -> None:
 
 def write_export(export: Export, path: Path) -> tuple[str, ...]:
     """Write the file; what is to say about it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            remarks = _write(export, path, partial)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise LocalError(
-            f"'{path}' could not be written: {error.strerror or error}",
-            remedy="check the folder and the space left, and measure again",
-        ) from error
+    with replacing(path) as place:
+        remarks = _write(export, path, place)
     if export.problem:
         raise LocalError(
             f"'{path}' is not whole: from some time on requests could not be kept: {export.problem}",

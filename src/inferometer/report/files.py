@@ -1,10 +1,11 @@
 """Report files: known to be writable before the load starts, written when it is over."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.base.writing import writing
+from inferometer.base.writing import Outputs, write_file
 from inferometer.measure.result import Result
 from inferometer.report.csv import composing_csvs, main_csv
 
@@ -52,12 +53,8 @@ def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
     files = [(path, text)]
     if path.is_file() or not path.exists():  # a pipe or a device has no neighbours
         files += [(path.with_name(prefix + path.name), part) for prefix, part in composing_csvs(result)]
+    outputs = Outputs()
     for name, part in files:
-        write_text(name, part)
+        outputs.attempt(name, partial(write_file, name, part))
+    outputs.settle()
     return tuple(name for name, _ in files)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a report; what stands in the way is said in a sentence."""
-    with writing(path):
-        path.write_text(text, encoding="utf-8")

@@ -1,11 +1,14 @@
 """How numbers are written: the classic tool's formats, and the ones for people."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.measure.measurement import Distribution, Estimate, Level
 
+NONE = "-"  # stands for a figure that does not exist
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 
 _UNITS = ((NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))
@@ -64,6 +67,16 @@ def duration(ns: float) -> str:
     return f"{ns / NS_PER_S:.0f} s"
 
 
+def average(whole: Distribution) -> str:
+    """The mean of durations; a dash where there are none."""
+    return duration(whole.mean_ns) if whole.count else NONE
+
+
+def at_percentile(whole: Distribution, p: float) -> str:
+    """A percentile of durations; a dash where there are none."""
+    return duration(whole.percentile_ns(p)) if whole.count else NONE
+
+
 def quantity(value: float) -> str:
     """Three digits or the whole number: `0.25`, `49.9`, `3209`."""
     return "0" if value == 0 else _three_digits(value)
@@ -75,12 +88,24 @@ def _three_digits(value: float) -> str:
 
 
 def share(part: float) -> str:
-    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`."""
+    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`; 0 % is nothing of it and 100 % all of it."""
     percent = part * 100
     if percent == 0:
         return "0 %"
+    if percent < 0.005:
+        return "<0.01 %"
+    if 99.5 <= percent < 100:
+        return f"{math.floor(percent * 100) / 100:g} %"
     places = 2 if percent < 0.995 else 1 if percent < 9.95 else 0
     return f"{percent:.{places}f} %"
+
+
+def exact_share(part: float) -> str:
+    """With two decimals and without the sign: `0.50`, `100.00`; as above, the ends are never reached by rounding."""
+    percent = part * 100
+    if 0 < percent < 0.005:
+        return "<0.01"
+    return f"{percent if percent in (0, 100) else min(percent, 99.99):.2f}"
 
 
 def change_text(part: float) -> str:
@@ -101,5 +126,5 @@ def plural(count: int, noun: str) -> str:
 def first_line(text: str, limit: int = 200) -> str:
     """The first line of what a peer said, safe for a terminal."""
     lines = text.strip().splitlines()
-    line = "".join(char if char.isprintable() else "?" for char in lines[0]) if lines else ""
+    line = printable(lines[0]) if lines else ""
     return line if len(line) <= limit else line[: limit - 1] + "…"

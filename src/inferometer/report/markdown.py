@@ -3,28 +3,22 @@
 import re
 from collections.abc import Iterator
 
+from inferometer.base.text import printable
+from inferometer.report import escape
 from inferometer.report.document import Code, Document, Facts, Message, Messages, Section, Table
-
-_SPECIAL = re.compile(r"([\\`*\[\]<>|])|(?<![^\W_])_|_(?![^\W_])")
 
 
 def markdown(document: Document) -> str:
     """The whole report; the same document gives the same text."""
     blocks = [
-        f"# {escape(document.title)}",
-        " · ".join(escape(fact) for fact in (document.kind, *document.facts)),
-        f"**{escape(document.verdict)}**",
+        f"# {escape.markdown(document.title)}",
+        " · ".join(escape.markdown(fact) for fact in (document.kind, *document.facts)),
+        f"**{escape.markdown(document.verdict)}**",
         *_figures(document),
         *(text for section in document.sections for text in _section(section)),
-        escape(f"Made by {document.tool or 'Inferometer'} from a saved result."),
+        escape.markdown(f"Made by {document.tool or 'Inferometer'} from a saved result."),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def escape(text: str) -> str:
-    """Text that stays text: nothing in it is taken for markup."""
-    line = " ".join(text.split())
-    return _SPECIAL.sub(lambda match: "\\" + match.group(0), line)
 
 
 def _figures(document: Document) -> Iterator[str]:
@@ -36,8 +30,8 @@ def _figures(document: Document) -> Iterator[str]:
 def _section(section: Section) -> Iterator[str]:
     blocks = tuple(text for block in section.blocks for text in _block(block))
     if blocks:
-        yield f"## {escape(section.title)}"
-        yield escape(section.lead)
+        yield f"## {escape.markdown(section.title)}"
+        yield escape.markdown_block(section.lead)
         yield from blocks
 
 
@@ -45,13 +39,13 @@ def _block(block: object) -> Iterator[str]:
     if isinstance(block, Table):
         yield from _table(block)
     elif isinstance(block, Facts):
-        yield f"**{escape(block.caption)}**"
+        yield f"**{escape.markdown(block.caption)}**"
         yield _grid(("", ""), block.rows, (False, False))
     elif isinstance(block, Messages):
         mark = "1." if block.is_ranked else "-"
-        yield "\n".join(f"{mark} {escape(_words(row))}" for row in block.rows)
+        yield "\n".join(f"{mark} {escape.markdown_block(_words(row))}" for row in block.rows)
     elif isinstance(block, Code):
-        yield f"**{escape(block.caption)}**"
+        yield f"**{escape.markdown(block.caption)}**"
         yield _fenced(block.text)
 
 
@@ -60,11 +54,11 @@ def _table(table: Table) -> Iterator[str]:
         return
     numbers = tuple(column.is_number for column in table.columns)
     grid = _grid(tuple(column.name for column in table.columns), table.rows, numbers)
-    caption = escape(table.caption)
     if table.is_folded:
+        caption = escape.markdown_html(table.caption)
         yield f"<details><summary>{caption}</summary>\n\n{grid}\n\n</details>"
     else:
-        yield f"**{caption}**"
+        yield f"**{escape.markdown(table.caption)}**"
         yield grid
 
 
@@ -77,11 +71,11 @@ def _words(row: Message) -> str:
 def _fenced(text: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text.rstrip()}\n{fence}"
+    return f"{fence}\n{printable(text.rstrip())}\n{fence}"
 
 
 def _grid(names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], numbers: tuple[bool, ...]) -> str:
     lines = [names, *rows]
-    body = ["| " + " | ".join(escape(cell) for cell in line) + " |" for line in lines]
+    body = ["| " + " | ".join(escape.markdown(cell) for cell in line) + " |" for line in lines]
     rule = "|" + "|".join("---:" if is_number else "---" for is_number in numbers) + "|"
     return "\n".join([body[0], rule, *body[1:]])

@@ -4,12 +4,12 @@ from typing import Protocol, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.text import Text
 
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.report.console import level_sentence
+from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
 
 LIVE_LINES = 8
@@ -94,9 +94,9 @@ class LiveProgress:
         self._live.stop()
 
     def _draw(self, current: str) -> None:
-        lines = [Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
+        lines = [terminal(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
         if current:
-            lines.append(Text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
+            lines.append(terminal(f"▸ {current}", overflow="ellipsis", no_wrap=True))
         self._live.update(Group(*lines), refresh=True)
 
 

@@ -1,10 +1,12 @@
 """Any saved result, and the report of any result: which kind it is, the file itself says."""
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from inferometer.advise import diagnosis as diagnoses
 from inferometer.advise.diagnosis import Diagnosis
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.compare import comparison as comparisons
 from inferometer.compare.comparison import Comparison
@@ -33,7 +35,7 @@ def read(path: Path) -> Report:
 def from_json(text: str, origin: str) -> Report:
     """By what the document says it is; one that says nothing is read as a measurement."""
     try:
-        found = json.loads(text)
+        found = decode(text)
     except ValueError:
         found = None  # the reader of results says what is wrong
     if diagnoses.is_diagnosis(found):
@@ -41,6 +43,19 @@ def from_json(text: str, origin: str) -> Report:
     if isinstance(found, dict) and found.get("kind") == comparisons.KIND:
         return comparisons.from_json(text, origin)
     return results.from_json(text, origin)
+
+
+@contextmanager
+def consistent(*origins: str) -> Iterator[None]:
+    """Around whatever is made of saved files: each figure of one may be right, and they may still not fit together."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        names = " or ".join(f"'{origin}'" for origin in origins)
+        raise UsageError(
+            f"{names} holds figures that do not fit together: {type(error).__name__}: {error}",
+            remedy="give the file as it was written, or measure again",
+        ) from error
 
 
 def document(report: Report) -> Document:

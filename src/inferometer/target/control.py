@@ -5,12 +5,16 @@ import json
 import ssl
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
+from inferometer.base.text import printable
+from inferometer.model.answers import Shape, checked
 from inferometer.target.endpoint import Connection, tls_context
 
 TIMEOUT_S = 20.0
 LOAD_TIMEOUT_S = 600.0  # large models take their time
+LARGEST_BODY = 256 << 20
 
 
 class HttpControl:
@@ -21,26 +25,33 @@ class HttpControl:
         tls = connection.endpoint.tls
         self._context = None if tls is None else tls_context(tls)
 
-    def get(self, path: str) -> Any:
-        return self._call("GET", path, None)
+    def get(self, path: str, shape: Shape, *, timeout_s: float | None = None) -> Any:
+        """The answer, in this shape."""
+        return self._answer("GET", path, self._call("GET", path, None, timeout_s), shape)
 
-    def post(self, path: str, document: Any, *, timeout_s: float | None = None) -> Any:
-        return self._call("POST", path, json.dumps(document).encode(), timeout_s)
+    def ask(self, path: str, document: Any, shape: Shape) -> Any:
+        """The answer to a POST, in this shape."""
+        return self._answer("POST", path, self._call("POST", path, json.dumps(document).encode()), shape)
 
-    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float | None = None) -> Any:
+    def post(self, path: str, document: Any, *, timeout_s: float | None = None) -> None:
+        """What is answered other than an error matters to nobody."""
+        self._call("POST", path, json.dumps(document).encode(), timeout_s)
+
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float | None = None) -> bytes:
         status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
             raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")
-        if not text:
-            return {}
+        return text
+
+    def _answer(self, method: str, path: str, text: bytes, shape: Shape) -> Any:
+        origin = f"the server's answer to {method} {path}"
+        remedy = f"check that {self._connection.endpoint} is the server's HTTP address"
         try:
-            return json.loads(text)
+            document = decode(text) if text else {}
         except ValueError as error:
-            raise PeerError(
-                f"the server's answer to {method} {path} is not JSON: {text[:80]!r}",
-                remedy=f"check that {self._connection.endpoint} is the server's HTTP address",
-            ) from error
+            raise PeerError(f"{origin} is not JSON: {text[:80]!r} ({error})", remedy=remedy) from error
+        return checked(document, shape, origin, remedy=remedy)
 
     def exchange(
         self,
@@ -67,8 +78,8 @@ class HttpControl:
             client.endheaders(body)
             MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
             reply = client.getresponse()
-            text = reply.read()
-            MESSAGES.debug("< %d %s, %d bytes", reply.status, reply.reason, len(text))
+            text = _whole_body(reply)
+            MESSAGES.debug("< %d %s, %d bytes", reply.status, printable(reply.reason), len(text))
             return reply.status, text
         except (OSError, http.client.HTTPException) as error:
             why, remedy = why_unreachable(error)
@@ -86,7 +97,7 @@ class HttpControl:
             client.sock.sendall(request)
             reply = http.client.HTTPResponse(client.sock, method="POST")
             reply.begin()
-            return reply.status, reply.getheader("Inference-Header-Content-Length"), reply.read()
+            return reply.status, reply.getheader("Inference-Header-Content-Length"), _whole_body(reply)
         except (OSError, http.client.HTTPException) as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
@@ -100,6 +111,16 @@ class HttpControl:
                 client.connect()
             name = tls.server_name or self._connection.endpoint.host
             client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
+
+
+def _whole_body(reply: http.client.HTTPResponse) -> bytes:
+    """Not more than memory has room for, and not less than was announced."""
+    text = reply.read(LARGEST_BODY)
+    if len(text) == LARGEST_BODY and reply.read(1):
+        raise http.client.HTTPException(f"its answer is longer than {LARGEST_BODY} bytes")
+    if reply.length:
+        raise http.client.IncompleteRead(text, reply.length)
+    return text
 
 
 _UNKNOWN_AUTHORITY = (
@@ -143,7 +164,7 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
 def reason_of(text: bytes) -> str:
     """The server's own words, if it gave any."""
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError:
         return text[:300].decode("utf-8", "replace").strip()
     for name in ("error", "message"):

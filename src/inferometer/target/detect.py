@@ -4,11 +4,11 @@
 """
 
 import http.client
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.target.control import HttpControl
 from inferometer.target.endpoint import Connection
@@ -27,6 +27,11 @@ class Answer:
 
     def field(self, name: str) -> Any:
         return self.document.get(name) if isinstance(self.document, dict) else None
+
+    @property
+    def has_statistics(self) -> bool:
+        extensions = self.field("extensions")
+        return isinstance(extensions, list) and "statistics" in extensions
 
 
 Answers = Mapping[str, Answer]
@@ -58,7 +63,7 @@ class Looks:
 
 def _is_triton(answers: Answers) -> bool:
     answer = answers.get("kserve", Answer(0))
-    return answer.field("name") == "triton" or "statistics" in (answer.field("extensions") or ())
+    return answer.field("name") == "triton" or answer.has_statistics
 
 
 def _is_kserve(answers: Answers) -> bool:
@@ -97,7 +102,7 @@ def _answers_kserve(answers: Answers) -> bool:
 
 def _answers_triton(answers: Answers) -> bool:
     answer = answers.get("grpc kserve", Answer(0))
-    return answer.status == 200 and "statistics" in (answer.field("extensions") or ())
+    return answer.status == 200 and answer.has_statistics
 
 
 SIGNS: tuple[tuple[Callable[[Answers], bool], Looks], ...] = (
@@ -157,7 +162,7 @@ def _ask(control: HttpControl, path: str) -> Answer:
     status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
     text = body[:2000].decode("utf-8", "replace")
     try:
-        return Answer(status, json.loads(body), text)
+        return Answer(status, decode(body), text)
     except ValueError:
         return Answer(status, None, text)
 

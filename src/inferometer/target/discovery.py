@@ -8,6 +8,8 @@ from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 
 Document = Mapping[str, Any]
 
+DEEPEST = 16  # models below each other
+
 
 class Control(Protocol):
     """The control calls of a KServe v2 server, each answered with the document its HTTP form has."""
@@ -42,13 +44,7 @@ def describe_model(control: Control, name: str, version: str, called: Sequence[t
             remedy="declare them on the server (MLServer: 'inputs' in model-settings.json), or send a request of your "
             "own with --service-kind http --body @FILE",
         )
-    try:
-        return _spec(name, version, metadata, config, _members(control, config, called))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PeerError(
-            f"failed to get model metadata: the answer for '{name}' is not a model's metadata ({error!r})",
-            remedy="check that the address given with -u is a Triton or KServe v2 server",
-        ) from error
+    return _spec(name, version, metadata, config, _members(control, config, called, (name,)))
 
 
 def plain_sentence(control: "Named", *more: str) -> str:
@@ -59,7 +55,7 @@ def plain_sentence(control: "Named", *more: str) -> str:
         server = {}
     name = f"{server.get('name', '')} {server.get('version', '')}".strip()
     lacks = ["no model configuration"]
-    if "statistics" not in (server.get("extensions") or ()):
+    if "statistics" not in server.get("extensions", ()):
         lacks.append("no statistics")
     return f"A plain KServe v2 server{f' ({name})' if name else ''}: {', '.join((*lacks, *more))}."
 
@@ -68,7 +64,7 @@ def _known_models(control: Control, name: str) -> str:
     """A hint for a name that is not found; none if the server does not tell."""
     try:
         known = sorted(control.models())
-    except (PeerError, AttributeError, KeyError, TypeError):  # only a hint: no answer is no harm
+    except PeerError:  # only a hint: no answer is no harm
         return ""
     return "" if name in known or not known else f"the server has {', '.join(known)}"
 
@@ -88,38 +84,45 @@ def _config(control: Control, name: str, version: str) -> Document:
         raise type(error)(f"failed to get model config: {error.message}", remedy=error.remedy) from error
 
 
-def _members(control: Control, config: Document, called: Sequence[tuple[str, str]]) -> tuple[ModelSpec, ...]:
+def _members(
+    control: Control, config: Document, called: Sequence[tuple[str, str]], above: tuple[str, ...]
+) -> tuple[ModelSpec, ...]:
     steps = config.get("ensemble_scheduling", {}).get("step", ())
     names = {(step["model_name"], _version(step.get("model_version", -1))) for step in steps}
-    return tuple(_member(control, name, version) for name, version in sorted(names | set(called)))
+    for name, _ in names:
+        if name in above or len(above) > DEEPEST:
+            raise PeerError(
+                f"failed to get model config: the server says that '{above[0]}' is composed of "
+                f"{' > '.join((*above[1:][-3:], name))}, which has no end"
+            )
+    return tuple(_member(control, name, version, above) for name, version in sorted(names | set(called)))
 
 
-def _member(control: Control, name: str, version: str) -> ModelSpec:
+def _member(control: Control, name: str, version: str, above: tuple[str, ...]) -> ModelSpec:
     config = _config(control, name, version)
-    return _spec(name, version, {"inputs": (), "outputs": ()}, config, _members(control, config, ()))
+    return _spec(name, version, {}, config, _members(control, config, (), (*above, name)))
 
 
-def _version(number: object) -> str:
-    """Configurations write the version as a number or as its digits; -1 leaves it open."""
-    text = str(number)
-    return "" if text == "-1" else text
+def _version(number: int) -> str:
+    """-1 leaves it open."""
+    return "" if number == -1 else str(number)
 
 
 def _spec(
     name: str, version: str, metadata: Document, config: Document, composing: tuple[ModelSpec, ...]
 ) -> ModelSpec:
-    max_batch_size = int(config.get("max_batch_size", 0)) if config else _batch_without_config(metadata)
+    max_batch_size = config.get("max_batch_size", 0) if config else _batch_without_config(metadata)
     inputs = {row["name"]: row for row in config.get("input", ())}
     return ModelSpec(
         name=name,
         version=version,
-        inputs=_tensors(metadata["inputs"], inputs, max_batch_size > 0),
-        outputs=_tensors(metadata["outputs"], {}, max_batch_size > 0),
+        inputs=_tensors(metadata.get("inputs", ()), inputs, max_batch_size > 0),
+        outputs=_tensors(metadata.get("outputs", ()), {}, max_batch_size > 0),
         max_batch_size=max_batch_size,
         is_ensemble=config.get("platform") == "ensemble",
-        is_decoupled=bool(config.get("model_transaction_policy", {}).get("decoupled", False)),
+        is_decoupled=config.get("model_transaction_policy", {}).get("decoupled", False),
         is_sequence="sequence_batching" in config,
-        has_cache=bool(config.get("response_cache", {}).get("enable", False)),
+        has_cache=config.get("response_cache", {}).get("enable", False),
         composing=composing,
         is_plain=not config,
         config=config,
@@ -128,25 +131,25 @@ def _spec(
 
 def _batch_without_config(metadata: Document) -> int:
     """Plain KServe v2: where the first dimension of all tensors is open, it is that of the batch."""
-    rows = [*metadata["inputs"], *metadata["outputs"]]
-    is_open = all(row.get("shape") and int(row["shape"][0]) == -1 for row in rows)
-    return ANY_BATCH if metadata["inputs"] and is_open else 0
+    inputs = metadata.get("inputs", ())
+    is_open = all(row.get("shape", ())[:1] == [-1] for row in (*inputs, *metadata.get("outputs", ())))
+    return ANY_BATCH if inputs and is_open else 0
 
 
 def _tensors(
     rows: Sequence[Document], configs: Mapping[str, Document], is_batched: bool
 ) -> tuple[TensorSpec, ...]:
-    ordered = sorted(rows, key=lambda row: str(row["name"]))
+    ordered = sorted(rows, key=lambda row: row["name"])
     return tuple(_tensor(row, configs.get(row["name"], {}), is_batched) for row in ordered)
 
 
 def _tensor(row: Document, config: Document, is_batched: bool) -> TensorSpec:
-    is_shape_tensor = bool(config.get("is_shape_tensor", False))
-    shape = tuple(int(dim) for dim in row.get("shape", ()))
+    is_shape_tensor = config.get("is_shape_tensor", False)
+    shape = tuple(row.get("shape", ()))
     return TensorSpec(
         name=row["name"],
         datatype=row["datatype"],
         shape=shape[1:] if is_batched and not is_shape_tensor else shape,
-        optional=bool(config.get("optional", False)),
+        optional=config.get("optional", False),
         is_shape_tensor=is_shape_tensor,
     )

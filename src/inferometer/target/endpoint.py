@@ -1,9 +1,17 @@
 """Where the server is and how to speak TLS to it."""
 
+import base64
+import os
 import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
+
+DER = "DER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ def _split_authority(authority: str, url: str, default_port: int) -> tuple[str, 
         port_text = tail.removeprefix(":")
     else:
         host, _, port_text = authority.partition(":")
-    if not host or not (port_text.isdigit() or port_text == ""):
+    if not host or not (is_digits(port_text) or port_text == ""):
         raise UsageError(f"the address '{url}' is not host:port", remedy="write it like localhost:8000")
     port = int(port_text) if port_text else default_port
     if not 0 < port < 65536:
@@ -102,16 +110,44 @@ def _load_authorities(context: ssl.SSLContext, tls: Tls) -> None:
 def _load_identity(context: ssl.SSLContext, tls: Tls) -> None:
     if tls.certificate_file is None:
         return
-    for kind, name in ((tls.certificate_type, tls.certificate_file), (tls.key_type, tls.key_file)):
-        if kind.upper() == "DER":
-            raise UsageError(
-                f"the file '{name}' is announced as DER, and only PEM is supported",
-                remedy=f"convert it: openssl x509 -inform der -in {name} -out {name}.pem",
-            )
     try:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
+        with ExitStack() as opened:
+            certificate = tls.certificate_file
+            if tls.certificate_type == DER:
+                certificate = opened.enter_context(_in_memory(_pem(certificate, "CERTIFICATE")))
+            key = tls.key_file
+            if key is not None and tls.key_type == DER:
+                key = opened.enter_context(_in_memory(_pem(key, _key_label(Path(key).read_bytes()))))
+            context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"the client certificate '{tls.certificate_file}' with key '{tls.key_file}' cannot be used: {error}",
-            remedy="give PEM files that belong together",
+            f"the client certificate '{tls.certificate_file}' ({tls.certificate_type}) with key '{tls.key_file}' "
+            f"({tls.key_type}) cannot be used: {error}",
+            remedy="give files that belong together, and say which are DER",
         ) from error
+
+
+# --- DER, which Python's TLS does not read
+
+
+def _pem(name: str, label: str) -> bytes:
+    """A DER file as PEM: base64 in lines of 64, between lines that say what it is."""
+    text = base64.b64encode(Path(name).read_bytes()).decode()
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return "\n".join((f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", "")).encode()
+
+
+def _key_label(key: bytes) -> str:
+    """What kind of key it is: told by the element behind the version (RFC 5958, RFC 8017 A.1.2, RFC 5915)."""
+    start = 2 + (key[1] & 0x7F if key[1:2] > b"\x7f" else 0)  # behind tag and length of the outer sequence
+    behind_version = key[start + 3 : start + 4]
+    return {b"\x02": "RSA PRIVATE KEY", b"\x04": "EC PRIVATE KEY"}.get(behind_version, "PRIVATE KEY")
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A path that leads to the data for as long as it is needed; nothing of a key gets to a disk."""
+    with os.fdopen(os.memfd_create("identity"), "wb") as file:
+        file.write(data)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"

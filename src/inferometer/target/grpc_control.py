@@ -2,12 +2,16 @@
 
 import socket
 import ssl
-from typing import TypeVar
+import weakref
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError, Message
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
+from inferometer.model.answers import Shape, checked
 from inferometer.target.control import TIMEOUT_S, why_unreachable
 from inferometer.target.endpoint import Connection, tls_context
 from inferometer.wire.grpc import (
@@ -33,6 +37,7 @@ class GrpcControl:
     def __init__(self, connection: Connection, service: str) -> None:
         self._connection = connection
         self._service = service
+        self._kept: tuple[socket.socket, GrpcConnection] | None = None
 
     def block(self, method: str, *, compression: str | None = None) -> bytes:
         """The header block of a call."""
@@ -45,26 +50,45 @@ class GrpcControl:
             compression=compression,
         )
 
+    def call_again(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
+        rendered = render_call(self.block(method), request.SerializeToString())
+        try:
+            if self._kept is None:
+                self._kept = self._connect(TIMEOUT_S), GrpcConnection()
+                weakref.finalize(self, self._kept[0].close)
+            return reply.FromString(_exchange(*self._kept, rendered, method, self._not_grpc()))
+        except (OSError, PeerError, DecodeError):  # a server may close a connection that is idle
+            if self._kept is not None:
+                self._kept[0].close()
+                self._kept = None
+            return self.call(method, request, reply)
+
     def call(
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
     ) -> Reply:
         """The reply, or a PeerError with the server's words."""
-        rendered = render_call(self.block(method), request.SerializeToString())
+        message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
+        try:
+            return reply.FromString(message)
+        except DecodeError as error:
+            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+
+    def call_bytes(self, method: str, request: bytes, *, timeout_s: float = TIMEOUT_S) -> bytes:
+        """The same with messages that are encoded already."""
+        rendered = render_call(self.block(method), request)
         endpoint = self._connection.endpoint
-        MESSAGES.debug("> %s, %d bytes", method, request.ByteSize())
+        MESSAGES.debug("> %s, %d bytes", method, len(request))
         try:
             with self._connect(timeout_s) as sock:
-                message = _exchange(sock, rendered, method, self._not_grpc())
+                message = _exchange(sock, GrpcConnection(), rendered, method, self._not_grpc())
             MESSAGES.debug("< %s, %d bytes", method, len(message))
+            return message
         except (ConnectionResetError, BrokenPipeError) as error:
             raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
         except OSError as error:
             reason, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
-        try:
-            return reply.FromString(message)
-        except DecodeError as error:
-            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
 
     def _not_grpc(self) -> str:
         """The remedy for an address where something else answers."""
@@ -76,6 +100,7 @@ class GrpcControl:
         endpoint = self._connection.endpoint
         context = None if endpoint.tls is None else tls_context(endpoint.tls)
         sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
         if endpoint.tls is None or context is None:
             return sock
         context.set_alpn_protocols(["h2"])
@@ -86,8 +111,16 @@ class GrpcControl:
             raise
 
 
-def _exchange(sock: socket.socket, request: Request, method: str, not_grpc: str) -> bytes:
-    connection = GrpcConnection()
+def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
+    """A message in the form that the same answer has over HTTP, in this shape."""
+    found = MessageToDict(message, preserving_proto_field_name=True)
+    answer: Mapping[str, Any] = checked(found, shape, f"the server's answer to {method}")
+    return answer
+
+
+def _exchange(
+    sock: socket.socket, connection: GrpcConnection, request: Request, method: str, not_grpc: str
+) -> bytes:
     connection.open(None, request, keep=True)
     buffer = bytearray(BUFFER)
     message = b""

@@ -27,6 +27,8 @@ class TargetOptions:
 
     protocol: str = "http"
     streaming: bool = False
+    asynchronous: bool = False
+    synchronous: bool = False  # asked for: sequences are asynchronous without
     connections: int | None = None
     grpc_compression: str = "none"
     request_parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
@@ -44,6 +46,14 @@ class TargetOptions:
     method: str | None = None  # of a plain HTTP request
     path: str = ""
     bodies: tuple[str, ...] = ()
+    grpc_method: str = ""  # of any gRPC service
+    proto: str | None = None  # the file that describes it
+    proto_paths: tuple[str, ...] = ()
+
+    @property
+    def has_ids(self) -> bool | None:
+        """Whether requests carry ids, as asynchronous ones do; None: those of sequences, which are so by default."""
+        return True if self.asynchronous else False if self.synchronous else None
 
 
 class Target(Protocol):

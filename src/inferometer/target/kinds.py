@@ -16,7 +16,9 @@ def _open_triton(connection: "Connection", options: TargetOptions) -> Target:
     if options.protocol == "http":
         from inferometer.target.triton_http import HttpOptions, TritonHttp
 
-        return TritonHttp(connection, HttpOptions(options.input_format, options.output_format))
+        return TritonHttp(
+            connection, HttpOptions(options.input_format, options.output_format, options.has_ids)
+        )
     from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
 
     return TritonGrpc(
@@ -26,6 +28,7 @@ def _open_triton(connection: "Connection", options: TargetOptions) -> Target:
             compression=None if options.grpc_compression == "none" else options.grpc_compression,
             parameters=options.request_parameters,
             connections=options.connections or 0,
+            has_ids=options.has_ids,
         ),
     )
 
@@ -62,6 +65,12 @@ def _open_in_process(connection: "Connection", options: TargetOptions) -> Target
     from inferometer.target.in_process import InProcess
 
     return InProcess(connection, options.request_parameters)
+
+
+def _open_dynamic_grpc(connection: "Connection", options: TargetOptions) -> Target:
+    from inferometer.target.dynamic_grpc import DynamicGrpc
+
+    return DynamicGrpc(connection, options)
 
 
 def _is_empty(asked: Asked) -> bool:
@@ -177,6 +186,37 @@ KINDS = {
         ),
         refused=_NO_TENSORS,
     ),
+    "dynamic_grpc": Kind(
+        open=_open_dynamic_grpc,
+        ports={"grpc": 50051},
+        title="a gRPC server",
+        needs_model=False,
+        rules=(
+            Rule(lambda asked: not is_grpc(asked), "dynamic_grpc supports only grpc. Use -i grpc."),
+            Rule(
+                lambda asked: not asked.get("grpc_method"),
+                "Must supply --grpc-method package.Service/Method with --service-kind dynamic_grpc.",
+            ),
+            Rule(
+                lambda asked: "asynchronous" in asked,
+                "Only sync calls are supported with --service-kind dynamic_grpc. Leave out --async.",
+                is_classic=True,
+            ),
+            Rule(
+                lambda asked: "bodies" in asked and names_data(asked),
+                "--body is the whole message and cannot be combined with --input-data.",
+            ),
+            Rule(
+                lambda asked: "proto_paths" in asked and "proto" not in asked,
+                "--proto-path is where the imports of a file start. Give the file with --proto.",
+            ),
+            Rule(
+                lambda asked: asked.get("batch", 1) != 1,
+                "Batching is not supported with --service-kind dynamic_grpc. Leave out -b.",
+            ),
+        ),
+        refused=(*_NO_TENSORS, "fixed_schedule"),
+    ),
     "http": Kind(
         open=_open_http,
         ports={"http": 80},
@@ -195,4 +235,4 @@ KINDS = {
 }
 
 NAMES = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
-"""Every kind that can be asked for; those without a row in KINDS are refused as not built yet."""
+"""Every kind, in the order in which they are offered."""

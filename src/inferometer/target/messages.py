@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from inferometer.base.errors import LocalError
 PACKAGE = "tritonclient.grpc"
 
 
+@cache
 def load_messages() -> Any:
     """The module `service_pb2`. Whoever imports the real package later still gets it whole."""
     if PACKAGE in sys.modules:

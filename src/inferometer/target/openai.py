@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import MissingError
+from inferometer.model.answers import OPENAI_MODELS
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.chat import Chat
@@ -41,9 +42,8 @@ class OpenAi:
     def models(self) -> list[str]:
         """Names of the models it lists."""
         prefix = "" if self._connection.endpoint.prefix.endswith("/v1") else "/v1"
-        document = self._control.get(f"{prefix}/models")
-        rows = document.get("data") if isinstance(document, dict) else None
-        return [str(row["id"]) for row in rows or () if isinstance(row, dict) and "id" in row]
+        rows = self._control.get(f"{prefix}/models", OPENAI_MODELS).get("data", ())
+        return [row["id"] for row in rows if "id" in row]
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: a payload names its own model."""

@@ -3,6 +3,9 @@
 A response is an event that carries some of the answer. The first event of a chat often only names the role, the last
 ones give the reason for the end and the usage; none of these is a response. Tokens are what the server says under
 `usage`. Servers end a stream with `[DONE]`, but not all do: a body that is whole by its own framing is whole.
+
+Latency runs to the last event before `[DONE]`, whatever it carries, as in the classic tool: `[DONE]` and the end of the
+body carry nothing.
 """
 
 import json
@@ -10,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inferometer.base.documents import encodable
 from inferometer.base.errors import PeerError
 from inferometer.records import status as outcome
 from inferometer.target.traffic import Reading, Reply
@@ -17,6 +21,7 @@ from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
 DONE = b"[DONE]"
+_MOST_TOKENS = 2**31
 _PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
 """Where a chat's answer may be, in a delta or a message."""
 
@@ -55,7 +60,7 @@ class _Whole:
     def end(self) -> Reply:
         try:
             document = json.loads(self._body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return Reply(outcome.MALFORMED, f"the reply is not JSON: {bytes(self._body[:80])!r}", 0)
         if not isinstance(document, dict):
             return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {bytes(self._body[:80])!r}", 0)
@@ -78,6 +83,7 @@ class _Events:
         "_error",
         "_is_ended",
         "_is_framed",
+        "_last_ns",
         "_prompt_tokens",
         "_said",
         "_texts",
@@ -89,6 +95,7 @@ class _Events:
         self._decoder = SseDecoder()
         self._is_framed = is_framed  # the body says itself where it ends
         self._is_ended = False  # by [DONE], or by a reason for the end
+        self._last_ns = 0
         self._times: list[int] = []
         self._tokens = self._prompt_tokens = 0
         self._error: Reply | None = None
@@ -103,27 +110,30 @@ class _Events:
             if is_done:
                 self._is_ended = True
             elif self._error is None:
+                self._last_ns = now_ns
                 self._take(event, now_ns)
 
     def _take(self, event: Event, now_ns: int) -> None:
         try:
             document = json.loads(event.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise PeerError(f"an event of the stream is not JSON: {event.data[:80]!r}") from None
         if not isinstance(document, dict):
             raise PeerError(f"an event of the stream is not a JSON object: {event.data[:80]!r}")
         error = maybe_error(document)
         if error or event.name == b"error":
-            self._error = Reply(outcome.REFUSED, error or str(document), len(self._times))
+            self._error = Reply(outcome.REFUSED, error or encodable(str(document)), len(self._times))
             return
         tokens, prompt_tokens = usage(document)
         self._tokens = tokens or self._tokens
         self._prompt_tokens = prompt_tokens or self._prompt_tokens
-        choices = [choice for choice in document.get("choices") or () if isinstance(choice, dict)]
+        found = document.get("choices")
+        choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
         if any(map(_carries, choices)):
             self._times.append(now_ns)
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
-            self._said.append(delta.get("content") or "")
+            content = delta.get("content")
+            self._said.append(content if isinstance(content, str) else "")
         if any(choice.get("finish_reason") for choice in choices):
             self._is_ended = True
 
@@ -133,10 +143,15 @@ class _Events:
         if not self._is_framed and not self._is_ended:
             text = f"the connection was closed in the stream, after {len(self._times)} responses"
             return Reply(outcome.RESET, text, len(self._times))
-        times = tuple(self._times)
-        message = None if self._said is None else {"role": "assistant", "content": "".join(self._said)}
-        texts = () if self._texts is None else tuple(self._texts)
-        return Reply(0, "", len(times), times, self._tokens, self._prompt_tokens, texts, message)
+        return Reply(
+            responses=len(self._times),
+            times=tuple(self._times),
+            tokens=self._tokens,
+            prompt_tokens=self._prompt_tokens,
+            texts=() if self._texts is None else tuple(self._texts),
+            message=None if self._said is None else {"role": "assistant", "content": "".join(self._said)},
+            end_ns=self._last_ns,
+        )
 
 
 def _carries(choice: Mapping[str, Any]) -> bool:
@@ -161,11 +176,11 @@ def usage(document: Mapping[str, Any]) -> tuple[int, int]:
     found = document.get("usage")
     if not isinstance(found, dict):
         return 0, 0
-    tokens, prompt_tokens = (found.get(name) for name in ("completion_tokens", "prompt_tokens"))
-    return (
-        tokens if isinstance(tokens, int) and tokens > 0 else 0,
-        prompt_tokens if isinstance(prompt_tokens, int) and prompt_tokens > 0 else 0,
-    )
+    return _tokens(found.get("completion_tokens")), _tokens(found.get("prompt_tokens"))
+
+
+def _tokens(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value < _MOST_TOKENS else 0
 
 
 def maybe_error(document: Mapping[str, Any]) -> str:
@@ -174,4 +189,4 @@ def maybe_error(document: Mapping[str, Any]) -> str:
     if not error:
         return ""
     message = error.get("message") if isinstance(error, dict) else error
-    return str(message) if message else json.dumps(error)
+    return encodable(str(message)) if message else json.dumps(error)

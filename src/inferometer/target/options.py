@@ -14,7 +14,7 @@ from inferometer.base.options import (
     switch,
     whole,
 )
-from inferometer.target.kinds import KINDS, NAMES
+from inferometer.target.kinds import NAMES
 
 
 def _parameter(name: str, text: str) -> tuple[str, str, str]:
@@ -71,8 +71,6 @@ OPTIONS = (
         choice(*NAMES),
         "KIND",
         "triton",
-        unbuilt=tuple(name for name in NAMES if name not in KINDS),
-        meanwhile="measure a server that speaks the KServe v2 protocol with --service-kind triton",
     ),
     Option(
         ("--bls-composing-models",),
@@ -263,7 +261,24 @@ OPTIONS = (
         as_given,
         "METHOD",
         dialect=Dialect.NEWER,
-        built=False,
+    ),
+    Option(
+        ("--proto",),
+        "proto",
+        "File that describes the method of --grpc-method: .proto, or a compiled descriptor set (.pb). "
+        "Without it the server is asked, by reflection.",
+        existing_file,
+        "FILE",
+        dialect=Dialect.OURS,
+    ),
+    Option(
+        ("--proto-path",),
+        "proto_paths",
+        "Folder that the imports of --proto start from (default: the file's own). May be given several times.",
+        as_given,
+        "DIR",
+        repeatable=True,
+        dialect=Dialect.OURS,
     ),
     Option(
         ("--endpoint",),
@@ -299,8 +314,8 @@ OPTIONS = (
     Option(
         ("--body",),
         "bodies",
-        "Body of the request with --service-kind http or torchserve: text, or @FILE. Given several times, the "
-        "requests take turns.",
+        "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
+        "or @FILE. Given several times, the requests take turns.",
         as_given,
         "BODY",
         repeatable=True,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from inferometer.base.errors import PeerError
+from inferometer.model.answers import CONFIG, INDEX
 from inferometer.target.control import LOAD_TIMEOUT_S, HttpControl
 from inferometer.target.endpoint import Connection
 
@@ -53,10 +54,10 @@ class HttpRepository:
             return False
 
     def index(self) -> tuple[ModelState, ...]:
-        return tuple(_state(row) for row in self._control.post("/v2/repository/index", {}))
+        return tuple(_state(row) for row in self._control.ask("/v2/repository/index", {}, INDEX))
 
     def config(self, model: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._control.get(f"/v2/models/{quote(model, safe='')}/config")
+        found: Mapping[str, Any] = self._control.get(f"/v2/models/{quote(model, safe='')}/config", CONFIG)
         return found
 
     def load(self, model: str, config: Mapping[str, Any] | None = None) -> None:
@@ -70,9 +71,7 @@ class HttpRepository:
 
 
 def _state(row: Mapping[str, Any]) -> ModelState:
-    return ModelState(
-        str(row["name"]), str(row.get("version", "")), str(row.get("state", "")), str(row.get("reason", ""))
-    )
+    return ModelState(row["name"], row.get("version", ""), row.get("state", ""), row.get("reason", ""))
 
 
 class GrpcRepository:
@@ -102,11 +101,9 @@ class GrpcRepository:
         )
 
     def config(self, model: str) -> Mapping[str, Any]:
-        from google.protobuf.json_format import MessageToDict
+        from inferometer.target.grpc_control import document
 
-        found = self._call("ModelConfig", name=model).config
-        document: Mapping[str, Any] = MessageToDict(found, preserving_proto_field_name=True)
-        return document
+        return document(self._call("ModelConfig", name=model).config, CONFIG, "ModelConfig")
 
     def load(self, model: str, config: Mapping[str, Any] | None = None) -> None:
         asked = self._messages.RepositoryModelLoadRequest(model_name=model)

@@ -1,4 +1,4 @@
-"""How a request says which sequence it belongs to, without being rendered again."""
+"""How a request says which sequence it belongs to, and which it is, without being rendered again."""
 
 from inferometer.wire.protobuf import LENGTH, VARINT, varint
 
@@ -9,6 +9,10 @@ _FORM = '"sequence_id":{:<20},"sequence_start":{:<5},"sequence_end":{:<5}'
 
 PLACE = _FORM.format("", "", "").encode()
 """What stands in a rendered HTTP request where the mark goes; JSON allows blanks behind a value."""
+
+
+ID_PLACE = b'""' + b" " * 20
+"""What stands in a rendered HTTP request where an id goes that is put in each time it is sent."""
 
 
 def http_mark(mark: Mark) -> bytes:

@@ -28,6 +28,7 @@ from inferometer.target.shared_memory_guard import Guard, Unregister
 
 SYSTEM, CUDA = "system", "cuda"
 FOLDER = Path("/dev/shm")
+LARGEST_OUTPUT = 1 << 36  # bytes
 ALIGNMENT = 64
 DEVICE = 0
 
@@ -119,7 +120,13 @@ def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
     datatype = DATATYPES.get(output.datatype)
     if output.is_dynamic or datatype is None or datatype.size == 0:
         return outputs.unknown_size * outputs.batch
-    return math.prod(output.shape) * datatype.size * outputs.batch
+    size = math.prod(output.shape) * datatype.size * outputs.batch
+    if size > LARGEST_OUTPUT:
+        raise UsageError(
+            f"output '{output.name}' would take {size} bytes of shared memory, and at most {LARGEST_OUTPUT} are given",
+            remedy="leave out --shared-memory",
+        )
+    return size
 
 
 def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> None:

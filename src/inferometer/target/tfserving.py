@@ -1,18 +1,20 @@
 """TensorFlow Serving over gRPC: the PredictionService. What its signatures say is the same for its REST API."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.text import is_digits
+from inferometer.model.answers import SIGNATURES
 from inferometer.model.numbers import decode, encode, little_endian
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.endpoint import Connection
-from inferometer.target.grpc_control import GrpcControl
+from inferometer.target.grpc_control import GrpcControl, document
 from inferometer.target.kind import Document, TargetOptions
 from inferometer.target.shared_memory import Placement
 from inferometer.target.tensorflow_messages import DATA_TYPES, message
@@ -40,6 +42,7 @@ _ENDINGS = {
 
 _DATATYPES = {f"DT_{name}": datatype for datatype, (name, _) in _ENDINGS.items()}
 _NUMBERS = {datatype: DATA_TYPES.index(name) for datatype, (name, _) in _ENDINGS.items()}
+_MOST_ELEMENTS = 2**28  # that a reply may leave out because all are alike
 _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integer
 
 
@@ -74,8 +77,8 @@ class TfServing:
             raise type(error)(
                 f"failed to get model metadata: {error.message}", remedy=error.remedy
             ) from error
-        signatures = MessageToDict(found, preserving_proto_field_name=True).get("signature_def", {})
-        return model_of(signatures, name, version, self._options)
+        signatures = document(found, {"signature_def": SIGNATURES}, "GetModelMetadata")
+        return model_of(signatures.get("signature_def", {}), name, version, self._options)
 
     # --- inference
 
@@ -127,7 +130,7 @@ def _choose(model_spec: Any, name: str, version: str) -> None:
 
 def maybe_number(version: str) -> int | None:
     """A version that is a number; anything else is a label."""
-    return int(version) if version.isdecimal() and version.isascii() and int(version) < 2**63 else None
+    return int(version) if is_digits(version) else None
 
 
 def _fill(described: Any, tensor: Tensor) -> None:
@@ -150,8 +153,8 @@ def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
     try:
         response = message("serving.PredictResponse").FromString(bytes(reply))
         return {name: content(tensor) for name, tensor in response.outputs.items()}
-    except (DecodeError, KeyError, OverflowError, ValueError) as error:
-        raise PeerError(f"the reply is no PredictResponse ({error})") from error
+    except (DecodeError, LookupError, OverflowError, ValueError) as error:
+        raise PeerError(f"the reply is no PredictResponse ({error!r})") from error
 
 
 def content(tensor: Any) -> bytes:
@@ -160,7 +163,9 @@ def content(tensor: Any) -> bytes:
     if tensor.tensor_content and datatype != "BYTES":
         return bytes(tensor.tensor_content)
     values = list(getattr(tensor, _ENDINGS[datatype][1]))
-    missing = int(np.prod([dim.size for dim in tensor.tensor_shape.dim], dtype=np.int64)) - len(values)
+    missing = math.prod(dim.size for dim in tensor.tensor_shape.dim) - len(values)
+    if missing > _MOST_ELEMENTS:
+        raise ValueError(f"a tensor of {missing} elements")
     if values and missing > 0:
         values += values[-1:] * missing  # as TensorFlow shortens a tensor that ends in the same value
     if datatype == "BYTES":
@@ -187,11 +192,7 @@ def model_of(signatures: Document, name: str, version: str, options: TargetOptio
             if known
             else "export it with one",
         )
-    try:
-        inputs = _tensors(signature.get("inputs", {}))
-        outputs = _tensors(signature.get("outputs", {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PeerError(f"failed to get model metadata: the signature cannot be read ({error!r})") from error
+    inputs, outputs = (_tensors(signature.get(noun, {})) for noun in ("inputs", "outputs"))
     is_batched = options.batch is not None
     if is_batched:
         _require_batches(name, inputs)
@@ -213,10 +214,12 @@ def _tensors(rows: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
 def _tensor(name: str, row: Mapping[str, Any]) -> TensorSpec:
     described = row.get("tensor_shape", {})
     if described.get("unknown_rank"):
-        raise ValueError(f"'{name}' has any number of dimensions")
-    shape = tuple(int(dim.get("size", 0)) for dim in described.get("dim", ()))
-    dtype = str(row["dtype"])
-    return TensorSpec(name, _DATATYPES.get(dtype, dtype), shape)
+        raise PeerError(
+            f"tensor '{name}' has any number of dimensions, so no data can be made for it",
+            remedy="export the model with a signature that says how many there are",
+        )
+    shape = tuple(dim.get("size", 0) for dim in described.get("dim", ()))
+    return TensorSpec(name, _DATATYPES.get(row["dtype"], row["dtype"]), shape)
 
 
 def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError
+from inferometer.model.answers import TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
@@ -43,14 +44,10 @@ class TfServingRest:
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         path = f"{_path(name, version)}/metadata"
         try:
-            signatures = self._control.get(path)["metadata"]["signature_def"]["signature_def"]
+            answer = self._control.get(path, TFSERVING_METADATA)
         except PeerError as error:
             raise PeerError(f"failed to get model metadata: {error.message}", remedy=error.remedy) from error
-        except (KeyError, TypeError) as error:
-            raise PeerError(
-                f"failed to get model metadata: the answer to GET {path} has no signatures ({error!r})"
-            ) from error
-        model = model_of(signatures, name, version, self._options)
+        model = model_of(answer["metadata"]["signature_def"]["signature_def"], name, version, self._options)
         self._outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
         return model
 
@@ -130,7 +127,7 @@ class Columns:
                 for name, datatype in self.outputs
                 if name in columns
             }
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise PeerError(f"the reply cannot be read: {error!r}") from error
 
 

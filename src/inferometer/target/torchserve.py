@@ -5,7 +5,6 @@ the bytes themselves. Both travel as the one part `data` of a form.
 """
 
 import hashlib
-import json
 import mimetypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
@@ -89,13 +89,7 @@ class TorchServe:
 
     def models(self) -> list[str]:
         """Names of the models that the management API lists."""
-        status, document = self._manage("/models?limit=100")
-        found = document.get("models") if isinstance(document, dict) else None
-        if status != GOOD or not isinstance(found, list):
-            raise PeerError(
-                f"the management API at {self._management.endpoint} answered with status {status}"
-            )
-        return [str(row["modelName"]) for row in found]
+        return [row["modelName"] for row in self._manage("/models?limit=100", TORCHSERVE_MODELS)["models"]]
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: there is no metadata."""
@@ -169,12 +163,8 @@ class TorchServe:
         # Headers may be secrets of the server's; another host need not know them.
         return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())
 
-    def _manage(self, path: str) -> tuple[int, Any]:
-        status, body = HttpControl(self._management).exchange("GET", path, timeout_s=NEIGHBOUR_TIMEOUT_S)
-        try:
-            return status, json.loads(body)
-        except ValueError:
-            return status, None
+    def _manage(self, path: str, shape: Shape) -> Any:
+        return HttpControl(self._management).get(path, shape, timeout_s=NEIGHBOUR_TIMEOUT_S)
 
     def _about_metrics(self) -> tuple[str, ...]:
         if not self._options.collect_metrics or self._has_metrics():
@@ -187,15 +177,13 @@ class TorchServe:
     def _about_workers(self, model: ModelSpec) -> tuple[str, ...]:
         """What the management API says of the model; it may well be out of reach."""
         try:
-            status, document = self._manage(f"/models/{_tail(model.name, model.version)}")
-        except PeerError:
-            return ()
-        where = self._management.endpoint.authority
-        if status == GOOD and isinstance(document, list) and document and isinstance(document[0], dict):
-            return tuple(_workers(row) for row in document if "workers" in row)
-        if isinstance(document, dict) and str(document.get("type", "")).startswith("Model"):
-            return (f"TorchServe's management API at {where} says: {document.get('message')}",)
-        return ()
+            rows = self._manage(f"/models/{_tail(model.name, model.version)}", TORCHSERVE_MODEL)
+        except PeerError as error:
+            if not isinstance(error, MissingError) or not error.message.startswith("Model"):
+                return ()  # perhaps somebody else listens there
+            where = self._management.endpoint.authority
+            return (f"TorchServe's management API at {where} says: {error.message}",)
+        return tuple(_workers(row) for row in rows if "workers" in row)
 
 
 def _workers(row: Mapping[str, Any]) -> str:

@@ -1,15 +1,14 @@
 """TorchServe's counters out of its metrics page, in the form that statistics have here."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-_LINE = re.compile(r"(ts_\w+)\{([^}]*)\}\s+([0-9.eE+-]+)")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+from inferometer.wire.prometheus import readings
 
 _REQUESTS = "ts_inference_requests_total"
 _LATENCY = "ts_inference_latency_microseconds"
 _QUEUE = "ts_queue_latency_microseconds"
+_MOST = 2.0**53  # a counter above it has lost its last digits
 
 
 def rows(page: str, model: str) -> list[Mapping[str, Any]]:
@@ -18,11 +17,10 @@ def rows(page: str, model: str) -> list[Mapping[str, Any]]:
     What is not queue is called inference: it holds the worker with its handler and the way there and back.
     """
     found: dict[str, dict[str, float]] = {}
-    for name, labels, value in _LINE.findall(page):
-        label = dict(_LABEL.findall(labels))
-        if label.get("model_name") == model:
-            version = found.setdefault(label.get("model_version", ""), {})
-            version[name] = version.get(name, 0.0) + float(value)
+    for row in readings(page):
+        if row.labels.get("model_name") == model and 0 <= row.value < _MOST:
+            version = found.setdefault(row.labels.get("model_version", ""), {})
+            version[row.name] = version.get(row.name, 0.0) + row.value
     return [_row(model, version, counters) for version, counters in sorted(found.items())]
 
 

@@ -22,6 +22,7 @@ class Reply(NamedTuple):
         tuple[int, bytes], ...
     ] = ()  # the responses with their times, where someone wants to keep them
     message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
+    end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
 
 
 class Reading(Protocol):
@@ -77,19 +78,37 @@ class Wiring:
     connections: int = 0  # 0 leaves the number to the link
     block: bytes = b""  # gRPC: the header block of every call
     is_streaming: bool = (
-        False  # requests have any number of responses; gRPC: one stream per slot for all of them
+        False  # requests have any number of responses; gRPC: they share streams that stay open
+    )
+    streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
+    is_whole_calls: bool = (
+        False  # gRPC: a request is all messages of a call, each with its prefix; any number come back
     )
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
+    has_ids: bool = False  # every request carries another id; on streams they always do
+    worker: int = 0  # whose it is, of so many
+    workers: int = 1
+
+    def first_id(self, number: int = 0) -> int:
+        """Of the worker's first request, on its stream of this number: (thread << 48) + counter in the classic tool."""
+        return (number * self.workers + self.worker) << 48
 
     def share(self, index: int, parts: int) -> "Wiring":
-        """What worker `index` has of it: its part of the connections, but at least one."""
-        if not self.connections:
-            return self
-        own = self.connections // parts + (index < self.connections % parts)
-        return replace(self, connections=max(1, own))
+        """What worker `index` has of it: its part of the connections and streams, but at least one."""
+
+        def own(total: int) -> int:
+            return max(1, total // parts + (index < total % parts)) if total else 0
+
+        return replace(
+            self,
+            connections=own(self.connections),
+            streams=own(self.streams),
+            worker=index,
+            workers=parts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +123,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`requests[n]` of step n: over HTTP head and body, over gRPC the message."""
+    """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
 
     wiring: Wiring
     requests: tuple[bytes, ...]

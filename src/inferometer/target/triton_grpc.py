@@ -6,15 +6,14 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from inferometer.base.errors import UsageError
+from inferometer.model import answers
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.control import LOAD_TIMEOUT_S
 from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
-from inferometer.target.grpc_control import GrpcControl
+from inferometer.target.grpc_control import GrpcControl, document
 from inferometer.target.messages import load_messages
 from inferometer.target.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
@@ -35,6 +34,7 @@ class GrpcOptions:
     compression: str | None = None
     parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
     connections: int = 0
+    has_ids: bool | None = False  # None: requests of sequences
 
 
 class TritonGrpc:
@@ -59,12 +59,13 @@ class TritonGrpc:
 
     def metadata(self, name: str, version: str) -> Document:
         asked = service_pb2.ModelMetadataRequest(name=name, version=version)
-        reply = _document(self._control.call("ModelMetadata", asked, service_pb2.ModelMetadataResponse))
-        return {"inputs": (), "outputs": (), **reply}
+        reply = self._control.call("ModelMetadata", asked, service_pb2.ModelMetadataResponse)
+        return document(reply, answers.METADATA, "ModelMetadata")
 
     def config(self, name: str, version: str) -> Document:
         asked = service_pb2.ModelConfigRequest(name=name, version=version)
-        return _document(self._control.call("ModelConfig", asked, service_pb2.ModelConfigResponse).config)
+        reply = self._control.call("ModelConfig", asked, service_pb2.ModelConfigResponse)
+        return document(reply.config, answers.CONFIG, "ModelConfig")
 
     def models(self) -> list[str]:
         asked = service_pb2.RepositoryIndexRequest(ready=True)
@@ -83,8 +84,8 @@ class TritonGrpc:
         """The raw statistics of the model, or of all models when it is composed of others."""
         name, version = ("", "") if model.composing else (model.name, model.version)
         asked = service_pb2.ModelStatisticsRequest(name=name, version=version)
-        reply = self._control.call("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
-        return list(_document(reply).get("model_stats", ()))
+        reply = self._control.call_again("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
+        return list(document(reply, answers.STATISTICS, "ModelStatistics").get("model_stats", ()))
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None:
         asked = service_pb2.SystemSharedMemoryRegisterRequest(name=region, key=key, byte_size=size)
@@ -132,6 +133,7 @@ class TritonGrpc:
             block=self._control.block(method, compression=options.compression),
             is_streaming=options.is_streaming,
             compression=options.compression,
+            has_ids=model.any_sequence if options.has_ids is None else options.has_ids,
         )
         parameters = (*options.parameters, ("triton_enable_empty_final_response", "true", "bool"))
         requests = tuple(
@@ -172,11 +174,6 @@ def render_request(
         if part is not None:
             _point(wanted.parameters, part)
     return bytes(request.SerializeToString())
-
-
-def _document(message: object) -> Document:
-    document: Document = MessageToDict(message, preserving_proto_field_name=True)  # type: ignore[arg-type]
-    return document
 
 
 def _point(parameters: MutableMapping[str, Any], part: Part) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model import answers
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.target.control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.target.discovery import Document, describe_model, plain_sentence
 from inferometer.target.endpoint import Connection
-from inferometer.target.sequence_marks import PLACE
+from inferometer.target.sequence_marks import ID_PLACE, PLACE
 from inferometer.target.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.target.trace import Settings
 from inferometer.target.traffic import Traffic, Wiring
@@ -28,10 +29,11 @@ _NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not 
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """How tensors travel that are not in shared memory: behind the JSON header, or in it."""
+    """How tensors travel that are not in shared memory, behind the JSON header or in it; whether requests have ids."""
 
     input_format: str = BINARY
     output_format: str = BINARY
+    has_ids: bool | None = False  # None: those of sequences
 
 
 class TritonHttp:
@@ -49,23 +51,23 @@ class TritonHttp:
 
     def server(self) -> Document:
         """Name, version and extensions."""
-        return self._object("/v2")
+        return self._get("/v2", answers.SERVER)
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         return describe_model(self, name, version, called)
 
     def metadata(self, name: str, version: str) -> Document:
-        return self._object(_path(name, version))
+        return self._get(_path(name, version), answers.METADATA)
 
     def config(self, name: str, version: str) -> Document:
-        return self._object(f"{_path(name, version)}/config")
+        return self._get(f"{_path(name, version)}/config", answers.CONFIG)
 
     def models(self) -> list[str]:
         try:
-            rows = self._control.post("/v2/repository/index", {})
+            rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
         except MissingError:  # without a repository some servers still list what they have
-            return [str(name) for name in self._object("/v2/models").get("models", ())]
-        return [str(row["name"]) for row in rows if row.get("state") == "READY"]
+            return list(self._get("/v2/models", answers.MODELS).get("models", ()))
+        return [row["name"] for row in rows if row.get("state") == "READY"]
 
     def load_model(self, name: str, config: Document | None = None) -> None:
         """Load or reload a model, with this configuration instead of the one in the repository."""
@@ -76,13 +78,11 @@ class TritonHttp:
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
         path = "/v2/models/stats" if model.composing else f"{_path(model.name, model.version)}/stats"
-        found: list[Document] = self._object(path).get("model_stats", [])
+        found: list[Document] = self._get(path, answers.STATISTICS).get("model_stats", [])
         return found
 
-    def _object(self, path: str) -> Document:
-        document: Any = self._control.get(path)
-        if not isinstance(document, dict):
-            raise PeerError(f"the server's answer to GET {path} is not an object")
+    def _get(self, path: str, shape: answers.Shape) -> Document:
+        document: Document = self._control.get(path, shape)
         return document
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None:
@@ -106,10 +106,7 @@ class TritonHttp:
 
     def trace_settings(self) -> Settings:
         """What holds for all models that have no settings of their own."""
-        return {
-            name: tuple(map(str, value)) if isinstance(value, list) else (str(value),)
-            for name, value in self._object(_TRACE_PATH).items()
-        }
+        return self._get(_TRACE_PATH, answers.TRACE_SETTINGS)
 
     def change_trace_settings(self, settings: Settings) -> None:
         document = {
@@ -126,9 +123,11 @@ class TritonHttp:
         formats, findings = self._options, tuple[str, ...]()
         if model.is_plain and steps and placement is None:
             formats, findings = self._formats_taken(model, steps[0])
-        rendering = _Rendering(self._connection, model, formats, placement)
+        has_ids = model.any_sequence if formats.has_ids is None else formats.has_ids
+        rendering = _Rendering(self._connection, model, formats, placement, has_ids)
         requests = tuple(rendering.whole(step) for step in placed(steps, placement))
-        return Traffic(Wiring(self._connection.endpoint), requests, findings=findings)
+        wiring = Wiring(self._connection.endpoint, has_ids=has_ids)
+        return Traffic(wiring, requests, findings=findings)
 
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a reply; those in shared memory are not in it."""
@@ -146,7 +145,7 @@ class TritonHttp:
         asked = self._options
         if asked.input_format == JSON or self._takes(model, step, asked):
             return asked, (plain_sentence(self),)
-        as_json = HttpOptions(JSON, JSON)
+        as_json = HttpOptions(JSON, JSON, asked.has_ids)
         self._require(model, step, as_json)
         return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
 
@@ -179,6 +178,7 @@ class _Rendering:
     model: ModelSpec
     formats: HttpOptions
     placement: Placement | None
+    has_ids: bool = False
 
     def whole(self, step: Sequence[Placed]) -> bytes:
         headers, body = self.parts(step)
@@ -204,6 +204,8 @@ class _Rendering:
         document = json.dumps(header, separators=(",", ":")).encode()
         if self.model.any_sequence:
             document = document.replace(b'{"id":"",', b'{"id":"","parameters":{' + PLACE + b"},", 1)
+        if self.has_ids:
+            document = document.replace(b'{"id":""', b'{"id":' + ID_PLACE, 1)
         is_binary = any(tensors)
         headers = [("Content-Type", "application/octet-stream" if is_binary else "application/json")]
         if is_binary or not self.model.is_plain:  # plain servers need not know the extension

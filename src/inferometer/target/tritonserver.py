@@ -39,6 +39,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.target.messages import load_messages
 from inferometer.wire import grpc
@@ -300,7 +301,7 @@ class Server:
         self._library.call(name, self._handle, *arguments, byref(message))
         try:
             self._library.call("MessageSerializeToJson", message, byref(start), byref(size))
-            document: Document = json.loads(ctypes.string_at(start.value or 0, size.value))
+            document: Document = decode(ctypes.string_at(start.value or 0, size.value))
         finally:
             self._library.call("MessageDelete", message)
         return document

@@ -14,6 +14,8 @@ from inferometer.target.traffic import Validation
 from inferometer.wire.protobuf import fields
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
+_UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What a reply of a strange shape raises when it is read as if it were a good one."""
 
 
 class Checker:
@@ -102,7 +104,7 @@ def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str
                 length += size
             shape = tuple(map(int, row.get("shape", ())))
             outputs[row["name"]] = Tensor(row["name"], row.get("datatype", ""), shape, data)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise PeerError(f"the reply cannot be read: {error!r}") from error
     return outputs
 
@@ -121,40 +123,44 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
     """The outputs of a ModelInferResponse; servers that answer with typed contents go through the official messages."""
     names: list[str] = []
     raw: list[bytes] = []
-    for number, value in fields(memoryview(message)):
-        if number == OUTPUTS and isinstance(value, memoryview):
-            name = dict(fields(value)).get(NAME)
-            names.append(bytes(name).decode() if isinstance(name, memoryview) else "")
-        elif number == RAW_CONTENTS and isinstance(value, memoryview):
-            raw.append(bytes(value))
-    if len(raw) == len(names):
-        return dict(zip(names, raw, strict=True))
-    return _typed_outputs(bytes(message))
+    try:
+        for number, value in fields(memoryview(message)):
+            if number == OUTPUTS and isinstance(value, memoryview):
+                name = dict(fields(value)).get(NAME)
+                names.append(bytes(name).decode() if isinstance(name, memoryview) else "")
+            elif number == RAW_CONTENTS and isinstance(value, memoryview):
+                raw.append(bytes(value))
+        if len(raw) == len(names):
+            return dict(zip(names, raw, strict=True))
+        return _typed_outputs(bytes(message))
+    except _UNREADABLE as error:
+        raise PeerError(f"the reply cannot be read: {error!r}") from error
 
 
 def grpc_tensors(message: bytes) -> dict[str, Tensor]:
     """The outputs of a ModelInferResponse with datatype and shape, for those who are in no hurry."""
-    from google.protobuf.message import DecodeError
-
-    from inferometer.target.messages import load_messages
-
-    try:
-        reply = load_messages().ModelInferResponse.FromString(message)
-    except DecodeError as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error
     data = grpc_outputs(message)
+    reply = _message(message)
     return {
         row.name: Tensor(row.name, row.datatype, tuple(row.shape), data[row.name]) for row in reply.outputs
     }
 
 
 def _typed_outputs(message: bytes) -> dict[str, bytes]:
-    from inferometer.target.messages import load_messages
-
-    reply = load_messages().ModelInferResponse.FromString(message)
     return {
         output.name: encode(
             output.datatype, [value for _, values in output.contents.ListFields() for value in values]
         )
-        for output in reply.outputs
+        for output in _message(message).outputs
     }
+
+
+def _message(message: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    from inferometer.target.messages import load_messages
+
+    try:
+        return load_messages().ModelInferResponse.FromString(message)
+    except DecodeError as error:
+        raise PeerError(f"the reply cannot be read: {error!r}") from error

@@ -3,8 +3,10 @@
 As a program: `python -IS asking.py ADDRESS COMMAND WORD...` is that command, with the descriptors it was started with.
 """
 
+import errno
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -12,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 WORKER = "worker"
+
+INHERITED = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
+"""Limits that a process passes on to those it starts."""
 
 
 class Born:
@@ -25,20 +30,31 @@ class Born:
         sent = socket.send_fds(self._connection, [text], list(fds.values()))
         if sent < len(text):  # else the process may be over already
             self._connection.sendall(text[sent:])
-        number, (self._fd,), _, _ = socket.recv_fds(self._connection, 32, 1)
+        number, ends, _, _ = socket.recv_fds(self._connection, 32, 1)
+        if not ends:  # there is no room for one more
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        (self._fd,) = ends
         self.pid = int(number)
+        self._code: int | None = None
+
+    def fileno(self) -> int:
+        """Readable when it is over."""
+        return self._connection.fileno()
 
     def kill(self) -> None:
+        if self._code is not None:
+            return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; TimeoutError where it does not end in time."""
-        self._connection.settimeout(timeout_s)
-        code = int(self._connection.recv(32))
-        self._connection.close()
-        os.close(self._fd)
-        return code
+        if self._code is None:
+            self._connection.settimeout(timeout_s)
+            self._code = int(self._connection.recv(32))
+            self._connection.close()
+            os.close(self._fd)
+        return self._code
 
 
 def bear(
@@ -48,13 +64,18 @@ def bear(
     *,
     fds: Mapping[int, int],
     folder: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    limits: Mapping[int, int] | None = None,
+    group: int | None = None,
 ) -> Born:
-    """A process of this command."""
+    """A process of this command, with these limits of resources. It joins the process group, 0 is one of its own."""
     request = {
         "command": command,
         "words": list(words),
         "folder": os.getcwd() if folder is None else folder,
-        "environment": dict(os.environ),
+        "environment": dict(os.environ if environment is None else environment),
+        "limits": list((limits or {}).items()),
+        "group": group,
     }
     return Born(address, request, fds)
 
@@ -63,7 +84,8 @@ def bear_worker(address: str, command: Sequence[str], fds: Sequence[int]) -> Bor
     """What `load.workers` starts, by the last word of its command."""
     with open(os.devnull) as nothing:
         places = {0: nothing.fileno(), 1: 1, 2: 2, **{fd: fd for fd in fds}}
-        return bear(address, WORKER, command[-1:], fds=places)
+        limits = {kind: resource.getrlimit(kind)[1] for kind in INHERITED}
+        return bear(address, WORKER, command[-1:], fds=places, limits=limits, group=os.getpgrp())
 
 
 def ask(

@@ -470,10 +470,12 @@ class FakeGrpcTriton:
         *,
         model: FakeModel | None = None,
         decoupled: bool = False,
+        control: Callable[[str, bytes], bytes] = lambda method, message: message,
         settings: Mapping[int, int] | None = None,
         window: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._control = control  # (method, the usual answer to a control call) -> what is answered
         self.server = GrpcServer(self._act, settings=settings, window=window, tls=tls)
         self.model = FakeModel() if model is None else model
         self.inferences: list[Call] = []
@@ -508,7 +510,7 @@ class FakeGrpcTriton:
         ).name  # the first field of all of them
         if asked not in ("", self.model.name):
             return refuse(5, f"Request for unknown model: '{asked}' is not found")
-        return answer(replies[call.method]().SerializeToString())
+        return answer(self._control(call.method, replies[call.method]().SerializeToString()))
 
     def _inference(self, call: Call) -> Act:
         with self._counting:

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import selectors
 import shutil
 import signal
@@ -26,6 +27,7 @@ from typing import Any, NoReturn
 
 import inferometer
 from inferometer.load import workers
+from inferometer.load.worker import GROUP_SIGNALS
 from inferometer.testing.asking import WORKER, bear_worker
 
 COMMANDS = {
@@ -65,13 +67,16 @@ def nursery() -> Iterator[str]:
 def main() -> None:
     """The nursery itself, and in a forked process the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
+    signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # until a command is ready for them
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         _import_all()
         gc.collect()
         gc.freeze()
         address = listener.getsockname()
-        request = _serve(listener)
-    if request is not None:
+        born = _serve(listener)
+    if born is not None:
+        request, fds = born
+        _put(fds, request["places"])
         workers.start_process = partial(bear_worker, address)
         _run(request)
 
@@ -84,8 +89,12 @@ def _import_all() -> None:
         importlib.import_module(name)
 
 
-def _serve(listener: socket.socket) -> "dict[str, Any] | None":
-    """Forks for every request. Returns the request in the forked process, and nothing where all is over."""
+def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Forks for every request. Returns the request with its descriptors in the forked process, nothing at the end.
+
+    Descriptors are put into their places by the caller: here, what others are waited for with is still to be closed,
+    and would be closed in their stead.
+    """
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(listener, selectors.EVENT_READ, listener)
@@ -104,8 +113,7 @@ def _serve(listener: socket.socket) -> "dict[str, Any] | None":
                     connection.close()
                     listener.close()
                     selector.close()
-                    _put(fds, request["places"])
-                    return request
+                    return request, fds
                 for fd in fds:
                     os.close(fd)
                 end = os.pidfd_open(pid)
@@ -138,14 +146,23 @@ def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
 
 
 def _run(request: dict[str, Any]) -> NoReturn:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["group"] is not None:
+        with suppress(PermissionError):  # of another session
+            os.setpgid(0, request["group"])
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [request["command"], *request["words"]]
+    for kind, limit in request["limits"]:
+        resource.setrlimit(kind, (limit, limit))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command has its own way with them
+    if request["command"] != WORKER:  # which starts with them blocked
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # what could not be written it has said by its code
+            stream.flush()
     os._exit(code or 0)  # tearing all modules down would take longer than most commands
 
 

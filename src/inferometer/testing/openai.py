@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from inferometer.testing.servers import Act, Request, ScriptedServer, Wire, answer_json, both
+from inferometer.testing.servers import Act, Request, ScriptedServer, Wire, answer_json, both, raw
 
 DONE = b"data: [DONE]\n\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 Speak = Callable[[int, Request], Act | None]
 """(number of the call from 0, its request) -> what happens to it; None is the usual answer."""
@@ -33,16 +34,23 @@ def usage(tokens: int, prompt_tokens: int) -> bytes:
 
 
 def stream(*pieces: bytes, is_whole: bool = True) -> Act:
-    """A chunked answer, each piece sent by itself; one that is not whole lacks its end."""
+    """A chunked answer, each piece sent by itself; one that is not whole is cut off before its end."""
+    return both(begun(*pieces), raw(LAST_CHUNK) if is_whole else Wire.close)
+
+
+def begun(*pieces: bytes) -> Act:
+    """The pieces of a chunked answer; more may follow."""
 
     def act(wire: Wire) -> None:
         wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in pieces:
-            wire.send(b"%x\r\n%s\r\n" % (len(piece), piece))
-        if is_whole:
-            wire.send(b"0\r\n\r\n")
+            wire.send(chunk(piece))
 
-    return act if is_whole else both(act, Wire.close)
+    return act
+
+
+def chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(piece), piece)
 
 
 def stream_until_close(*pieces: bytes) -> Act:

@@ -4,9 +4,10 @@
 service time its script gives. `SimulatedLoad` runs the real engine on it.
 """
 
+import copy
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from inferometer.load.engine import Engine, Explain, Finish, Link, Responded, Turn
@@ -17,6 +18,7 @@ from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
 from inferometer.records.records import Records, RingReader, join
 from inferometer.records.ring import CELLS, RingWriter
+from inferometer.records.totals import Totals
 from inferometer.testing.clock import FakeClock
 
 
@@ -28,6 +30,7 @@ class Reply:
     status: int = outcome.OK
     received: int = 100
     responses_ns: tuple[int, ...] = ()  # of a stream: when each comes, after the send
+    is_unsent: bool = False  # it fails within the send itself, as without a route or a free descriptor
 
 
 Script = Callable[[int, int], Reply]
@@ -61,7 +64,9 @@ class _FakeNetwork:
     def __init__(
         self, server: FakeServer, clock: FakeClock, finish: Finish, turn: Turn, explain: Explain
     ) -> None:
-        self.reconnects = self.connects = self.connect_ns = self.opening = 0
+        self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
+        self.heard = 0
+        self.is_flushed = True
         self._server = server
         self._clock = clock
         self._finish = finish
@@ -78,6 +83,10 @@ class _FakeNetwork:
         if mark is not None:
             self.marks.append((step, mark))
         end_ns, reply = self._server.reply_to(now_ns)
+        if reply.is_unsent:
+            self._explain(reply.status, f"scripted {outcome.kind(reply.status)}")
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
+            return
         order = next(self._order)
         self._live[slot] = (order, now_ns, reply)
         heappush(self._ends, (end_ns, order, slot))
@@ -120,6 +129,7 @@ class _FakeNetwork:
         heappop(self._responses)
         self._clock.move_to(now)
         if slot in self._live and self._live[slot][0] == order:
+            self.heard += 1
             self._responded(slot, number)
         return True
 
@@ -134,6 +144,8 @@ class _FakeNetwork:
         if reply.responses_ns:
             times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
             self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+        elif reply.status in outcome.NOT_SENT:
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
         elif reply.status:
             self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
         else:
@@ -158,9 +170,10 @@ class SimulatedLoad:
     ) -> None:
         self._clock = clock
         cells = memoryview(bytearray(CELLS * 8)).cast("q")
-        ring = RingWriter(cells)
+        self._ring = RingWriter(cells)
         self._reader = RingReader(cells)
         self._backlog: list[Records] = []
+        self._totals = Totals()
         networks: list[_FakeNetwork] = []
 
         def open_link(*, finish: Finish, turn: Turn, explain: Explain) -> Link:
@@ -175,7 +188,7 @@ class SimulatedLoad:
             steps=requests,
             open_link=open_link,
             reactor=_Reactor(),
-            ring=ring,
+            ring=self._ring,
             clock=clock,
             on_crowded=self._drain,
             first_step=index,
@@ -191,9 +204,14 @@ class SimulatedLoad:
         engine.run(None, lambda: engine.is_applied)
         return start_ns
 
+    def wait(self, until_ns: int) -> None:
+        engine = self._engine
+        engine.run(until_ns, lambda: engine.is_finished)
+
     def collect(self, until_ns: int) -> Harvest:
         engine = self._engine
         engine.run(min(until_ns, self._clock() + ROUND_NS), lambda: engine.is_finished)
+        self._ring.publish()
         self._drain()
         taken, self._backlog = join(self._backlog), []
         return Harvest(
@@ -201,18 +219,25 @@ class SimulatedLoad:
             seen_ns=self._clock(),
             cost=Cost(cpu_ns=(0,), sent=engine.sent, reconnects=0, connects=0, connect_ns=0),
             is_finished=engine.is_finished,
+            outstanding=engine.outstanding,
+            heard=engine.link.heard,
         )
 
     def examples(self) -> dict[int, str]:
         return dict(self._engine.examples)
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
         return self._engine.cancel_all()
+
+    def totals(self) -> Totals:
+        self._drain()
+        return replace(self._totals, sent=self._engine.sent)
 
     def _drain(self) -> None:
         taken = self._reader.take()
         if len(taken):
             self._backlog.append(taken)
+            self._totals = self._totals.and_records(taken)
 
 
 class SimulatedWorkers:
@@ -246,8 +271,15 @@ class SimulatedWorkers:
         start_ns = self._clock()
         for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
             clock.move_to(self._clock())
-            load.apply(plan.share(index, self.count))
+            # As a process gets it: a random schedule is walked by each worker for itself.
+            load.apply(copy.deepcopy(plan.share(index, self.count)))
         return start_ns
+
+    def wait(self, until_ns: int) -> None:
+        for load in self._loads:
+            load.wait(until_ns)
+        for clock in (self._clock, *self._clocks):
+            clock.move_to(max(until_ns, clock()))
 
     def collect(self, until_ns: int) -> Harvest:
         target_ns = min(until_ns, self._clock() + ROUND_NS)
@@ -268,10 +300,12 @@ class SimulatedWorkers:
                 connect_ns=0,
             ),
             is_finished=is_finished,
+            outstanding=sum(harvest.outstanding for harvest in harvests),
+            heard=sum(harvest.heard for harvest in harvests),
         )
 
     def examples(self) -> dict[int, str]:
         return {status: text for load in self._loads for status, text in load.examples().items()}
 
-    def stop(self) -> int:
+    def stop(self, *, is_urgent: bool = False) -> int:
         return sum(load.stop() for load in self._loads)

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.writing import writing
 from inferometer.tune.study import from_plain, text_of
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
 
 SCHEMA = 1
+_BROKEN = (
+    sqlite3.DatabaseError,
+    UnicodeDecodeError,
+)  # what a damaged file is told with may itself be damaged
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS variants (name TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -42,7 +47,7 @@ class Journal:
         try:
             with self._db:
                 yield
-        except sqlite3.DatabaseError as error:
+        except _BROKEN as error:
             raise LocalError(
                 f"the journal '{self.path}' could not be written: {error}",
                 remedy="check the folder and the space left",
@@ -64,28 +69,45 @@ class Journal:
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:
         """The last trial with this key; one that failed only where it need not be tried again."""
-        rows = self._db.execute("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", (key,))
+        rows = self._rows("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", key)
         trials = [self._trial(document) for (document,) in rows]
         measured = [trial for trial in trials if trial.is_measured]
         return next(iter(measured or (trials if with_failed else [])), None)
 
     def trials(self, study: str | None = None) -> tuple[Trial, ...]:
         """In order; of one study, or all."""
-        rows = self._db.execute("SELECT document, study FROM trials ORDER BY number")
+        rows = self._rows("SELECT document, study FROM trials ORDER BY number")
         return tuple(self._trial(document) for document, name in rows if study in (None, name))
 
+    @property
+    def has_measured(self) -> bool:
+        """A journal without a measurement tells nothing, whatever else stands in it."""
+        return any(trial.is_measured for trial in self.trials())
+
     def next_number(self) -> int:
-        (last,) = self._db.execute("SELECT MAX(number) FROM trials").fetchone()
-        return 0 if last is None else last + 1
+        ((last,),) = self._rows("SELECT MAX(number) FROM trials")
+        return 0 if last is None else int(last) + 1
 
     def variants(self) -> tuple[Variant, ...]:
         """In the order they were made."""
-        rows = self._db.execute("SELECT document FROM variants ORDER BY rowid")
-        return tuple(from_plain(Variant, json.loads(text), str(self.path)) for (text,) in rows)
+        rows = self._rows("SELECT document FROM variants ORDER BY rowid")
+        return tuple(from_plain(Variant, self._document(text), str(self.path)) for (text,) in rows)
 
     def _trial(self, document: str) -> Trial:
-        found: Trial = from_plain(Trial, json.loads(document), str(self.path))
+        found: Trial = from_plain(Trial, self._document(document), str(self.path))
         return found
+
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except _BROKEN as error:
+            raise _unreadable(self.path, error) from error
+
+    def _document(self, text: object) -> Any:
+        try:
+            return json.loads(text)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _unreadable(self.path, error) from error
 
     # --- what else a search must remember
 
@@ -95,8 +117,8 @@ class Journal:
 
     def recall(self, name: str) -> Any:
         """None when it was never remembered."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        return self._document(rows[0][0]) if rows else None
 
 
 def _with_members(variants: tuple[Variant, ...]) -> Iterator[Variant]:
@@ -114,10 +136,10 @@ def opened(path: Path) -> Iterator[Journal]:
 
 @contextlib.contextmanager
 def read(path: Path) -> Iterator[Journal]:
-    """A journal to read, also while a search writes it."""
+    """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
-    with contextlib.closing(_connect(path)) as connection:
+    with contextlib.closing(_reading(path)) as connection:
         yield _checked(path, connection)
 
 
@@ -126,19 +148,38 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=10)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.executescript(_TABLES)
-    except sqlite3.DatabaseError as error:
-        raise UsageError(
-            f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
-        ) from error
+        with connection:
+            connection.execute("INSERT OR IGNORE INTO facts VALUES ('schema', ?)", (json.dumps(SCHEMA),))
+    except _BROKEN as error:
+        raise _unreadable(path, error) from error
     return connection
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    """Without a right to write; a file in which nothing stands yet is read as an empty journal."""
+    # Without a log beside it nobody is writing, and SQLite need not make files of its own to see that.
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
+        tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
+    except _BROKEN as error:
+        raise _unreadable(path, error) from error
+    if tables == (0,):
+        connection.close()
+        return _connect(Path(":memory:"))
+    return connection
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
+    )
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Journal:
     journal = Journal(path, connection)
     found = journal.recall("schema")
-    if found is None:
-        journal.remember("schema", SCHEMA)
-    elif found != SCHEMA:
+    if found != SCHEMA:
         raise UsageError(
             f"the journal '{path}' has schema {found}, and this version writes {SCHEMA}",
             remedy="give another file",
@@ -165,8 +206,9 @@ def _alone(path: Path) -> Iterator[None]:
                 f"the journal '{path}' is in use by another tuner (process {holder or 'unknown'})",
                 remedy="wait for it to end, or give this one a journal of its own",
             ) from None
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
+        with writing(lock):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()}\n".encode())
         yield
     finally:
         os.close(handle)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 
 from inferometer.base.units import NS_PER_MS
-from inferometer.measure.measurement import Estimate, Level, Measurement
+from inferometer.measure.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.measure.server_metrics import GpuFigures
 from inferometer.tune.trial import Figures
 
@@ -31,6 +31,7 @@ def figures(level: Level, pids: Sequence[int]) -> Figures:
     ]
     rows += [(tag, Estimate(value)) for tag, value in _server(found)]
     rows += [(tag, Estimate(value)) for tag, value in _host(found, pids)]
+    rows += [(tag, Estimate(value)) for tag, value in _tokens(found)]
     return Figures(tuple(rows))
 
 
@@ -55,6 +56,24 @@ def _server(found: Measurement) -> list[tuple[str, float]]:
     if counters.execution_count:
         rows.append(("perf_server_batch", counters.inference_count / counters.execution_count))
     return rows
+
+
+def _tokens(found: Measurement) -> list[tuple[str, float]]:
+    if found.tokens is None:
+        return []
+    rows = [("output_token_throughput", found.tokens.output_per_s)]
+    rows += _spread("inter_token_latency", found.tokens.between)
+    if found.streaming is not None:
+        rows += _spread("time_to_first_token", found.streaming.first)
+    return rows
+
+
+def _spread(name: str, found: Distribution) -> list[tuple[str, float]]:
+    if not found.count:
+        return []
+    values = {"avg": found.mean_ns, "min": found.min_ns, "max": found.max_ns}
+    values |= {f"p{p}": found.percentile_ns(p) for p in (25, 50, 75, 90, 95, 99)}
+    return [(f"{name}_{statistic}", value / NS_PER_MS) for statistic, value in values.items()]
 
 
 def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:

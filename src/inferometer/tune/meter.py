@@ -2,14 +2,17 @@
 
 import contextlib
 import hashlib
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.measurement import Level
 from inferometer.measure.stopping import Precision
@@ -24,12 +27,14 @@ from inferometer.server.in_process import Host
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.launch.site import Site
 from inferometer.tune.level_figures import figures, gpu_figures
+from inferometer.tune.prompts import Prompts
 from inferometer.tune.search.search import Effort, Proposal
 from inferometer.tune.trial import Figures
 
 if TYPE_CHECKING:
     from inferometer.load.workers import Workers
 
+ROUNDS = 4  # of requests that a trial of a model that makes text has time for, at least
 SLICES = 20  # windows in the time a trial may take
 MOST_FAILED = 0.5  # share of failed requests above which there is nothing to report
 
@@ -76,19 +81,34 @@ class EngineMeter:
     Workers that hold the model themselves end with it; the requests are kept all the same.
     """
 
-    def __init__(self, options: Mapping[str, Options], watcher: Watcher, effort: Effort) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Options],
+        watcher: Watcher,
+        effort: Effort,
+        prompts: Mapping[str, Prompts | None] | None = None,
+    ) -> None:
         self._options = options  # by model: what to send and how to judge it
+        self._prompts = prompts or {}  # of models that make text; None where the options have their data
+        self._inputs: dict[str, frozenset[str]] = {}  # of those, their names
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
+        self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
         self._watcher = watcher
         self._effort = effort
         self._lines: dict[tuple[str, int], _Line] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
 
     def fingerprint(self, models: Sequence[str]) -> str:
-        return fingerprint({model: self._options[model] for model in models})
+        return fingerprint(
+            {model: self._options[model] for model in models},
+            {model: row for model, row in self._prompts.items() if model in models},
+        )
 
     def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
         if is_fresh:
             self._end([key for key, line in self._lines.items() if line.setup.host is not None])
+        for variant, _ in proposal.parts:
+            self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
         if len(proposal.parts) > 1:
             from inferometer.tune.together import measure_together
 
@@ -111,11 +131,13 @@ class EngineMeter:
         is_new = (model, load.batch) not in self._lines
         line = self._line(model, load.batch, site)
         if is_fresh or (is_new and line.setup.host is not None):
+            begun_ns = monotonic_ns()
             with self._failing(model, load):
                 is_answered = warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
-                limit_s = line.setup.options.request_timeout_s
+                limit_s = line.setup.options.request_timeout_s or line.bench.silence_ns / NS_PER_S
                 raise MeterError(f"it timed out: no request was answered within {limit_s:g} s")
+            self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
     def level(self, model: str, load: ClientLoad, site: Site, effort: Effort | None) -> Level:
         """One model under one load."""
@@ -123,7 +145,7 @@ class EngineMeter:
         plan = _plan(load, line.setup.options)
         with self._failing(model, load):
             line.bench.load.apply(Closed(0))
-            level = measure_level(line.bench, self._recipe(line.setup, effort), plan)
+            level = measure_level(line.bench, self._recipe(model, line.setup, effort), plan)
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
@@ -146,11 +168,14 @@ class EngineMeter:
             self._end([key])
             raise MeterError(str(error)) from error
 
-    def _recipe(self, setup: Setup, effort: Effort | None) -> Recipe:
+    def _recipe(self, model: str, setup: Setup, effort: Effort | None) -> Recipe:
         asked = effort or self._effort
         if effort is None and _has_own_rule(setup.options):
             return setup.recipe
-        duration_ns = round(asked.duration_s * NS_PER_S)
+        duration_s = asked.duration_s
+        if model in self._prompts:  # an answer may take longer than other trials altogether
+            duration_s = max(duration_s, ROUNDS * self._round_s.get(model, 0.0))
+        duration_ns = round(duration_s * NS_PER_S)
         return replace(
             setup.recipe,
             rule=Precision(asked.precision, duration_ns),
@@ -182,7 +207,7 @@ class EngineMeter:
         return _Line(setup, bench(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, site: Site) -> Setup:
-        options = replace(self._options[model], model=model, batch=batch)
+        options = self._asking(replace(self._options[model], model=model, batch=batch))
         host = site.host(model)
         if host is None:
             addresses = site.addresses
@@ -193,12 +218,28 @@ class EngineMeter:
                 if options.collect_metrics
                 else None,
             )
-            return prepare(options, command="tune")
+            setup = prepare(options, command="tune")
+            is_text = model in self._prompts and options.streaming
+            return replace(setup, recipe=replace(setup.recipe, has_tokens=True)) if is_text else setup
         self._end([key for key in self._lines if key[0] == model])  # a model is held once
         known = self._setups.get((model, batch))
         if known is None:
             self._setups[model, batch] = known = prepare_held(options, host)
         return moved(known, host)
+
+    def _asking(self, options: Options) -> Options:
+        """With the prompts of a model that makes text, in a file."""
+        prompts = self._prompts.get(options.model)
+        if prompts is None:
+            return options
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="inferometer-prompts-")
+        path = Path(self._folder.name) / f"{options.model}.json"
+        with writing(path):
+            if options.service_kind == "openai":
+                prompts.write_lines(path)
+                return replace(options, data=replace(options.data, prompts=str(path)))
+            prompts.write_steps(path, options.model, self._inputs[options.model])
+        return replace(options, data=replace(options.data, sources=(str(path),)))
 
     def _end(self, keys: Sequence[tuple[str, int]]) -> None:
         for key in keys:
@@ -209,6 +250,8 @@ class EngineMeter:
 
     def close(self) -> None:
         self.forget()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def prepare_held(options: Options, host: Host) -> Setup:
@@ -237,6 +280,8 @@ _SENT = (
     "grpc_compression",
     "request_parameters",
     "streaming",
+    "endpoint",
+    "output_tokens",
     "data",
     "shared_memory",
     "input_format",
@@ -249,7 +294,7 @@ _SENT = (
 )
 
 
-def fingerprint(options: Mapping[str, Options]) -> str:
+def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | None]) -> str:
     """Of what is sent to each model, as far as it is not the default."""
     plain = Options(model="")
     rows = [
@@ -258,6 +303,7 @@ def fingerprint(options: Mapping[str, Options]) -> str:
         for name in _SENT
         if getattr(asked, name) != getattr(plain, name)
     ]
+    rows += [f"{model} {prompts[model]!r}" for model in sorted(prompts)]
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
 
 

@@ -104,6 +104,10 @@ METRICS = (
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
 
+TOKEN_TAGS = frozenset(
+    {"output_token_throughput", *(metric.tag for metric in _token_rows())}
+)  # only of models that make text
+
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"
 OLD_LATENCY = "perf_latency"  # the classic tool's first name for the p99

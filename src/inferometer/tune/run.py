@@ -132,6 +132,9 @@ def attempt(lab: Lab, proposal: Proposal) -> Trial:
         if lab.site.revive():
             lab.meter.forget()
         is_fresh = lab.site.apply(proposal.variants)
+        if is_fresh:
+            loaded = [part.name for variant in proposal.variants for part in (*variant.composing, variant)]
+            lab.watcher.said(Say(f"Loaded {', '.join(loaded)}", is_detail=True))
         reading = lab.meter.measure(proposal, lab.site, is_fresh=is_fresh)
     except (MeterError, InferometerError) as error:
         if isinstance(error, UsageError) and not lab.has_measured:

@@ -75,17 +75,26 @@ def _sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-def gain(goals: Goals, trial: Trial, other: Trial) -> float:
-    """By how many percent the trial's objectives are better, weighted."""
+def gain(goals: Goals, trial: Trial, other: Trial, *, is_least: bool = False) -> float:
+    """By how many percent the trial's objectives are better, weighted; where asked, the least their intervals allow."""
     total_weight = sum(goal.weight for goal in goals)
     found = 0.0
     for number, goal in enumerate(goals):
         for tag, share in goal.shares:
-            mine, base = trial.value(tag, number), other.value(tag, number)
-            if mine and base:
-                step = (mine - base) / base if BY_TAG[tag].is_higher_better else (base - mine) / mine
+            is_high = BY_TAG[tag].is_higher_better
+            mine = _end(trial, tag, number, is_low=is_high) if is_least else trial.value(tag, number)
+            base = _end(other, tag, number, is_low=not is_high) if is_least else other.value(tag, number)
+            if mine is not None and base is not None and (base if is_high else mine):
+                step = (mine - base) / base if is_high else (base - mine) / mine
                 found += goal.weight / total_weight * share * step * 100
     return found
+
+
+def _end(trial: Trial, tag: str, part: int, *, is_low: bool) -> float | None:
+    """One end of the interval of a figure; the figure itself where it has none."""
+    found = trial.parts[part].figures.estimate(tag)
+    end = None if found is None else found.low if is_low else found.high
+    return trial.value(tag, part) if end is None else end
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,22 @@ from typing import Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import UsageError
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
 from inferometer.profile.options import Options
 from inferometer.profile.prepare import IN_PROCESS_KIND
 from inferometer.tune import journal as journals
-from inferometer.tune import model_config
-from inferometer.tune.goal import Goal
+from inferometer.tune.checks import check_settings
 from inferometer.tune.idle import watch_idle
 from inferometer.tune.launch.open import open_site
 from inferometer.tune.launch.site import Site
 from inferometer.tune.meter import EngineMeter, Meter
-from inferometer.tune.model_config import Fields
+from inferometer.tune.prompts import Prompts
 from inferometer.tune.run import Lab, Watcher, run
+from inferometer.tune.scoping import are_whole, base_config, groups, make_scope
 from inferometer.tune.search.choose import choose
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import Search
+from inferometer.tune.search.search import Say, Search
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
-from inferometer.tune.space import automatic, manual
 from inferometer.tune.study import SCHEMA, Study
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
@@ -42,7 +39,7 @@ def profile(
     make_meter: MakeMeter | None = None,
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search ended."""
-    check_models(settings)
+    check_settings(settings, sends=make_meter is None)
     nvml = open_nvml()
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
@@ -53,8 +50,12 @@ def profile(
         names = Names.of(journal.variants())
         site: Site | None = None
         has_measured = False
-        for group in _groups(settings):
-            site = _site_for(settings, group, site, stack)
+        for group in groups(settings):
+            before, site = site, _site_for(settings, group, site, stack)
+            if site is not before:
+                watcher.said(Say(_where(settings, site), is_detail=True))
+            if before is None:
+                _warn_of_others(settings, site, watcher)
             if idle is None:
                 idle = _idle(settings, nvml)
             lab = Lab(site, meter, journal, names, monotonic_ns, watcher, has_measured)
@@ -80,6 +81,22 @@ def profile(
                 return
 
 
+def _where(settings: Settings, site: Site) -> str:
+    if settings.launch.mode == IN_PROCESS:
+        return "No server is started: the workers load the models"
+    verb = "found" if settings.launch.mode == "remote" else "started"
+    return f"Triton Server {verb}: HTTP at {site.addresses.http}, gRPC at {site.addresses.grpc}"
+
+
+def _warn_of_others(settings: Settings, site: Site, watcher: Watcher) -> None:
+    names = [
+        name for model in settings.models for name in (model.name, *(member.name for member in model.members))
+    ]
+    for other in site.others(names):
+        text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
+        watcher.said(Say(f"{text}, and so change the figures", is_warning=True))
+
+
 def known_gpus(settings: Settings, nvml: Nvml | None) -> Mapping[str, Any]:
     """Name and memory by UUID; those of somebody else's server are not ours to see."""
     if nvml is None or settings.watch_gpus is False or settings.launch.mode == "remote":
@@ -97,10 +114,6 @@ def _idle(settings: Settings, nvml: Nvml | None) -> tuple[Trial, ...]:
     if settings.launch.mode == IN_PROCESS:
         return ()  # there is no server without a model
     return (watch_idle(nvml.read, settings.idle_s, settings.launch.metrics_interval_ms / 1000),)
-
-
-def _groups(settings: Settings) -> Sequence[tuple[ModelSettings, ...]]:
-    return [settings.models] if settings.together else [(model,) for model in settings.models]
 
 
 def _site_for(
@@ -138,123 +151,15 @@ def _seed(settings: Settings, journal: journals.Journal) -> int:
     return int(known)
 
 
-def check_models(settings: Settings) -> None:
-    """Names that are not in the repository are said at once, before anything is started."""
-    folders = settings.launch.repositories
-    if settings.launch.mode == "remote" or not folders:
-        return
-    for model in settings.models:
-        if model_config.find_model(folders, model.name) is None:
-            known = sorted(path.name for folder in folders for path in folder.iterdir() if path.is_dir())
-            raise UsageError(
-                f"the model '{model.name}' is not in the model repository '{folders[0]}'",
-                remedy=f"it has {', '.join(known) or 'no models'}",
-            )
-
-
-def are_whole(settings: Settings) -> bool:
-    """Every model that will be loaded has a configuration of its own that leaves nothing to the server."""
-    names = [
-        member for model in settings.models for member in (model.name, *(row.name for row in model.members))
-    ]
-    while names:
-        folder = model_config.find_model(settings.launch.repositories, name := names.pop())
-        if folder is None or not (folder / "config.pbtxt").exists():
-            return False
-        found = model_config.read_file(folder / "config.pbtxt")
-        is_ensemble = "ensemble_scheduling" in found
-        if not all(found.get(field) for field in ("input", "output")):
-            return False
-        if not is_ensemble and not (found.get("backend") or found.get("platform")):
-            return False
-        names += [member for member in model_config.members(found) if member != name]
-    return True
-
-
-def base_config(settings: Settings, site: Site, model: str) -> Fields:
-    """The model's own file where there is one we can see, else what the server makes of it."""
-    folder = model_config.find_model(settings.launch.repositories, model)
-    if folder is not None and (folder / "config.pbtxt").exists():
-        found = model_config.read_file(folder / "config.pbtxt")
-        if found.get("input") or found.get("ensemble_scheduling"):
-            return {**found, "name": model}
-    return site.base_config(model)
-
-
-def make_scope(
-    settings: Settings, group: Sequence[ModelSettings], read: Callable[[str], Fields], has_gpus: bool
-) -> Scope:
-    """What the search may try."""
-    return Scope(
-        tasks=tuple(_task(settings, model, read, has_gpus) for model in group),
-        bounds=settings.bounds,
-        given=settings.given,
-        by_rate=settings.by_rate,
-        intervals=settings.intervals,
-        is_search_on=settings.is_search_on,
-        early_exit=settings.early_exit,
-        top=settings.top,
-        binary_steps=settings.binary_steps,
-        sweep_after=settings.sweep_after and not settings.by_rate,
-        budget_s=settings.budget_s,
-        optuna=settings.optuna,
-    )
-
-
-def _task(settings: Settings, model: ModelSettings, read: Callable[[str], Fields], has_gpus: bool) -> Task:
-    base = read(model.name)
-    is_local = settings.launch.mode != "remote"
-    cpu_only = _is_cpu_only(model, base, has_gpus if is_local else True)
-    members = tuple(
-        _member_task(settings, member, read, has_gpus if is_local else True)
-        for member in _members(model, base, read)
-    )
-    if model.swept is not None:
-        space = manual(model.name, base, model.swept, where=model.where, cpu_only=cpu_only)
-    else:
-        space = automatic(model.name, base, settings.bounds, cpu_only=cpu_only)
-        if members and not model.is_bls:
-            space = replace(space, parameters=())  # an ensemble has no instances of its own
-    return Task(space, model.goal, model.batches, model.loads, members)
-
-
-def _member_task(
-    settings: Settings, member: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
-) -> Task:
-    base = read(member.name)
-    cpu_only = member.name in settings.cpu_only_members or _is_cpu_only(member, base, has_gpus)
-    if member.swept is not None:
-        space = manual(member.name, base, member.swept, where=member.where, cpu_only=cpu_only)
-    else:
-        space = automatic(member.name, base, settings.bounds, cpu_only=cpu_only)
-    return Task(space, Goal(member.name))
-
-
-def _members(model: ModelSettings, base: Fields, read: Callable[[str], Fields]) -> tuple[ModelSettings, ...]:
-    if model.is_bls:
-        return model.members
-    given = {member.name: member for member in model.members}
-    found = []
-    for name in model_config.members(base):
-        if model_config.members(read(name)):
-            raise UsageError(
-                f"the ensemble '{model.name}' calls '{name}', which is an ensemble itself",
-                remedy="tune the inner one on its own",
-            )
-        found.append(given.get(name, ModelSettings(name)))
-    return tuple(found)
-
-
-def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
-    """As the user says; else CPU where no GPU is, or where the model's own configuration says so."""
-    if model.cpu_only is not None:
-        return model.cpu_only
-    kinds = {str(group.get("kind", "KIND_AUTO")) for group in base.get("instance_group", ())}
-    return not has_gpus or kinds == {"KIND_CPU"}
-
-
 def _engine(settings: Settings, watcher: Watcher) -> Meter:
-    return EngineMeter(sent_options(settings), _Levels(watcher), settings.effort)
+    return EngineMeter(
+        sent_options(settings), _Levels(watcher), settings.effort, sent_prompts(settings.models)
+    )
+
+
+def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
+    """Of models that make text."""
+    return {model.name: model.prompts for model in models if model.makes_text}
 
 
 def sent_options(settings: Settings) -> Mapping[str, Options]:

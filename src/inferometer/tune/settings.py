@@ -10,6 +10,7 @@ from inferometer.server.ports import Ports
 from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal
 from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.metrics import THROUGHPUT
+from inferometer.tune.prompts import Prompts
 from inferometer.tune.search.scope import OptunaLimits
 from inferometer.tune.search.search import Effort
 from inferometer.tune.space import Bounds
@@ -33,6 +34,8 @@ class ModelSettings:
     swept: Mapping[str, Any] | None = None  # model_config_parameters
     where: str = "model_config_parameters"  # the dotted path to `swept`, for messages
     options: Options | None = None  # what to send; None sends random data
+    makes_text: bool = False  # tokens are measured
+    prompts: Prompts | None = None  # to send to such a model; None sends the data of the options
     members: tuple["ModelSettings", ...] = ()  # of a BLS model, or settings for those of an ensemble
     is_bls: bool = False
     server_flags: tuple[tuple[str, str], ...] = ()
@@ -76,7 +79,6 @@ class Settings:
     mode: str = "online"
     together: bool = False
     bounds: Bounds = field(default_factory=Bounds)
-    given: tuple[str, ...] = ()
     by_rate: bool = False
     intervals: str | None = None
     is_search_on: bool = True

@@ -67,7 +67,6 @@ def settings(wish: Wish) -> Settings:
         launch=launch,
         search=wish.search,
         bounds=wish.bounds,
-        given=("concurrency", "instances", "batch"),
         budget_s=None if wish.budget_s is None else max(1.0, wish.budget_s - RESERVE_S),
         seed=wish.seed,
         journal=wish.journal,

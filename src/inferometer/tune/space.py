@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 
@@ -201,7 +202,7 @@ def _scalar(field: Any, value: object, where: str) -> object:
     kind, words = _SCALARS[field.cpp_type]
     if kind is str and isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
-    if kind is int and isinstance(value, str) and value.strip().lstrip("-").isdigit():
+    if kind is int and isinstance(value, str) and is_digits(value.strip().removeprefix("-")):
         value = int(value)
     is_number_for_truth = isinstance(value, bool) and kind is not bool
     if is_number_for_truth or not isinstance(value, kind):

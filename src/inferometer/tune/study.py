@@ -8,9 +8,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
-from inferometer.base.writing import writing
+from inferometer.base.writing import write_file
 from inferometer.tune.goal import Goal
 from inferometer.tune.scoring import Ranked, gain, rank
 from inferometer.tune.trial import Status, Trial
@@ -73,8 +74,9 @@ class Recommendation:
 
     best: Ranked
     gain_percent: float | None
-    is_sure: bool  # the intervals of the two do not overlap
+    is_sure: bool  # it is a gain even with the intervals' ends against it
     does_pass: bool
+    has_default: bool = True  # the default was measured
 
 
 def recommend(study: Study) -> Recommendation | None:
@@ -85,27 +87,15 @@ def recommend(study: Study) -> Recommendation | None:
     best = ranked[0]
     base = next((row for row in ranked if row.name == study.default_name), None)
     if base is None or not base.does_pass:
-        return Recommendation(best, None, is_sure=False, does_pass=best.does_pass)
+        return Recommendation(
+            best, None, is_sure=False, does_pass=best.does_pass, has_default=base is not None
+        )
     return Recommendation(
         best,
         gain(study.goals, best.best, base.best),
-        is_sure=best.name != base.name and _apart(study.goals, best, base),
+        is_sure=best.name != base.name and gain(study.goals, best.best, base.best, is_least=True) > 0,
         does_pass=best.does_pass,
     )
-
-
-def _apart(goals: tuple[Goal, ...], best: Ranked, base: Ranked) -> bool:
-    """Some objective of the two differs by more than its intervals allow."""
-    for number, goal in enumerate(goals):
-        for tag, _ in goal.objectives:
-            mine = best.best.parts[number].figures.estimate(tag)
-            other = base.best.parts[number].figures.estimate(tag)
-            if mine is None or other is None:
-                continue
-            low, high = sorted((mine, other), key=lambda row: row.value)
-            if (high.value if high.low is None else high.low) > (low.value if low.high is None else low.high):
-                return True
-    return False
 
 
 # --- the file
@@ -149,7 +139,7 @@ def from_plain(kind: type[Any], document: Any, origin: str) -> Any:
 
 def from_json(text: str, origin: str) -> Study:
     try:
-        document = json.loads(text)
+        document = decode(text)
     except ValueError as error:
         raise UsageError(f"'{origin}' is not JSON: {error}", remedy="search again") from error
     found = document.get("schema") if isinstance(document, dict) else None
@@ -163,7 +153,4 @@ def from_json(text: str, origin: str) -> Study:
 
 def write(study: Study, path: Path) -> None:
     """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with writing(path):
-        partial.write_text(to_json(study))
-        partial.replace(path)
+    write_file(path, to_json(study))

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from inferometer.base.text import is_digits
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 
@@ -66,7 +67,7 @@ class Names:
     def add(self, variant: Variant) -> None:
         self.known[variant.name] = variant
         suffix = variant.name.rpartition("_config_")[2]
-        if suffix.isdigit():
+        if is_digits(suffix):
             self._last[variant.model] = max(self._last.get(variant.model, -1), int(suffix))
             self._by_content.setdefault(_content(variant), variant.name)
 

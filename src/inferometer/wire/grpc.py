@@ -155,7 +155,7 @@ def _metadatum(name: str, value: str | bytes) -> tuple[str, str]:
             f"the metadata {name!r} has a value that is not printable ASCII",
             remedy="give bytes under a name that ends with -bin",
         )
-    return name, text.strip(" ")
+    return name, text
 
 
 def format_timeout(timeout_ns: int) -> str:

@@ -34,6 +34,7 @@ CHUNK_LINE_LIMIT = 4 * 1024
 TRAILERS_LIMIT = 64 * 1024
 ERROR_BODY_LIMIT = 64 * 1024
 LENGTH_LIMIT = 2**62
+INTERIM_LIMIT = 100  # replies with a status below 200 before the real one
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _NAME = re.compile(_TOKEN)
@@ -109,6 +110,7 @@ class ReplyDecoder:
     """
 
     __slots__ = (
+        "_interim",
         "_left",
         "_pending",
         "_room",
@@ -129,6 +131,7 @@ class ReplyDecoder:
         self.received = 0  # bytes of the reply being read, its head and any 1xx before it included
         self.body = bytearray()  # what was kept; a reader of a stream may empty it at any time
         self._step = _HEAD
+        self._interim = 0  # replies before this one that only say to wait
         self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
         self._room = 0  # bytes of body to keep from here on
         self._pending = bytearray()  # arrived, but not yet taken by a step
@@ -226,10 +229,17 @@ class ReplyDecoder:
             if 0 <= head.length <= stop - end and not self._room:  # the whole body is here
                 self._step = _DONE
                 return end + head.length
+            return end
+        self._interim += 1
+        if self._interim > INTERIM_LIMIT:
+            raise PeerError(
+                f"the server sent more than {INTERIM_LIMIT} interim replies, the last with {head.status}"
+            )
         return end
 
     def _open(self, head: Head, raw: bytes) -> None:
         self.head = head
+        self._interim = 0
         self._left = length = head.length
         if length > 0:
             self._step = _SIZED

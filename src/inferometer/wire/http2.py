@@ -71,6 +71,7 @@ TAKE = 512 * 1024
 BLOCK_LIMIT = LIST_LIMIT  # bytes of a header block over all its frames
 BLOCK_FRAMES_LIMIT = 64
 ANSWERS_LIMIT = 10_000  # that a server may make us owe
+INTERIM_LIMIT = 100  # heads of one reply with a status below 200
 CANCELLED_LIMIT = 1024  # streams we remember to have cancelled
 
 MALFORMED, RESET, REFUSED, LOST, BROKEN = "malformed", "reset", "refused", "lost", "broken"
@@ -483,6 +484,13 @@ class Http2Connection:
         elif ends or headers.status == 101:
             text = f"the status {headers.status} ends the reply or the protocol"
             self._fail(stream, frames.PROTOCOL_ERROR, text)
+        else:
+            stream.interim += 1
+            if stream.interim > INTERIM_LIMIT:
+                text = (
+                    f"more than {INTERIM_LIMIT} interim replies came, the last with status {headers.status}"
+                )
+                self._fail(stream, frames.ENHANCE_YOUR_CALM, text)
 
     # --- ends of streams
 

@@ -61,5 +61,6 @@ def string_field(number: int, text: str) -> bytes:
     """A string, ready to be appended to a message: fields may come in any order."""
     raw = text.encode()
     assert number < 16
-    assert len(raw) < 128
-    return bytes((number << 3 | LENGTH, len(raw))) + raw
+    if len(raw) < 128:
+        return bytes((number << 3 | LENGTH, len(raw))) + raw
+    return bytes((number << 3 | LENGTH,)) + varint(len(raw)) + raw

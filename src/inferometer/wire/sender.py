@@ -72,8 +72,8 @@ class Stream:
     """One request and its reply."""
 
     __slots__ = (
-        "content", "ends", "head", "id", "is_plain", "keep", "reading", "received", "ringed", "token", "unreturned",
-        "waiting", "window",
+        "content", "ends", "head", "id", "interim", "is_plain", "keep", "reading", "received", "ringed", "token",
+        "unreturned", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, stream_id: int, token: Any, keep: bool, window: int, ends: bool) -> None:
@@ -82,6 +82,7 @@ class Stream:
         self.keep = keep  # for the reader: whether bodies are wanted
         self.is_plain = False  # made by unfold(), and nothing of the reply has come
         self.head: Headers | None = None  # of the reply, when it has come
+        self.interim = 0  # heads that only said to wait
         self.reading: Any = None  # the reader's
         self.received = 0  # bytes of all its frames
         self.content = 0  # bytes of the reply's body

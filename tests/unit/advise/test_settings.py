@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.advise.diagnosis import DYNAMIC_BATCHING, INSTANCES, Change
 from inferometer.advise.settings import changed_config, config_text, write_configs
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import LocalError
 
 CONFIG = {
     "name": "step",
@@ -66,5 +66,5 @@ def test_files_are_written_one_per_model(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="--write-config"):
+    with pytest.raises(LocalError, match=r"config.pbtxt' could not be written: Not a directory"):
         write_configs({"step": CONFIG}, tmp_path / "file")

@@ -1,12 +1,97 @@
-"""Writing that cannot be done is said with the file's name."""
+"""Files are written whole or not at all; what cannot be written is said with the file's name and a remedy."""
+
+import errno
+import os
+from pathlib import Path
 
 import pytest
 
 from inferometer.base.errors import LocalError
-from inferometer.base.writing import writing
+from inferometer.base.writing import Outputs, replacing, unwritten, write_file, writing
 
 
-def test_what_stands_in_the_way_is_named(tmp_path):
+def test_what_stands_in_the_way_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "file"
     with pytest.raises(LocalError, match=r"missing/file' could not be written: No such file"), writing(path):
         path.write_text("x")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/dev/full", "No space left on device; make room on that disk"),
+        ("/proc/none", "; make its folder first"),
+        ("{tmp}", "Is a directory; give the name of a file"),
+        ("{tmp}/file/x", "Not a directory; give a name in a folder"),
+        ("{tmp}/" + "x" * 300, "File name too long; give a shorter name"),
+        ("/sys/kernel/none", "; give a name in a folder that you may write to"),
+    ],
+    ids=["full", "nowhere", "folder", "file as folder", "long", "forbidden"],
+)
+def test_every_kind_of_refusal_has_its_remedy(path: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LocalError) as caught:
+        write_file(Path(path.format(tmp=tmp_path)), "text")
+    assert says in str(caught.value)
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EDQUOT, errno.EPERM, errno.EFBIG, errno.EIO])
+def test_others_have_one_too(number: int) -> None:
+    assert unwritten("x", OSError(number, os.strerror(number))).remedy
+
+
+def test_a_failure_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    write_file(path, "old")
+    with pytest.raises(LocalError), replacing(path) as place:  # noqa: PT012
+        place.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 255)
+    write_file(path, b"\x00\xff")
+    assert path.read_bytes() == b"\x00\xff"
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "report")
+    write_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "report").read_text() == "new"
+
+
+def test_text_that_has_no_utf8_is_written_nevertheless(tmp_path: Path) -> None:
+    write_file(tmp_path / "report", "a\ud800b")
+    assert (tmp_path / "report").read_text() == "a?b"
+
+
+def test_a_pipe_gets_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(path, "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert path.is_fifo()
+
+
+def test_outputs_go_on_after_a_failure_and_name_them_all(tmp_path: Path) -> None:
+    outputs = Outputs()
+    for name in ("/dev/full", "/proc/none", str(tmp_path / "good")):
+        outputs.attempt(name, lambda name=name: write_file(Path(name), "text"))  # type: ignore[misc]
+    assert (tmp_path / "good").read_text() == "text"
+    assert outputs.has(str(tmp_path / "good"))
+    assert not outputs.has("/dev/full")
+    with pytest.raises(LocalError, match=r"'/dev/full' could .*; '/proc/none' could not be written"):
+        outputs.settle()
+
+
+def test_a_later_success_makes_up_for_a_failure(tmp_path: Path) -> None:
+    outputs = Outputs()
+    outputs.attempt("x", lambda: write_file(Path("/dev/full"), "text"))
+    outputs.attempt("x", lambda: write_file(tmp_path / "x", "text"))
+    outputs.settle()

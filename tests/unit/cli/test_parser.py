@@ -68,6 +68,7 @@ OURS = [
         "--management-url",
     ),
     *("--replay", "--speed", "--shape-load"),
+    *("--proto", "--proto-path"),
 ]
 ROWS = [option for _, options in GROUPS for option in options]
 
@@ -334,7 +335,6 @@ def test_export_file_must_be_new(tmp_path):
 
 
 UNBUILT = [
-    ("--service-kind dynamic_grpc -i grpc", "--service-kind dynamic_grpc is not supported yet"),
     ("--enable-mpi", "--enable-mpi is not supported yet"),
 ]
 
@@ -448,3 +448,10 @@ def test_the_script_looks_for_torchserve_where_the_classic_tool_does(words: str,
     asked = parse_measure(shlex.split(f"-m resnet --service-kind torchserve --input-data {__file__}"))
     assert isinstance(asked, Options)
     assert not asked.url  # it is looked for at its own port, 8080
+
+
+def test_blanks_around_a_header_value_are_the_classic_tools_own():
+    """It sends them over gRPC, where HTTP/2 forbids them."""
+    line = "-m m -H 'a: b ' -H c:d"
+    assert parse(line).headers == (("a", " b "), ("c", "d"))
+    assert measure(line).headers == (("a", "b"), ("c", "d"))

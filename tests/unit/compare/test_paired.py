@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from inferometer.compare.paired import paired_percent, student_t, unpaired_percent
+from inferometer.compare.paired import paired_percent, unpaired_percent
+from inferometer.measure.intervals import student_t
 from inferometer.measure.measurement import Estimate
 
 

@@ -133,6 +133,18 @@ def test_a_batch_with_a_step_that_is_not_checked_is_not_checked():
     assert [len(step) for step in batch_expected(given, model(X), 2)] == [1, 0]
 
 
+def test_a_batch_is_checked_for_the_outputs_that_all_its_steps_name():
+    given = checked(
+        (tensor("O", 0), tensor("P", 0)),
+        (tensor("P", 1),),
+        (tensor("O", 2),),
+        (tensor("O", 3), tensor("P", 3)),
+    )
+    expected = batch_expected(given, model(X), 2)
+    assert [[tensor.name for tensor in step] for step in expected] == [["P"], ["O"]]
+    assert contents(expected) == [[0, 1], [2, 3]]
+
+
 def test_nothing_is_expected_where_nothing_was_given():
     given = dataset((tensor("X", 1),))
     assert batch_expected(given, model(X), 2) is None

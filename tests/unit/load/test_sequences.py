@@ -155,7 +155,7 @@ def test_sessions_are_played_once_each():
         for lane, steps in turns.items():
             if sequences.has_next(lane):
                 step, mark = sequences.next(lane, 0)
-                sequences.ended(lane, mark)
+                sequences.ended(mark)
                 steps.append((step, mark.is_start, mark.is_end))
     assert turns == {
         0: [(0, True, False), (1, False, True)],
@@ -177,7 +177,7 @@ def test_workers_share_out_the_sessions():
 def test_a_session_that_is_cut_short_needs_no_last_word():
     sequences = Sequences(SequencePlan(streams=((0, 1),), is_given=True, is_once=True, delays_ns=(7, 0)))
     _, mark = sequences.next(0, 0)
-    sequences.ended(0, mark)
+    sequences.ended(mark)
     assert not sequences.is_idle_and_unfinished(0)
     assert sequences.pause_ns(0) == 7
 
@@ -215,7 +215,7 @@ def test_no_id_begins_again_before_its_last_request_has_ended(parts, data):
     for _ in range(40):
         lane = data.draw(st.integers(0, 2))
         if lane in outstanding:
-            sequences.ended(lane, outstanding.pop(lane))
+            sequences.ended(outstanding.pop(lane))
             continue
         _, mark = sequences.next(lane, due_ns=1)
         assert 5 <= mark.sequence_id <= few.last_id

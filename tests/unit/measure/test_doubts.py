@@ -14,6 +14,7 @@ from inferometer.measure.doubts import (
     stall_period_s,
     two_modes,
 )
+from inferometer.measure.ends import Groups
 from inferometer.measure.measurement import ClientCost, Estimate, Measurement, WindowFigures
 from inferometer.measure.quantiles import distribution
 from inferometer.measure.sparkline import sparkline
@@ -114,8 +115,10 @@ def test_client_is_the_limit_when_it_is_busy_or_late(client, is_capped, is_limit
 
 
 DRIFTS = {
-    "up": (np.linspace(100, 150, 20), 0.4),
-    "down": (np.linspace(150, 100, 20), -0.4),
+    "up": (np.linspace(100, 150, 20), 0.375),
+    "down": (np.linspace(150, 100, 20), -0.273),
+    "down to nothing": ([400, 200, 100, 50, 10, 5, 2, 1, 0, 0, 0, 0], -1.0),
+    "up from nothing": ([0, 0, 0, 0, 10, 20, 40, 60, 80, 100, 120, 140], None),
     "a little": (np.linspace(100, 103, 20), None),
     "noise": (100 + 10 * RNG.standard_normal(20), None),
     "a step back": ([100, 150] * 10, None),
@@ -147,8 +150,18 @@ def test_stalls_are_periodic_when_they_come_at_regular_times(ends_s, period):
 
 
 def test_slow_requests_took_five_times_the_median():
-    latency, ended = np.array([1, 1, 6, 1, 9]) * MS, np.array([1, 2, 8, 9, 18], dtype=np.uint32)
-    assert list(slow_ends(latency, ended, MS)) == [8, 18]
+    latency, ended = np.array([1, 1, 6, 1, 9]) * MS, np.array([1, 2, 8, 9, 18])
+    assert list(slow_ends(Groups(ended, np.ones(5, dtype=np.int64), latency), MS)) == [8, 18]
+
+
+def test_groups_that_nearly_all_have_a_slow_request_show_no_stalls():
+    count = np.full(100, 4)
+    ended, slowest = np.arange(100) * 1000, np.full(100, 9 * MS)
+    assert not len(slow_ends(Groups(ended, count, slowest), MS))
+    slowest[::20], slowest[1::20] = MS, MS
+    assert not len(slow_ends(Groups(ended, count, slowest), MS))
+    slowest = np.where(np.arange(100) % 20 == 0, 9 * MS, MS)
+    assert list(slow_ends(Groups(ended, count, slowest), MS)) == [0, 20_000, 40_000, 60_000, 80_000]
 
 
 MODES = {

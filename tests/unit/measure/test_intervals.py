@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from inferometer.measure.difference import Change, difference
+from inferometer.measure.ends import Ends
 from inferometer.measure.intervals import (
     mean_estimate,
     mean_margin,
-    percentile_estimate,
-    percentile_margin,
+    percentile_estimates,
     rate_interval,
 )
+from inferometer.measure.series import Series
 from inferometer.measure.stopping import Precision, judge_precision
 
 RUNS = 300
@@ -84,13 +85,24 @@ def _queue(rng, server):
 
 def latency_interval(series, p):
     if p is None:
-        return mean_estimate(float(series.mean()), mean_margin(series))
-    return percentile_estimate(np.sort(series), p, percentile_margin(series, p))
+        return mean_estimate(float(series.mean()), mean_margin(Series(series)))
+    return percentile_estimates(Series(series), [p])[p]
 
 
 def throughput_interval(ends_us):
     span_us = int(ends_us[-1]) + 1
-    return rate_interval(len(ends_us) / span_us * 1e6, ends_us.astype(np.uint32), span_us)
+    return rate_interval(len(ends_us) / span_us * 1e6, ended(ends_us), span_us)
+
+
+def ended(ends_us):
+    found = Ends()
+    found.append(np.asarray(ends_us).astype(np.int64), np.ones(len(ends_us), dtype=np.int64))
+    return found.groups()
+
+
+def test_ends_in_one_moment_say_nothing_of_a_rate():
+    found = rate_interval(1e6, ended([500] * 200), 1000)
+    assert (found.value, found.low, found.high) == (1e6, None, None)
 
 
 SERVERS = {
@@ -125,7 +137,7 @@ def test_interval_of_a_latency_covers_the_truth(server, figure):
     truth = SERVERS[server].truth(FIGURES[figure])
     found = latency_intervals(server, figure)
     given = [estimate for estimate in found if estimate.low is not None]
-    assert len(given) >= 0.95 * RUNS
+    assert len(given) >= 0.8 * RUNS
     assert 0.9 <= np.mean([estimate.low <= truth <= estimate.high for estimate in given]) <= 0.99
 
 
@@ -179,21 +191,79 @@ def test_steady_series_has_no_width():
 
 
 def test_steady_server_has_a_narrow_rate_also_with_few_requests():
-    ends = np.arange(1, 101, dtype=np.uint32) * 1000
-    assert rate_interval(1000.0, ends, 100_400).relative_half_width < 0.02
+    ends = np.arange(1, 101) * 1000
+    assert rate_interval(1000.0, ended(ends), 100_400).relative_half_width < 0.02
 
 
 @pytest.mark.parametrize("count", [0, 1, 15])
 def test_too_few_values_give_no_interval(count):
-    assert mean_margin(np.ones(count, dtype=np.int64)) is None
-    assert percentile_margin(np.ones(count, dtype=np.int64), 50) is None
-    assert rate_interval(1.0, np.arange(count, dtype=np.uint32), 100).low is None
+    series = Series(np.ones(count, dtype=np.int64))
+    assert mean_margin(series) is None
+    assert not count or percentile_estimates(series, [50])[50].low is None
+    assert rate_interval(1.0, ended(np.arange(count)), 100).low is None
 
 
 def test_rare_percentile_needs_more_values():
     series = np.random.default_rng(1).integers(1, 1000, 300)
     assert latency_interval(series, 99).low is None
     assert latency_interval(series, 50).low is not None
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("count", [20, 50, 100, 350])
+def test_percentile_next_to_the_maximum_has_no_interval(count, seed):
+    rng = np.random.default_rng(seed)
+    for series in (
+        rng.exponential(1e6, count),
+        rng.normal(1e6, 1e4, count),
+        np.append(np.full(count - 1, 1e6), 2e6),
+        np.full(count, 1e6),
+    ):
+        assert percentile_estimates(Series(series.astype(np.int64)), [90, 95, 99])[99].low is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_where_a_percentile_is_unknown_those_further_out_are_too(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(16, 3000))
+    spells = np.repeat(rng.gamma(1, 1e6, count), int(rng.integers(1, 50)))[:count]
+    series = (spells * rng.gamma(3, 1, count)).astype(np.int64)
+    found = percentile_estimates(Series(series), [1, 5, 25, 75, 90, 95, 99])
+    for outwards in ([50, 75, 90, 95, 99], [50, 25, 5, 1]):
+        known = [found[p].low is not None for p in outwards]
+        assert known == sorted(known, reverse=True)
+
+
+def test_one_percentile_is_as_unknown_as_it_is_among_others():
+    series = Series(np.random.default_rng(4).integers(1, 1000, 60))
+    for p in (90, 95, 99):
+        assert percentile_estimates(series, [p])[p].low is None or p == 90
+
+
+@pytest.mark.parametrize("apart_us", [0, 20, 4000])
+@pytest.mark.parametrize("clients", [2, 5, 20])
+def test_answers_in_lockstep_have_a_narrow_rate(clients, apart_us):
+    """All answers of a round come together, and each round takes as long: nothing is uncertain."""
+    rounds = np.repeat(np.arange(1, 400 // clients + 1) * 550_000, clients)
+    ends = rounds + np.tile(np.arange(clients) * apart_us, 400 // clients)
+    span_us = int(ends[-1])
+    found = rate_interval(len(ends) / span_us * 1e6, ended(ends), span_us)
+    assert found.relative_half_width < 0.01
+
+
+def test_too_few_rounds_in_lockstep_give_no_interval_of_the_rate():
+    ends = np.repeat(np.arange(1, 9) * 550_000, 50)
+    assert rate_interval(1.0, ended(ends), int(ends[-1])).low is None
+
+
+def test_drift_does_not_widen_the_interval_of_the_mean_over_the_measured_time():
+    rng = np.random.default_rng(6)
+    noise = 1e6 * (1 + 0.1 * rng.standard_normal(5000))
+    steady, drifting = (
+        latency_interval((noise * (1 + part)).astype(np.int64), None)
+        for part in (0, np.linspace(0, 0.6, 5000))
+    )
+    assert drifting.high - drifting.low < 2 * (steady.high - steady.low)
 
 
 def test_interval_of_a_percentile_is_lopsided_where_the_tail_is():

@@ -8,7 +8,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.measure.goodput import kept, limits
 from inferometer.measure.slo import parse_slo
-from inferometer.measure.tokens import join_tokens, token_figures, tokens
+from inferometer.measure.tokens import Tokens, join_tokens, token_figures
 from inferometer.records.records import Records, from_rows
 from inferometer.records.ring import COLUMNS
 
@@ -44,25 +44,31 @@ def records(*answers: Answered) -> Records:
     return from_rows(np.array(rows, dtype=np.int64), np.array(times, dtype=np.int64))
 
 
+def tokens(*answers: Answered) -> Tokens:
+    found = Tokens()
+    found.add(records(*answers))
+    return found
+
+
 def test_the_servers_count_comes_first():
-    found = tokens(records(Answered(50, (10, 20, 40), tokens=7, prompt=5), Answered(60, tokens=3, prompt=1)))
-    assert found.output.tolist() == [7, 3]
-    assert found.prompt.tolist() == [5, 1]
-    assert found.between_ns.tolist() == [5 * MS]  # from 10 to 40 came six more
+    found = tokens(Answered(50, (10, 20, 40), tokens=7, prompt=5), Answered(60, tokens=3, prompt=1))
+    assert found.output.values().tolist() == [7, 3]
+    assert found.prompt.values().tolist() == [5, 1]
+    assert found.between_ns.values().tolist() == [5 * MS]  # from 10 to 40 came six more
     assert found.from_events == 0
 
 
 def test_without_it_the_events_of_a_stream_are_counted():
-    found = tokens(records(Answered(50, (10, 20, 40)), Answered(60, (30,)), Answered(70)))
-    assert found.output.tolist() == [3, 1, 0]
-    assert found.between_ns.tolist() == [15 * MS]
+    found = tokens(Answered(50, (10, 20, 40)), Answered(60, (30,)), Answered(70))
+    assert found.output.values().tolist() == [3, 1, 0]
+    assert found.between_ns.values().tolist() == [15 * MS]
     assert found.from_events == 2
 
 
 def test_figures_over_windows():
     parts = [
-        tokens(records(Answered(50, (10, 30), tokens=5, prompt=2))),
-        tokens(records(Answered(60, (20, 30)))),
+        tokens(Answered(50, (10, 30), tokens=5, prompt=2)),
+        tokens(Answered(60, (20, 30))),
     ]
     figures = token_figures(parts, 2000 * MS)
     assert figures is not None

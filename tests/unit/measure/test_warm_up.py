@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferometer.measure.measurement import WindowFigures
-from inferometer.measure.warm_up import cold_windows, steady_from
+from inferometer.measure.warm_up import cold_windows, fast_start, steady_from
 
 RUNS = 300
 WINDOWS = 20
@@ -18,7 +18,6 @@ STARTS = {
     "one slow window": [300],
     "two that are a little slow": [130, 125],
     "a warm-up that fades": [400, 250, 170, 130],
-    "an empty queue that fills": [30, 60, 80],
     "a third of the time": [200, 210, 190, 205, 195, 200],
 }
 
@@ -65,6 +64,7 @@ def test_good_windows_are_hardly_ever_cut(make):
         np.array([100.0, 300.0] * 10),  # stalls
         np.array([100.0] * 19 + [300.0]),  # the end is not the start
         np.array([300.0, 100.0, 100.0, 100.0, 100.0]),  # too few to tell
+        np.array([50.0, 60.0] + [100.0] * 18),  # better than the rest
         np.array([]),
     ],
 )
@@ -82,6 +82,37 @@ def windows(latencies, rates, failed=0):
 def test_either_latency_or_throughput_can_tell():
     assert cold_windows(windows([9000] + [1000] * 9, [100.0] * 10)) == 1
     assert cold_windows(windows([1000] * 10, [20.0, 30.0] + [100.0] * 8)) == 2
+
+
+@pytest.mark.parametrize(
+    ("latencies", "rates"),
+    [
+        ([1000] * 10, [414.0, 300.0] + [225.0] * 8),  # more answered
+        ([500, 700] + [1000] * 8, [225.0] * 10),  # each taking less time
+        ([500, 700] + [1000] * 8, [414.0, 300.0] + [225.0] * 8),
+        (
+            [3000, 2000] + [1000] * 8,
+            [414.0, 300.0] + [225.0] * 8,
+        ),  # more answered at once, each taking longer
+        ([500, 700] + [1000] * 8, [100.0, 150.0] + [225.0] * 8),  # a queue that fills
+    ],
+)
+def test_a_faster_start_is_never_left_out(latencies, rates):
+    assert cold_windows(windows(latencies, rates)) == 0
+
+
+def test_windows_that_are_slow_before_a_fast_one_are_left_out():
+    assert cold_windows(windows([9000, 9000, 500] + [1000] * 9, [100.0] * 12)) == 2
+
+
+def test_a_faster_start_is_named():
+    found = fast_start(windows([1000] * 10, [414.0, 386.0] + [225.0] * 8))
+    assert (found.kind, found.text) == (
+        "faster start",
+        "the first 2 s had 400 infer/s, the rest 225: the server got slower",
+    )
+    assert fast_start(windows([1000] * 10, [225.0] * 10)) is None
+    assert fast_start(windows([1000] * 10, [100.0] + [225.0] * 9)) is None
 
 
 def test_windows_with_failures_are_never_left_out():

@@ -1,17 +1,20 @@
 """A window in a line."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from inferometer.measure.windows import THINNED_COUNT, Expense, OpenWindow, Window, figures
+from inferometer.measure.ends import Ends
+from inferometer.measure.series import Series
+from inferometer.measure.windows import Expense, OpenWindow, Streams, Window, figures, join_expenses
 from inferometer.records import status
 from inferometer.records.records import COLUMNS, from_rows
 
 
 def window(durations):
-    values = np.array(durations, dtype=np.int64)
-    empty = np.array([], dtype=np.int64)
-    return Window(0, 10**9, values, values, empty, np.zeros(len(values), np.uint32), 0, 0, 0, 0, {})
+    values = Series(np.array(durations, dtype=np.int64))
+    return Window(0, 10**9, values, values, Series(), Ends(), 0, 0, 0, 0, {})
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,6 @@ def window(durations):
 def test_percentiles_of_a_window_are_those_of_its_requests(durations, p50, p99):
     row = figures(window(durations), level_start_ns=0, batch=1, chosen=None)
     assert (row.p50_ns, row.p99_ns) == (p50, p99)
-
-
-def test_a_huge_window_is_thinned_evenly():
-    row = figures(window(np.arange(3 * THINNED_COUNT)), level_start_ns=0, batch=1, chosen=None)
-    assert row.p50_ns == pytest.approx(1.5 * THINNED_COUNT, rel=1e-3)
-    assert row.p99_ns == pytest.approx(2.97 * THINNED_COUNT, rel=1e-3)
 
 
 def ended(*requests):
@@ -55,3 +52,45 @@ def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, co
     )
     assert (row.request_count, row.empty_count, row.failed_count) == (count, empty, 1)
     assert row.latency_ns == (30 if drops_empty else 32)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "gaps"),
+    [
+        ((1,), []),
+        ((0, 1), []),
+        ((0, 2), [1]),
+        ((2, 0, 2), [1, 1]),
+        ((0, 0, 3, 0), [1, 1]),
+        ((1, 1, 1), []),
+        ((3, 0, 0, 1, 2), [1, 1, 1]),
+    ],
+)
+def test_gaps_are_those_within_a_stream(stamps, gaps):
+    """Responses of a request come 1 ns apart; some requests have none."""
+    rows = np.zeros((len(stamps), len(COLUMNS)), dtype=np.int64)
+    rows[:, COLUMNS.index("stamps")] = stamps
+    rows[:, COLUMNS.index("end_ns")] = 1000 * np.arange(1, len(stamps) + 1)
+    times = [1000 * number + time for number, count in enumerate(stamps, 1) for time in range(count)]
+    found = Streams()
+    found.add(from_rows(rows, np.array(times, dtype=np.int64)))
+    assert found.gap_ns.values().tolist() == gaps
+
+
+def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
+    found = OpenWindow(10_000)
+    found.add(ended((5_000, 1, 0), (12_000, 1, 0)))
+    window = found.close(20_000, expense=Expense(), before=None, after=None)
+    assert window.ends.groups().last_us.tolist() == [0, 2]
+
+
+def test_joined_windows_have_spent_what_each_of_them_has_spent():
+    """Windows of a long run are joined; whatever is a sum stays one."""
+    sums = [
+        field.name for field in dataclasses.fields(Expense) if field.type is int and "file" not in field.name
+    ]
+    part = Expense(**dict.fromkeys(sums, 3), cpu_ns=(3, 3))
+    whole = join_expenses([part, part])
+    assert whole.cpu_ns == (6, 6)
+    assert {name: getattr(whole, name) for name in sums} == dict.fromkeys(sums, 6)
+    assert "due" in sums

@@ -3,7 +3,8 @@
 import pytest
 
 from inferometer.observe.gpu import Gpu
-from inferometer.observe.metrics import Queue, missing, readings, sample
+from inferometer.observe.metrics import Queue, missing, sample
+from inferometer.wire.prometheus import readings
 
 TWO_GPUS = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes

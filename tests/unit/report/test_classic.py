@@ -310,9 +310,9 @@ def test_single_concurrency_shows_no_limits(build: ModuleType) -> None:
 
 
 def test_data_line_names_steps_only_for_one_stream(build: ModuleType) -> None:
-    assert classic.data_line(build.result()) == ""
+    assert classic.data_line(build.result().effective) == ""
     four = build.result(data_given=True, data_streams=4, data_steps=2)
-    assert classic.data_line(four) == " Successfully read data for 4 stream/streams.\n"
+    assert classic.data_line(four.effective) == " Successfully read data for 4 stream/streams.\n"
 
 
 def test_window_without_a_request_says_so(build: ModuleType) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from inferometer.report import escape
 from inferometer.report.document import Code, Column, Document, Facts, Message, Messages, Section, Table
-from inferometer.report.markdown import escape, markdown
+from inferometer.report.markdown import markdown
 from inferometer.report.saved import to_markdown
 from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
 
@@ -21,7 +22,7 @@ from inferometer.testing.reports import sample_comparison, sample_diagnosis, sam
     ],
 )
 def test_nothing_is_taken_for_markup(text, written):
-    assert escape(text) == written
+    assert escape.markdown(text) == written
 
 
 def test_a_document_in_markdown():

@@ -25,7 +25,6 @@ def run(build: ModuleType, mode: str, *notes: Note, **effective: Any) -> Any:
         36.123,
         mode="request_rate",
         remarks=[Remark(note, f"about {note.name}") for note in notes],
-        is_stable=Note.OVERLOADED not in notes,
     )
     level = replace(level, rates=Rates(36.123, 35.5, 34.25))
     return build.result(level, mode=mode, **{**SCHEDULE, **effective})
@@ -75,7 +74,7 @@ def test_the_classic_report_has_the_rates_where_they_are_not_plain(
 def test_overloaded_is_said_by_both(build: ModuleType) -> None:
     result = run(build, "shape_load", Note.OVERLOADED)
     assert "overloaded" in shown(result)
-    assert "[WARNING] Not stable: about OVERLOADED" in classic.report(result)
+    assert "[WARNING] about OVERLOADED" in classic.report(result)
 
 
 def test_a_fixed_schedule_is_rate_1_for_scripts_and_has_no_header(build: ModuleType) -> None:

@@ -45,7 +45,9 @@ def test_tls_only_for_https():
     [
         (Tls(ca_file="no-such.pem"), "CA certificates file 'no-such.pem'"),
         (Tls(certificate_file="no.pem", key_file="no.key"), "client certificate 'no.pem'"),
-        (Tls(certificate_file="c.der", certificate_type="DER"), "only PEM is supported"),
+        (Tls(certificate_file="c.der", certificate_type="DER"), "client certificate 'c.der' (DER)"),
+        (Tls(certificate_file=__file__, certificate_type="DER"), f"client certificate '{__file__}' (DER)"),
+        (Tls(certificate_file=__file__, key_file=__file__, key_type="DER"), f"key '{__file__}' (DER)"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(tls, words):

@@ -112,41 +112,49 @@ STREAMS = [
     (
         "a role first, usage last",
         [(10, ROLE), (20, delta(content="a")), (35, delta(content="b")), (36, END), (37, COUNT), (38, DONE)],
-        Reply(0, "", 2, (20, 35), 5, 7),
+        Reply(0, "", 2, (20, 35), 5, 7, end_ns=37),
     ),
     (
         "several tokens in an event are one response",
         [(20, delta(content="one two three")), (30, COUNT + DONE)],
-        Reply(0, "", 1, (20,), 5, 7),
+        Reply(0, "", 1, (20,), 5, 7, end_ns=30),
     ),
     (
         "without usage nothing is said of tokens",
         [(20, delta(content="a")), (30, delta(content="b") + END + DONE)],
-        Reply(0, "", 2, (20, 30)),
+        Reply(0, "", 2, (20, 30), end_ns=30),
     ),
     (
         "an event in two packets has come with the second",
         [(20, delta(content="a")[:9]), (50, delta(content="a")[9:]), (60, DONE)],
-        Reply(0, "", 1, (50,)),
+        Reply(0, "", 1, (50,), end_ns=50),
     ),
     (
         "two events in a packet came together",
         [(20, delta(content="a") + delta(content="b")), (30, DONE)],
-        Reply(0, "", 2, (20, 20)),
+        Reply(0, "", 2, (20, 20), end_ns=20),
     ),
     (
         "comments keep the connection alive and are nothing",
         [(5, b": ping\n\n"), (20, delta(content="a")), (25, b":\n\n"), (30, DONE)],
-        Reply(0, "", 1, (20,)),
+        Reply(0, "", 1, (20,), end_ns=20),
     ),
     (
         "half a character is no response",
         [(20, delta(content="")), (30, delta(content="é")), (40, DONE)],
-        Reply(0, "", 1, (30,)),
+        Reply(0, "", 1, (30,), end_ns=30),
     ),
-    ("no [DONE], but a whole body", [(20, delta(content="a"))], Reply(0, "", 1, (20,))),
-    ("completions", [(20, event({"choices": [{"text": "a"}]})), (30, DONE)], Reply(0, "", 1, (20,))),
-    ("reasoning is an answer too", [(20, delta(reasoning_content="hm")), (30, DONE)], Reply(0, "", 1, (20,))),
+    ("no [DONE], but a whole body", [(20, delta(content="a"))], Reply(0, "", 1, (20,), end_ns=20)),
+    (
+        "completions",
+        [(20, event({"choices": [{"text": "a"}]})), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "reasoning is an answer too",
+        [(20, delta(reasoning_content="hm")), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
     (
         "usage in every event: the last counts",
         [
@@ -154,7 +162,7 @@ STREAMS = [
             (30, event({"choices": [{"delta": {"content": "b"}}], "usage": {"completion_tokens": 2}})),
             (40, DONE),
         ],
-        Reply(0, "", 2, (20, 30), 2),
+        Reply(0, "", 2, (20, 30), 2, end_ns=30),
     ),
     (
         "an error inside",

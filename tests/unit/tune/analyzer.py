@@ -20,9 +20,10 @@ from inferometer.tune import model_config
 from inferometer.tune.launch.site import Addresses, Control, ServerSite
 from inferometer.tune.meter import MeterError, Reading, fingerprint
 from inferometer.tune.run import Lab, run
+from inferometer.tune.scoping import make_scope
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.search import Search
-from inferometer.tune.session import check_models, make_scope, sent_options
+from inferometer.tune.session import sent_options
 from inferometer.tune.study import SCHEMA, Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import Names
@@ -38,6 +39,15 @@ CONFIGS = {
     "A": f'backend: "python" max_batch_size: 4 dynamic_batching {{ }} {TENSORS}',
     "S": f'backend: "python" max_batch_size: 4 dynamic_batching {{ }} {TENSORS}',
     "L": f'backend: "python" {TENSORS}',
+    "EE": """platform: "ensemble"
+        input { name: "IN" data_type: TYPE_FP32 dims: [64] }
+        output { name: "OUT" data_type: TYPE_FP32 dims: [64] }
+        ensemble_scheduling {
+          step {
+            model_name: "E" model_version: -1
+            input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" }
+          }
+        }""",
     "E": """platform: "ensemble" max_batch_size: 4
         input { name: "IN" data_type: TYPE_FP32 dims: [64] }
         output { name: "OUT" data_type: TYPE_FP32 dims: [64] }
@@ -100,7 +110,7 @@ class Meter:
     interrupts: int = 1
 
     def fingerprint(self, models):
-        return fingerprint({model: self.options[model] for model in models})
+        return fingerprint({model: self.options[model] for model in models}, {})
 
     def measure(self, proposal, site, *, is_fresh):
         self.runs.append((",".join(variant.name for variant in proposal.variants), proposal.parts[0][1]))
@@ -188,7 +198,6 @@ class Analyzer:
 
     def _search(self, settings, watcher, *, make_meter=None):
         """As the real session does it, without a server."""
-        check_models(settings)
         self.started += 1
         meter = Meter(
             self.formula, sent_options(settings), interrupt_at=self.interrupt_at, interrupts=self.interrupts

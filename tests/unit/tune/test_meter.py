@@ -6,6 +6,7 @@ import pytest
 
 from inferometer.profile.options import Options
 from inferometer.tune.meter import fingerprint
+from inferometer.tune.prompts import Prompts
 
 
 @pytest.mark.parametrize(
@@ -18,8 +19,17 @@ from inferometer.tune.meter import fingerprint
         ({"protocol": "grpc"}, False),
         ({"streaming": True}, False),
         ({"input_format": "json"}, False),
+        ({"endpoint": "v1/completions"}, False),
+        ({"output_tokens": 7}, False),
     ],
 )
 def test_only_what_is_sent_makes_another_trial(changed, is_same):
     plain = Options(model="m")
-    assert (fingerprint({"m": replace(plain, **changed)}) == fingerprint({"m": plain})) == is_same
+    assert (fingerprint({"m": replace(plain, **changed)}, {}) == fingerprint({"m": plain}, {})) == is_same
+
+
+def test_other_prompts_make_another_trial():
+    options = {"m": Options(model="m")}
+    found = [fingerprint(options, prompts) for prompts in ({}, {"m": Prompts()}, {"m": Prompts(seed=1)})]
+    assert len(set(found)) == 3
+    assert fingerprint(options, {"m": Prompts()}) == found[1]

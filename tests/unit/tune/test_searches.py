@@ -8,7 +8,7 @@ from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.scoring import passes, rank
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.choose import choose
-from inferometer.tune.search.points import knobs
+from inferometer.tune.search.points import formula, knobs
 from inferometer.tune.search.quick import quick
 from inferometer.tune.search.scope import OptunaLimits, Scope, Task
 from inferometer.tune.search.tpe import axes, limits, optuna_search, size
@@ -27,7 +27,7 @@ def scope_of(base=W, bounds=BOUNDED, *, swept=None, constraints=(), **settings) 
     task = Task(
         space, Goal(name, constraints=constraints), settings.pop("batches", (1,)), settings.pop("loads", None)
     )
-    return Scope((task,), bounds, given=("instances", "batch", "concurrency"), **settings)
+    return Scope((task,), bounds, **settings)
 
 
 def limit(ms: float) -> tuple[Constraint, ...]:
@@ -177,7 +177,7 @@ def test_quick_turns_the_members_of_an_ensemble():
         Task(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name)) for name in "AS"
     )
     task = Task(automatic("E", ensemble, BOUNDED, cpu_only=True), Goal("E"), members=members)
-    scope = Scope((task,), BOUNDED, given=("instances", "batch", "concurrency"))
+    scope = Scope((task,), BOUNDED)
     assert [knob.model for knob in knobs(scope)] == ["A", "A", "S", "S"]
 
     def slowest(variant, load):
@@ -193,6 +193,33 @@ def test_quick_turns_the_members_of_an_ensemble():
                 part.config["max_batch_size"] for part in variant.composing
             )
     assert any(row.variants[0].title.startswith("E_config_0: A_config_") for row in found.proposals)
+
+
+def _endless(variant, load):
+    """Always more for more: only the bounds end the climb."""
+    room = variant.config["instance_group"][0]["count"] * variant.config["max_batch_size"]
+    return float(room), 1.0
+
+
+def test_quick_keeps_within_the_default_bounds_too():
+    found = drive(quick(scope_of(bounds=Bounds()), Names()), _endless)
+    configs = [row.variants[0].config for row in found.proposals]
+    assert max(config["instance_group"][0]["count"] for config in configs) == 5
+    assert max(config["max_batch_size"] for config in configs) == 128
+    assert max(trial.load.value for trial in found.trials) == 1024
+
+
+@pytest.mark.parametrize("counts", [(1, 4), (4, 1)])
+def test_the_load_of_an_ensemble_is_that_of_all_its_members(counts):
+    names, base = Names(), {"name": "E", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
+    members = tuple(
+        names.variant(
+            name, {**W, "name": name}, {"instance_group": [{"count": count}], "max_batch_size": 2 * count}
+        )
+        for name, count in zip("AS", counts, strict=True)
+    )
+    ensemble = names.variant("E", base, {"max_batch_size": 2}, composing=members)
+    assert formula(scope_of(bounds=Bounds()), ensemble) == 2 * (1 * 2 + 4 * 8)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_headers_with_everything() -> None:
     assert found[":scheme"] == "https"
     assert found["grpc-timeout"] == "1500000u"
     assert found["grpc-encoding"] == "gzip"
-    assert (found["authorization"], found["user-agent"], found["a"]) == ("Bearer t", "me", "b")
+    assert (found["authorization"], found["user-agent"], found["a"]) == ("Bearer t", "me", " b ")
     assert (found["x-bin"], found["y-bin"]) == ("AP8", "w6k")
 
 

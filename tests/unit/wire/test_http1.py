@@ -8,6 +8,7 @@ from inferometer.wire.http1 import (
     CHUNKED,
     ERROR_BODY_LIMIT,
     HEAD_LIMIT,
+    INTERIM_LIMIT,
     TRAILERS_LIMIT,
     UNTIL_CLOSE,
     Head,
@@ -122,6 +123,19 @@ def test_empty_reply_until_close():
 def test_interim_replies_are_skipped_and_counted():
     (reply,) = decode(CONTINUED)
     assert (reply[0], reply[3], reply[4]) == (200, b"hello world", len(CONTINUED))
+
+
+def test_interim_replies_without_end_are_refused():
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n"
+    (reply,) = decode(interim * INTERIM_LIMIT + SIZED)
+    assert reply[0] == 200
+    with pytest.raises(PeerError, match="interim replies, the last with 102"):
+        decode(interim * (INTERIM_LIMIT + 1))
+
+
+def test_interim_replies_are_counted_for_each_reply():
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n"
+    assert len(decode((interim * INTERIM_LIMIT + SIZED) * 3)) == 3
 
 
 def test_folded_header_lines_are_joined():

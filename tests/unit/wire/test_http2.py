@@ -299,6 +299,15 @@ def test_interim_heads_are_skipped() -> None:
     assert seen == [HEAD_SEEN, ("ended", "a", None)]
 
 
+def test_interim_heads_without_end_fail_the_stream() -> None:
+    interim = headers(encode_block([(":status", "102")]))
+    client = Client()
+    assert client.receive(*[interim] * http2.INTERIM_LIMIT) == []
+    ((kind, token, *rest),) = client.receive(interim)
+    assert (kind, token) == ("failed", "a")
+    assert "interim replies" in str(rest)
+
+
 def test_priority_and_padding_of_headers_are_stripped() -> None:
     head = HeadersFrame(
         1, SHRUNK + HEAD, pad_length=9, flags=["END_HEADERS", "END_STREAM", "PADDED", "PRIORITY"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.units import NS_PER_US
 from inferometer.measure.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
 from inferometer.measure.result import Finding, Result, to_json
 from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
@@ -18,6 +19,9 @@ from inferometer.report.document import (
     Tone,
 )
 from inferometer.report.format import (
+    NONE,
+    at_percentile,
+    average,
     duration,
     first_line,
     interval,
@@ -127,7 +131,7 @@ def _figures(result: Result) -> Iterator[Figure]:
     yield Figure(
         "Client CPU",
         share(client.cpu_share),
-        f"of a core, {client.cpu_us_per_request:.0f} µs a request",
+        f"of a core, {duration(client.cpu_us_per_request * NS_PER_US)} a request",
         Tone.WARNING if client.cpu_share > 0.9 else Tone.PLAIN,
     )
 
@@ -178,7 +182,7 @@ def _level_row(level: Level, shown: tuple[int, ...], finding: Finding | None) ->
     value, words = level_value(level.mode, level.value), verdict_words(level, finding)
     measurement = level.measurement
     if measurement is None:
-        return (value, *("-" for _ in range(len(shown) + 7)), words)
+        return (value, *(NONE for _ in range(len(shown) + 7)), words)
     return (value, *_cells(measurement, shown), words)
 
 
@@ -187,9 +191,9 @@ def _cells(measurement: Measurement, shown: tuple[int, ...]) -> tuple[str, ...]:
     return (
         quantity(measurement.infer_per_s.value),
         interval(measurement.infer_per_s),
-        duration(latency.mean_ns),
-        *(duration(latency.percentile_ns(p)) for p in shown),
-        duration(latency.max_ns),
+        average(latency),
+        *(at_percentile(latency, p) for p in shown),
+        duration(latency.max_ns) if latency.count else NONE,
         str(measurement.request_count),
         str(measurement.failed_count),
         share(measurement.client.cpu_share),
@@ -221,10 +225,10 @@ def _streams(stream: Streaming) -> tuple[tuple[str, str], ...]:
     return (
         ("Responses", f"{quantity(stream.per_s)} per second"),
         ("Responses per request", f"{stream.responses / max(1, stream.per_request.count):.3g}"),
-        ("First response, p50", duration(stream.first.percentile_ns(50))),
-        ("First response, p99", duration(stream.first.percentile_ns(99))),
-        ("Between responses, p50", duration(stream.gaps.percentile_ns(50))),
-        ("Between responses, p99", duration(stream.gaps.percentile_ns(99))),
+        ("First response, p50", at_percentile(stream.first, 50)),
+        ("First response, p99", at_percentile(stream.first, 99)),
+        ("Between responses, p50", at_percentile(stream.gaps, 50)),
+        ("Between responses, p99", at_percentile(stream.gaps, 99)),
     )
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from inferometer.base.text import printable
+from inferometer.base.writing import write_file
 from inferometer.report.document import Bars, Block, Chart, Differences, Document
-from inferometer.report.files import write_text
 from inferometer.report.html.charts import bars_figure, chart_figure, differences_figure
 
 NO_BREAK = "\u00a0"
@@ -24,18 +25,19 @@ if TYPE_CHECKING:
 def render(document: Document) -> str:
     """The whole page; the same document gives the same bytes."""
     template = _environment().get_template("page.html.j2")
-    return template.render(
+    page = template.render(
         document=document,
         block=_block,
         style=_part("style.css"),
         script=_part("script.js"),
         source=_embedded(document.source),
     )
+    return printable(page)  # tags are escaped already; here only what no page may have
 
 
 def write(document: Document, path: Path) -> None:
     """Write the page."""
-    write_text(path, render(document))
+    write_file(path, render(document))
 
 
 @cache

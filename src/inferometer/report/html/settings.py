@@ -70,7 +70,7 @@ def host_section(result: Result) -> Section | None:
 
 def _host(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in _named(host, _HOST):
-        if name == "memory_bytes":
+        if name == "memory_bytes" and isinstance(host[name], int):
             yield "Memory", f"{quantity(host[name] / GIB)} GiB"
         else:
             yield _title(name), text_of(host[name])
@@ -95,14 +95,16 @@ def _model(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if model.get(name) not in (None, ""):
             yield _title(name), text_of(model[name])
     for name in ("inputs", "outputs"):
-        tensors = [_tensor(row) for row in model.get(name) or () if isinstance(row, Mapping)]
+        tensors = [_tensor(row) for row in _objects(model.get(name))]
         if tensors:
             yield name.capitalize(), ", ".join(tensors)
     yield from _kind(model)
 
 
 def _tensor(row: Mapping[str, Any]) -> str:
-    dims = "×".join("?" if size == -1 else str(size) for size in row.get("shape") or ())
+    shape = row.get("shape")
+    sizes = shape if isinstance(shape, Sequence) else ()
+    dims = "×".join("?" if size == -1 else str(size) for size in sizes)
     return f"{row.get('name', '')} {row.get('datatype', '')} {dims}".strip()
 
 
@@ -116,20 +118,27 @@ def _kind(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     found = [words for key, words in names.items() if model.get(key)]
     if found:
         yield "Kind", ", ".join(found)
-    members = [str(row.get("name", "")) for row in model.get("composing") or () if isinstance(row, Mapping)]
+    members = [str(row.get("name", "")) for row in _objects(model.get("composing"))]
     if members:
         yield "Composing models", ", ".join(members)
     for instances in _instances(model):
         yield "Instances", instances
 
 
+def _objects(value: object) -> tuple[Mapping[str, Any], ...]:
+    """The objects in a list; a file may hold anything else there."""
+    found = value if isinstance(value, Sequence) else ()
+    return tuple(row for row in found if isinstance(row, Mapping))
+
+
 def _instances(model: Mapping[str, Any]) -> Iterator[str]:
     rows = []
-    for row in (model, *(model.get("composing") or ())):
-        config = row.get("config") if isinstance(row, Mapping) else None
-        groups = config.get("instance_group") if isinstance(config, Mapping) else None
-        total = sum(int(group.get("count", 0)) for group in groups or ())
+    for row in (model, *_objects(model.get("composing"))):
+        config = row.get("config")
+        groups = _objects(config.get("instance_group")) if isinstance(config, Mapping) else ()
+        counts = [group.get("count") for group in groups]
+        total = sum(count for count in counts if isinstance(count, int))
         if total:
-            rows.append(f"{row.get('name', '')} {total}")
+            rows.append(f"{text_of(row.get('name'))} {total}")
     if rows:
         yield ", ".join(rows)

@@ -1,16 +1,20 @@
 """Command line over YAML over defaults: what was asked, checked value by value."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.tune.dialect.keys import BY_NAME, KEYS, PROFILE, REPORT, Key
+from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.metrics import OLD_LATENCY
 
 CONFIG_FILE = "config_file"
+
+
+_MOST_VALUES = 1_000_000  # of a YAML file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,26 @@ class Asked:
 
     def has(self, *names: str) -> bool:
         return any(name in self.given for name in names)
+
+    def lines(self) -> Iterator[str]:
+        """Every setting as it is in effect; what may be a secret is left out."""
+        for name, value in self.values.items():
+            yield f"{name}: {_shown(name, value)}"
+
+
+_SECRETS = ("http-header", "triton_server_environment", "triton_docker_args")
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name in _SECRETS and value:
+        return "given, not shown"
+    if isinstance(value, Mapping):
+        return {key: _shown(str(key), row) for key, row in value.items()}
+    if isinstance(value, ModelAsked):
+        return {value.name: _shown("", value.own)} if value.own else value.name
+    if isinstance(value, tuple) and all(isinstance(row, tuple) and len(row) == 2 for row in value):
+        return {str(key): _shown(str(key), row) for key, row in value}
+    return [_shown("", row) for row in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +91,7 @@ def parser(dialect: Dialect) -> argparse.ArgumentParser:
 
 _WHAT = {
     "profile": "search configurations, measure them, write tables and reports",
-    "analyze": "the same as profile",
+    "analyze": "the tables and reports of profile, from what was measured before; nothing is measured",
     "report": "detailed reports of variants that were measured",
 }
 
@@ -120,7 +144,8 @@ def ask(argv: Sequence[str], dialect: Dialect) -> Asked | None:
     found = vars(parser(dialect).parse_args(list(argv)))
     if found["command"] is None:
         return None
-    command = REPORT if found["command"] == "report" else PROFILE
+    # `analyze` has the options of `profile`.
+    command = REPORT if found["command"] == REPORT else PROFILE
     words = {name: value for name, value in found.items() if name in BY_NAME and value is not None}
     lines = _read_file(words)
     if "profile_models" in words and "profile_models" in lines:
@@ -138,7 +163,7 @@ def ask(argv: Sequence[str], dialect: Dialect) -> Asked | None:
     if "run_config_search_mode" not in given:
         values["run_config_search_mode"] = dialect.search
     return Asked(
-        command,
+        found["command"],
         values,
         frozenset(name for name in given if command in BY_NAME[name].commands),
         mode=found["mode"],
@@ -175,8 +200,9 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
             f"the file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}",
             remedy="check --config-file",
         ) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"'{path}' is not YAML: {_one_line(error)}", remedy="mend the file") from error
+    _require_an_end(path, found)
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -185,6 +211,25 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown:
         raise UnknownKeys(path, unknown)
     return {key: value for key, value in found.items() if value is not None and key != CONFIG_FILE}
+
+
+def _require_an_end(path: Path, document: Any) -> None:
+    """References may stand for very many values, or for what they stand in."""
+    sizes: dict[int, int] = {}
+
+    def size(value: Any) -> int:
+        if not isinstance(value, (dict, list, set)):
+            return 1
+        if id(value) not in sizes:
+            sizes[id(value)] = (
+                _MOST_VALUES  # as long as it is not known: of one that holds itself there is no end
+            )
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(map(size, parts))
+        return sizes[id(value)]
+
+    if size(document) >= _MOST_VALUES:
+        raise UsageError(f"'{path}' stands for more than {_MOST_VALUES} values", remedy="write them out")
 
 
 def _one_line(error: Exception) -> str:

@@ -13,14 +13,24 @@ from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.tune.dialect import rules
 from inferometer.tune.dialect.asked import Asked, Dialect
 from inferometer.tune.dialect.flags import Flags, ParseOptions, owned, words
-from inferometer.tune.dialect.job import JOURNAL, External, Library, ProfileJob, ReportJob, Tables
+from inferometer.tune.dialect.job import (
+    JOURNAL,
+    AnalyzeJob,
+    External,
+    Library,
+    ProfileJob,
+    ReportJob,
+    Reports,
+    Tables,
+)
 from inferometer.tune.dialect.keys import FORMATS
+from inferometer.tune.dialect.llm import applied, unmeasured
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
 from inferometer.tune.dialect.server import expanded, launch_settings
 from inferometer.tune.dialect.values import ints, whole
-from inferometer.tune.goal import LISTED_WEIGHT, Constraint, with_limit
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal, with_limit
+from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
 from inferometer.tune.search.scope import OptunaLimits
 from inferometer.tune.search.search import Effort
 from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Settings
@@ -40,6 +50,7 @@ _NOT_HERE = {
     "model-repository": "model_repository names the folder",
     "bls-composing-models": "bls_composing_models names them",
 }
+LLM = "LLM"
 REQUEST_TIMEOUT_S = 60.0  # of the built-in load generator, where none is given
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
 
@@ -67,7 +78,6 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         mode=asked.mode,
         together=asked["run_config_profile_models_concurrently_enable"] and len(models) > 1,
         bounds=_bounds(asked),
-        given=_given(asked),
         by_rate=by_rate,
         intervals=_intervals(asked, models),
         is_search_on=not asked["run_config_search_disable"],
@@ -89,14 +99,7 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
         output=asked["output_model_repository_path"],
         overrides_output=asked["override_output_model_repository"],
         checkpoints=asked["checkpoint_directory"],
-        export=asked["export_path"],
-        tables=_tables(asked),
-        top_across=asked["num_top_model_configs"],
-        has_reports=not asked["skip_summary_reports"],
-        has_details=not asked["skip_detailed_reports"],
-        with_gpus=asked["always_report_gpu_metrics"],
-        has_own_objectives=asked.has("objectives"),
-        plots=asked["plots"],
+        reports=_reports(asked),
         flags=_flags(asked, models),
         external=_external(asked, models, settings.launch) if asked.has("perf_analyzer_path") else None,
         warnings=tuple(_warnings(asked, models)),
@@ -108,6 +111,31 @@ def _is_by_rate(asked: Asked, models: Sequence[ModelAsked]) -> bool:
         any(rules.is_on(asked, name) for name in rules.BY_RATE)
         or any(rules.loads_of(asked, model)[1] is not None for model in models)
         or _flag_of(models, asked, "request-rate-range") is not None
+    )
+
+
+def analyze_job(asked: Asked, measured: Sequence[str]) -> AnalyzeJob:
+    """Of the models named, else of all that were measured; those that were loaded together are joined with commas."""
+    rules.check(asked)
+    named: tuple[ModelAsked, ...] = asked["profile_models"] or ()
+    models = named or tuple(
+        ModelAsked(name, f"profile_models.{name}") for joined in measured for name in joined.split(",")
+    )
+    names = [model.name for model in named]
+    if asked["run_config_profile_models_concurrently_enable"] and names:
+        names = [",".join(names)]
+    return AnalyzeJob(
+        checkpoints=asked["checkpoint_directory"],
+        reports=_reports(asked),
+        mode=asked.mode,
+        models=tuple(names or measured),
+        goals={model.name: _goal(asked, model) for model in models if _has_own_goal(asked, model)},
+    )
+
+
+def _has_own_goal(asked: Asked, model: ModelAsked) -> bool:
+    return asked.has("objectives", "constraints", "latency_budget", "min_throughput") or any(
+        name in model.own for name in ("objectives", "constraints", "weighting")
     )
 
 
@@ -150,18 +178,25 @@ def _model(asked: Asked, model: ModelAsked, *, by_rate: bool, parse: ParseOption
     is_bls = bool(asked["bls_composing_models"])
     is_in_process = asked["triton_launch_mode"] == IN_PROCESS
     members = asked["bls_composing_models"] or asked["ensemble_composing_models"] or ()
-    constraints = _constraints(asked, model)
+    goal = _goal(asked, model)
+    options, prompts = _options(asked, model, flags, goal.constraints, parse), None
+    if asked["model_type"] == LLM:
+        own_flags = model.get("genai_perf_flags", asked["genai_perf_flags"])
+        has_data = "input-data" in dict(flags)
+        options, prompts = applied(options, own_flags, _genai_path(model), has_data=has_data)
     return ModelSettings(
         name=model.name,
-        objectives=model.get("objectives", asked["objectives"]) or ((THROUGHPUT, LISTED_WEIGHT),),
-        constraints=constraints,
-        weight=float(model.get("weighting", 1)),
+        objectives=goal.objectives,
+        constraints=goal.constraints,
+        weight=goal.weight,
         cpu_only=model.own.get("cpu_only"),
         batches=batches or (1,),
         loads=loads,
         swept=model.own.get("model_config_parameters"),
         where=f"{model.where}.model_config_parameters",
-        options=_options(asked, model, flags, constraints, parse),
+        options=options,
+        makes_text=asked["model_type"] == LLM,
+        prompts=prompts,
         members=tuple(_member(row) for row in members),
         is_bls=is_bls,
         server_flags=() if is_in_process else model.own.get("triton_server_flags", ()),
@@ -175,6 +210,15 @@ def _member(model: ModelAsked) -> ModelSettings:
         cpu_only=model.own.get("cpu_only"),
         swept=model.own.get("model_config_parameters"),
         where=f"{model.where}.model_config_parameters",
+    )
+
+
+def _goal(asked: Asked, model: ModelAsked) -> Goal:
+    return Goal(
+        model.name,
+        model.get("objectives", asked["objectives"]) or ((THROUGHPUT, LISTED_WEIGHT),),
+        _constraints(asked, model),
+        float(model.get("weighting", 1)),
     )
 
 
@@ -221,6 +265,10 @@ def _timeout_s(asked: Asked) -> float:
     return REQUEST_TIMEOUT_S
 
 
+def _genai_path(model: ModelAsked) -> str:
+    return f"{model.where}.genai_perf_flags" if "genai_perf_flags" in model.own else "genai_perf_flags"
+
+
 def _flags_path(model: ModelAsked) -> str:
     return (
         f"{model.where}.perf_analyzer_flags" if "perf_analyzer_flags" in model.own else "perf_analyzer_flags"
@@ -261,20 +309,6 @@ def _bounds(asked: Asked) -> Bounds:
         batch=span("model_batch_size"),
         concurrency=span("concurrency"),
         request_rate=span("request_rate"),
-    )
-
-
-def _given(asked: Asked) -> tuple[str, ...]:
-    names = {
-        "concurrency": "concurrency",
-        "instance_count": "instances",
-        "model_batch_size": "batch",
-        "request_rate": "request_rate",
-    }
-    return tuple(
-        name
-        for noun, name in names.items()
-        if asked.has(f"run_config_search_min_{noun}", f"run_config_search_max_{noun}")
     )
 
 
@@ -338,12 +372,27 @@ def _library(asked: Asked, launch: LaunchSettings) -> Library:
     return Library(directory, asked["output_model_repository_path"], launch.environment)
 
 
+def _reports(asked: Asked) -> Reports:
+    return Reports(
+        export=asked["export_path"],
+        tables=_tables(asked),
+        top=asked["num_configs_per_model"],
+        top_across=asked["num_top_model_configs"],
+        is_on=not asked["skip_summary_reports"],
+        has_details=not asked["skip_detailed_reports"],
+        with_gpus=asked["always_report_gpu_metrics"],
+        has_own_objectives=asked.has("objectives"),
+        plots=asked["plots"],
+    )
+
+
 def _tables(asked: Asked) -> Tables:
     return Tables(
         asked["filename_model_inference"],
         asked["filename_model_gpu"],
         asked["filename_server_only"],
         asked["inference_output_fields"],
+        asked["model_type"] == LLM,
         asked["gpu_output_fields"],
         asked["server_output_fields"],
     )
@@ -358,6 +407,7 @@ def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
         for where, flags in (("triton_server_flags", asked["triton_server_flags"]), *own):
             found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
     for model in models:
+        found += _unmeasured(asked, model)
         if not asked.has("perf_analyzer_path"):
             found += [
                 f"{_flags_path(model)}.{name} has no effect on the built-in load generator: {_NOT_HERE[name]}"
@@ -367,3 +417,19 @@ def _warnings(asked: Asked, models: Sequence[ModelAsked]) -> list[str]:
         if "triton_docker_args" in model.own:
             found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
     return list(dict.fromkeys(found))
+
+
+def _unmeasured(asked: Asked, model: ModelAsked) -> list[str]:
+    goal = _goal(asked, model)
+    wanted = [tag for tag, _ in goal.objectives] + [row.tag for row in goal.constraints]
+    if asked["model_type"] == LLM:
+        flags = model.get("genai_perf_flags", asked["genai_perf_flags"])
+        return [
+            f"{tag} is not measured without streaming, so it decides nothing"
+            for tag in unmeasured(flags, wanted)
+        ]
+    return [
+        f"{tag} is measured with {option('model_type')} LLM only, so it decides nothing"
+        for tag in wanted
+        if tag in TOKEN_TAGS
+    ]

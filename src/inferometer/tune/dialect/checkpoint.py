@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.writing import writing
+from inferometer.base.text import is_digits
+from inferometer.base.writing import write_file
 from inferometer.measure.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
@@ -36,7 +37,7 @@ class Found:
 
 
 def numbered(folder: Path) -> dict[int, Path]:
-    found = {int(path.stem): path for path in folder.glob("*.ckpt") if path.stem.isdigit()}
+    found = {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
     return dict(sorted(found.items()))
 
 
@@ -51,6 +52,9 @@ def next_path(folder: Path) -> Path:
 # --- reading
 
 
+_BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 def read(path: Path) -> Found:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
@@ -58,7 +62,7 @@ def read(path: Path) -> Found:
         return _found(document)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, UsageError) as error:
+    except (*_BROKEN, UsageError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
@@ -194,10 +198,7 @@ _OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utiliz
 
 def write(path: Path, variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> None:
     """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with writing(path):
-        partial.write_text(json.dumps(document(variants, trials, seed=seed)))
-        partial.replace(path)
+    write_file(path, json.dumps(document(variants, trials, seed=seed)))
 
 
 def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> dict[str, Any]:
@@ -228,7 +229,7 @@ def _names(variants: Sequence[Variant]) -> dict[str, Any]:
     configs: dict[str, Any] = {}
     for variant in variants:
         suffix = variant.name.rpartition("_config_")[2]
-        if suffix.isdigit():
+        if is_digits(suffix):
             last[variant.model] = max(last.get(variant.model, -1), int(suffix))
         if "ensemble_scheduling" in variant.config and variant.composing:
             configs[variant.name] = {

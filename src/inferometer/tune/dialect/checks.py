@@ -5,10 +5,10 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 from inferometer.server.ports import choose_ports
 from inferometer.tune import model_config
+from inferometer.tune.checks import check_settings
 from inferometer.tune.dialect.folders import check_output
-from inferometer.tune.dialect.job import ProfileJob, ReportJob
+from inferometer.tune.dialect.job import AnalyzeJob, ProfileJob, ReportJob
 from inferometer.tune.launch.open import open_site
-from inferometer.tune.session import check_models
 from inferometer.tune.settings import ModelSettings, Settings
 
 
@@ -20,8 +20,8 @@ def check_profile(job: ProfileJob, *, is_brute_explicit: bool) -> tuple[str, ...
                 f"the model repository '{folder}' is not an existing folder",
                 remedy="check --model-repository",
             )
-    check_models(job.settings)
-    _check_parent(job.export, "--export-path")
+    check_settings(job.settings, sends=job.external is None)
+    _check_parent(job.reports.export, "--export-path")
     _check_parent(job.checkpoints, "--checkpoint-directory")
     check_output(job.output, overrides=job.overrides_output)
     warnings = tuple(
@@ -77,6 +77,10 @@ def _check_members(settings: Settings, model: ModelSettings, *, is_brute_explici
         for row in model.members
         if row.name not in members
     ]
+
+
+def check_analyze(job: AnalyzeJob) -> None:
+    _check_parent(job.reports.export, "--export-path")
 
 
 def check_report(job: ReportJob) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.base.writing import writing
+from inferometer.base.writing import write_file, writing
 from inferometer.tune import model_config
 from inferometer.tune.variant import Variant
 
@@ -62,7 +62,7 @@ class VariantFolders:
             folder.mkdir(exist_ok=True)
             if name not in self._written:
                 self._fill(folder, variant.model)
-            (folder / "config.pbtxt").write_text(model_config.to_text(config))
+            write_file(folder / "config.pbtxt", model_config.to_text(config))
         self._written[name] = variant.key
 
     def _fill(self, folder: Path, model: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.tune.dialect.plots import Plot
+from inferometer.tune.goal import Goal
 from inferometer.tune.settings import Settings
 
 JOURNAL = "journal.sqlite"
@@ -46,8 +47,24 @@ class Tables:
     gpu: str = "metrics-model-gpu.csv"
     server: str = "metrics-server-only.csv"
     inference_fields: tuple[str, ...] | None = None
+    has_tokens: bool = False  # columns of tokens among the classic ones
     gpu_fields: tuple[str, ...] | None = None
     server_fields: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What is written about the measurements, and where."""
+
+    export: Path
+    tables: Tables = Tables()
+    top: int = 3  # variants of each model that are reported on
+    top_across: int = 0  # variants of all models in one summary
+    is_on: bool = True
+    has_details: bool = True
+    with_gpus: bool = False  # figures of GPUs even for CPU-only variants
+    has_own_objectives: bool = False
+    plots: tuple[Plot, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +75,7 @@ class ProfileJob:
     output: Path
     overrides_output: bool
     checkpoints: Path
-    export: Path
-    tables: Tables = Tables()
-    top_across: int = 0  # variants of all models in one summary
-    has_reports: bool = True
-    has_details: bool = True
-    with_gpus: bool = False  # figures of GPUs in reports even for CPU-only variants
-    has_own_objectives: bool = False
-    plots: tuple[Plot, ...] | None = None
+    reports: Reports
     flags: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()  # of the load generator, by model
     external: External | None = None
     warnings: tuple[str, ...] = ()
@@ -74,9 +84,16 @@ class ProfileJob:
     def journal(self) -> Path:
         return self.checkpoints / JOURNAL
 
-    @property
-    def top(self) -> int:
-        return self.settings.top
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeJob:
+    """A whole `analyze`: the reports of `profile`, out of what was measured before."""
+
+    checkpoints: Path
+    reports: Reports
+    mode: str
+    models: tuple[str, ...]  # those that were loaded together are joined with commas
+    goals: Mapping[str, Goal]  # asked for anew; models without one keep that of their search
 
 
 @dataclass(frozen=True, slots=True)

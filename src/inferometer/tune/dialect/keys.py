@@ -7,6 +7,7 @@ from typing import Any
 from inferometer.tune.dialect.docker_args import docker_args
 from inferometer.tune.dialect.flags import load_flags, server_flags
 from inferometer.tune.dialect.goals import constraints, objectives, weighting_at_top
+from inferometer.tune.dialect.llm import genai_flags
 from inferometer.tune.dialect.models import models
 from inferometer.tune.dialect.plots import named_variants, plots
 from inferometer.tune.dialect.values import (
@@ -15,7 +16,6 @@ from inferometer.tune.dialect.values import (
     flag,
     gpus,
     ints,
-    mapping,
     maybe_empty,
     number,
     path_of,
@@ -38,6 +38,7 @@ GPU_FIELDS = (
     "model_name", "gpu_uuid", "batch_size", "concurrency", "model_config_path", "instance_group",
     "satisfies_constraints", "gpu_used_memory", "gpu_utilization", "gpu_power_usage",
 )  # fmt: skip
+TOKEN_FIELDS = ("inter_token_latency_p99", "time_to_first_token_p99", "output_token_throughput")
 SERVER_FIELDS = ("model_name", "gpu_uuid", "gpu_used_memory", "gpu_utilization", "gpu_power_usage")
 
 
@@ -146,7 +147,7 @@ KEYS = (
     Key("latency_budget", number(above=True), "largest p99 latency, in ms", kind=float, group=_LOAD),
     Key("min_throughput", number(), "least throughput, in infer/s", kind=float, group=_LOAD),
     Key(
-        "model_type", choice("generic", "LLM"), "kind of model",
+        "model_type", choice("generic", "LLM"), "kind of model; of an LLM tokens are measured too",
         default="generic", choices=("generic", "LLM"), group=_LOAD,
     ),
     Key("budget", text, "smart: end in this time with the best so far, such as 5m", group=_LOAD),
@@ -209,7 +210,7 @@ KEYS = (
     Key("constraints", constraints, "", is_word=False),
     Key("weighting", weighting_at_top, "", is_word=False),
     Key("perf_analyzer_flags", load_flags, "", default=(), is_word=False),
-    Key("genai_perf_flags", mapping, "", is_word=False),
+    Key("genai_perf_flags", genai_flags, "", default={}, is_word=False),
     Key("triton_server_flags", server_flags, "", default=(), is_word=False),
     Key("triton_server_environment", texts_by_name, "", default={}, is_word=False),
     Key("triton_docker_labels", texts_by_name, "", default={}, is_word=False),

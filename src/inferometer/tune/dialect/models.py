@@ -9,6 +9,7 @@ from inferometer.tune import model_config
 from inferometer.tune.dialect.docker_args import docker_args
 from inferometer.tune.dialect.flags import load_flags, server_flags
 from inferometer.tune.dialect.goals import constraints, objectives
+from inferometer.tune.dialect.llm import genai_flags
 from inferometer.tune.dialect.values import Read, flag, ints, mapping, text, texts_by_name, whole, wrong
 from inferometer.tune.space import message_choices
 
@@ -51,7 +52,7 @@ MODEL_KEYS: Mapping[str, Read] = {
     "weighting": whole(1),
     "model_config_parameters": _swept,
     "perf_analyzer_flags": load_flags,
-    "genai_perf_flags": mapping,
+    "genai_perf_flags": genai_flags,
     "triton_server_flags": server_flags,
     "triton_server_environment": texts_by_name,
     "triton_docker_args": docker_args,

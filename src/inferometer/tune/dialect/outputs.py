@@ -8,7 +8,7 @@ from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
 from inferometer.tune import model_config
 from inferometer.tune.dialect import tables
-from inferometer.tune.dialect.job import ProfileJob, ReportJob
+from inferometer.tune.dialect.job import ReportJob, Reports
 from inferometer.tune.dialect.plots import Plot
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import across, detailed, facts, picture
@@ -23,49 +23,51 @@ Warn = Callable[[str], None]
 ALL_FORMATS = ("pdf", "html", "md")
 
 
-def sheets(job: ProfileJob, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
-    names = job.tables
+def sheets(reports: Reports, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
+    names = reports.tables
     return (
-        tables.inference(studies, names.inference_fields),
-        tables.gpu(studies, names.gpu_fields, always=job.with_gpus),
+        tables.inference(studies, names.inference_fields, has_tokens=names.has_tokens),
+        tables.gpu(studies, names.gpu_fields, always=reports.with_gpus),
         tables.server(studies, names.server_fields),
     )
 
 
-def write_tables(job: ProfileJob, studies: Sequence[Study], press: Press, warn: Warn) -> None:
-    inference, gpu, server = sheets(job, studies)
+def write_tables(reports: Reports, studies: Sequence[Study], press: Press, warn: Warn) -> None:
+    inference, gpu, server = sheets(reports, studies)
     kinds = (
-        ("Inference", inference, job.tables.inference, True),
-        ("GPU", gpu, job.tables.gpu, False),
-        ("Server", server, job.tables.server, False),
+        ("Inference", inference, reports.tables.inference, True),
+        ("GPU", gpu, reports.tables.gpu, False),
+        ("Server", server, reports.tables.server, False),
     )
     for noun, sheet, name, always in kinds:
         if not sheet.rows and not always:
             continue
         for field in sheet.missing:
             warn(f'{noun} output field "{field}", has no data')
-        press.text(job.export / "results" / name, sheet.csv())
+        press.text(reports.export / "results" / name, sheet.csv())
 
 
-def write_summaries(job: ProfileJob, studies: Sequence[Study], press: Press, warn: Warn) -> None:
+def write_summaries(reports: Reports, studies: Sequence[Study], press: Press, warn: Warn) -> None:
     """Plots, reports, the study and the recommended configuration of each model."""
     for study in studies:
-        warning = facts.shortage(study, job.top)
+        warning = facts.shortage(study, reports.top)
         if warning is not None:
             warn(warning)
-        rows = facts.selected(study, job.top)
-        for name, drawing in _summary_plots(study, rows, with_gpus=job.with_gpus):
-            path = job.export / "plots" / "simple" / study.name / f"{name}.png"
+        rows = facts.selected(study, reports.top)
+        for name, drawing in _summary_plots(study, rows, with_gpus=reports.with_gpus):
+            path = reports.export / "plots" / "simple" / study.name / f"{name}.png"
             press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
-        folder = job.export / "reports" / "summaries" / study.name
-        document = summary(study, job.top, has_own_objectives=job.has_own_objectives, with_gpus=job.with_gpus)
+        folder = reports.export / "reports" / "summaries" / study.name
+        document = summary(
+            study, reports.top, has_own_objectives=reports.has_own_objectives, with_gpus=reports.with_gpus
+        )
         _write(document, folder / "result_summary", ALL_FORMATS, press)
         press.text(folder / "study.json", to_json(study))
         for path, text in _recommended(study, folder):
             press.text(path, text)
-    if job.top_across and studies:
-        folder = job.export / "reports" / "summaries" / across.NAME
-        _write(across.across(studies, job.top_across), folder / "result_summary", ALL_FORMATS, press)
+    if reports.top_across and studies:
+        folder = reports.export / "reports" / "summaries" / across.NAME
+        _write(across.across(studies, reports.top_across), folder / "result_summary", ALL_FORMATS, press)
 
 
 def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:

@@ -178,17 +178,30 @@ def _check_server(asked: Asked) -> None:
             raise UsageError(
                 f"{option('triton_docker_mounts')} has '{mount}'", remedy="write it as host:container:mode"
             )
+    _check_llm(asked)
+
+
+def _check_llm(asked: Asked) -> None:
     if asked["model_type"] == "LLM":
-        raise UsageError(
-            f"{option('model_type')} LLM is not supported",
-            remedy="tune the model as generic, or measure it with inferometer measure",
-        )
-    for model in (None, *(asked["profile_models"] or ())):
-        path = "genai_perf_flags" if model is None else f"{model.where}.genai_perf_flags"
-        if (asked["genai_perf_flags"] is not None) if model is None else "genai_perf_flags" in model.own:
+        llm = f"{option('model_type')} LLM does not go with"
+        if asked.has("perf_analyzer_path"):
             raise UsageError(
-                f"{path} goes with model_type LLM, which is not supported", remedy="leave it out"
+                f"{llm} {option('perf_analyzer_path')}: the built-in load generator measures tokens",
+                remedy="leave it out",
             )
+        if asked["triton_launch_mode"] == IN_PROCESS:
+            raise UsageError(
+                f"{llm} {option('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC",
+                remedy="take local, docker or remote",
+            )
+        return
+    models = asked["profile_models"] or ()
+    own = [f"{row.where}.genai_perf_flags" for row in models if "genai_perf_flags" in row.own]
+    for path in (*(("genai_perf_flags",) if asked["genai_perf_flags"] else ()), *own):
+        raise UsageError(
+            f"{path} goes with {option('model_type')} LLM only",
+            remedy="give --model-type LLM, or leave it out",
+        )
 
 
 def warnings(asked: Asked) -> Iterator[str]:

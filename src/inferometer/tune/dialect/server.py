@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.server.ports import Ports
 from inferometer.tune.dialect.asked import Asked, Dialect
 from inferometer.tune.dialect.flags import Flags, ParseOptions, words
@@ -65,7 +66,7 @@ def _ports(asked: Asked, dialect: Dialect) -> Ports:
         if dialect.picks_ports and not asked.has(name):
             return 0
         found = text.rpartition(":")[2].strip("/")
-        if not found.isdigit():
+        if not is_digits(found):
             raise UsageError(f"{option(name)} is '{text}'", remedy="write it as HOST:PORT")
         return int(found)
 

@@ -61,10 +61,11 @@ def _is_current(trial: Trial, variants: Mapping[str, Variant], sent: str | None)
 
 
 def read(folder: Path) -> Stored:
-    """The journal of a checkpoint folder, or its newest classic checkpoint."""
+    """The journal of a checkpoint folder; where that has no measurement, its newest classic checkpoint."""
     if (folder / JOURNAL).exists():
         with journals.read(folder / JOURNAL) as journal:
-            return of_journal(journal)
+            if journal.has_measured:
+                return of_journal(journal)
     newest = checkpoint.newest(folder)
     if newest is None:
         raise UsageError(

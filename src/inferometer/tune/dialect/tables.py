@@ -5,8 +5,9 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from inferometer.report.escape import cell
 from inferometer.tune import model_config
-from inferometer.tune.dialect.keys import GPU_FIELDS, INFERENCE_FIELDS, SERVER_FIELDS
+from inferometer.tune.dialect.keys import GPU_FIELDS, INFERENCE_FIELDS, SERVER_FIELDS, TOKEN_FIELDS
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
@@ -42,7 +43,8 @@ class Sheet:
     def csv(self) -> str:
         """With a blank line at the end."""
         sink = io.StringIO()
-        csv.writer(sink, lineterminator="\n").writerows([self.header, *self.rows])
+        rows = [[cell(text) for text in row] for row in (self.header, *self.rows)]
+        csv.writer(sink, lineterminator="\n").writerows(rows)
         return sink.getvalue() + "\n"
 
     def text(self) -> str:
@@ -66,9 +68,12 @@ class _Row:
     gpu: tuple[str, Figures] | None = None
 
 
-def inference(studies: Sequence[Study], fields: Sequence[str] | None = None) -> Sheet:
+def inference(
+    studies: Sequence[Study], fields: Sequence[str] | None = None, *, has_tokens: bool = False
+) -> Sheet:
     rows = [_Row(study, trial) for study in studies for trial in ordered(study)]
-    return _sheet("Models (Inference):", _by_load(fields, INFERENCE_FIELDS, rows), rows)
+    classic = (*INFERENCE_FIELDS, *(TOKEN_FIELDS if has_tokens else ()))
+    return _sheet("Models (Inference):", _by_load(fields, classic, rows), rows)
 
 
 def gpu(studies: Sequence[Study], fields: Sequence[str] | None = None, *, always: bool = False) -> Sheet:

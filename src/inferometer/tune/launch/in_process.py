@@ -62,6 +62,9 @@ class InProcessSite:
             remedy="write them into its config.pbtxt, or use --triton-launch-mode local",
         )
 
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
     def apply(self, variants: Sequence[Variant]) -> bool:
         wanted = {variant.model: variant for variant in variants}
         if {model: variant.key for model, variant in wanted.items()} == {

@@ -89,6 +89,9 @@ class Site(Protocol):
     def base_config(self, model: str) -> Fields:
         """What the server makes of the model's own configuration."""
 
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        """What somebody else has loaded besides these models and those they call."""
+
     def apply(self, variants: Sequence[Variant]) -> bool:
         """Have exactly these loaded; whether anything changed."""
 
@@ -182,6 +185,19 @@ class ServerSite:
         found = _loaded_config(known, model)
         self._loaded.pop(model, None)
         return _without_completed(found)
+
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        if self._is_ours:
+            return ()
+        known = self.repository
+        ready = {row.name for row in known.index() if row.state == READY}
+        called = {
+            name
+            for model in models
+            if model in ready
+            for name in model_config.members(_loaded_config(known, model))
+        }
+        return tuple(sorted(ready - called - set(models)))
 
     def apply(self, variants: Sequence[Variant]) -> bool:
         """Have exactly these loaded, members before those who call them; whether anything had to be loaded."""

@@ -24,13 +24,13 @@ def across(studies: Sequence[Study], top: int) -> Document:
             row.name,
             facts.each(study, row.name, facts.batch_size),
             facts.each(study, row.name, facts.instances),
-            f"{row.best.combined(LATENCY_P99) or 0:.2f}",
-            f"{row.best.combined(THROUGHPUT) or 0:.1f}",
+            facts.number_text(row.best.combined(LATENCY_P99), 2),
+            facts.number_text(row.best.combined(THROUGHPUT), 1),
             "Yes" if row.does_pass else "No",
         )
         for study, row in shown
     )
-    columns = tuple(Column(head, is_number=place > 1) for place, head in enumerate(heads))
+    columns = tuple(Column(head, is_number=place > 1, is_name=place <= 1) for place, head in enumerate(heads))
     names = " and ".join(study.name for study in studies)
     return Document(
         kind="search for a configuration",

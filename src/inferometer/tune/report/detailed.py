@@ -206,9 +206,7 @@ def _load_columns(trials: Sequence[Trial], *, is_offline: bool) -> list[tuple[st
 
 
 def _cell(value: float | None, places: int) -> str:
-    if value is None:
-        return "-"
-    return f"{value:g}" if places == 0 else f"{value:.{places}f}"
+    return f"{value:g}" if value is not None and places == 0 else facts.number_text(value, places)
 
 
 def _percentiles(ranked: Ranked) -> Iterator[Table]:
@@ -218,7 +216,7 @@ def _percentiles(ranked: Ranked) -> Iterator[Table]:
     ]
     if len(known) < 2:
         return
-    columns = (Column("Load", is_number=False), *(Column(f"{name} (ms)") for name in known))
+    columns = (Column("Load", is_number=False, is_name=True), *(Column(f"{name} (ms)") for name in known))
     rows = tuple(
         (facts.load_text(trial), *(_cell(trial.combined(f"perf_latency_{name}"), 3) for name in known))
         for trial in trials

@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inferometer.measure.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.metrics import BY_TAG
 from inferometer.tune.study import Study
+from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
 
+LEAST_RATIO = 1.01  # of two figures that are said to differ
 HANDLED = ("instance_group", "max_batch_size", "dynamic_batching")
 
 
@@ -22,14 +25,15 @@ class Effect:
     variants: int
     mean: float
     best: float
+    spread: tuple[float, float]  # the interval of the best; the figure itself where it has none
 
 
 def main_effects(study: Study) -> tuple[Effect, ...]:
     """Of the first objective, each variant at its best load; knobs that never changed are left out."""
     tag = study.goals[0].objectives[0][0]
-    groups: dict[str, dict[Any, list[float]]] = {}
+    groups: dict[str, dict[str, tuple[Any, list[Estimate]]]] = {}
     for ranked in study.ranked:
-        value = ranked.best.combined(tag)
+        value = _estimate(ranked.best, tag)
         if value is None:
             continue
         for name in ranked.name.split(","):
@@ -38,20 +42,25 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
                 several = len(study.models) > 1 or variant.composing
                 for knob, setting in knobs(part):
                     label = f"{part.model}: {knob}" if several else knob
-                    groups.setdefault(label, {}).setdefault(setting, []).append(value)
-    is_higher_better = BY_TAG[tag].is_higher_better
-    return tuple(
-        Effect(
-            knob,
-            str(setting),
-            len(values),
-            sum(values) / len(values),
-            max(values) if is_higher_better else min(values),
-        )
-        for knob, by_setting in groups.items()
-        if len(by_setting) > 1
-        for setting, values in sorted(by_setting.items(), key=lambda row: _order(row[0]))
-    )
+                    groups.setdefault(label, {}).setdefault(str(setting), (setting, []))[1].append(value)
+    choose = max if BY_TAG[tag].is_higher_better else min
+    found = []
+    for knob, by_setting in groups.items():
+        for shown, (_, values) in sorted(by_setting.items(), key=lambda row: _order(row[1][0])):
+            best = choose(values, key=lambda row: row.value)
+            mean = sum(row.value for row in values) / len(values)
+            low, high = (best.value if end is None else end for end in (best.low, best.high))
+            if len(by_setting) > 1:
+                found.append(Effect(knob, shown, len(values), mean, best.value, (low, high)))
+    return tuple(found)
+
+
+def _estimate(trial: Trial, tag: str) -> Estimate | None:
+    """Of several models together only the figure is known, not its interval."""
+    if len(trial.parts) == 1 and not BY_TAG[tag].of_gpu:
+        return trial.parts[0].figures.estimate(tag)
+    value = trial.combined(tag)
+    return None if value is None else Estimate(value)
 
 
 def knobs(variant: Variant) -> Iterator[tuple[str, Any]]:
@@ -77,16 +86,24 @@ def _order(setting: Any) -> tuple[int, float, str]:
 
 
 def effect_sentence(effects: tuple[Effect, ...]) -> str:
-    """The knob whose values differ most."""
-    spans: dict[str, tuple[float, Effect, Effect]] = {}
+    """The knob whose values differ most, if any of them differ by more than the spread of the measurements."""
+    if not effects:
+        return ""
+    spans: list[tuple[float, Effect, Effect]] = []
     for knob in dict.fromkeys(row.knob for row in effects):
         rows = [row for row in effects if row.knob == knob]
         low, high = min(rows, key=lambda row: row.best), max(rows, key=lambda row: row.best)
-        spans[knob] = (high.best / low.best if low.best else 1.0, low, high)
+        if low.best > 0 and high.best / low.best >= LEAST_RATIO and high.spread[0] > low.spread[1]:
+            spans.append((high.best / low.best, low, high))
     if not spans:
-        return ""
-    knob, (ratio, low, high) = max(spans.items(), key=lambda row: row[1][0])
+        return "No knob made a difference that is larger than the spread of the measurements."
+    ratio, low, high = max(spans, key=lambda row: row[0])
     return (
-        f"{knob} matters most: the best with {high.value} has {high.best:,.1f}, the best with {low.value} has "
-        f"{low.best:,.1f} ({ratio:.2f} times)."
+        f"{high.knob} matters most: the best with {high.value} has {_shown(high.best)}, the best with {low.value} has "
+        f"{_shown(low.best)} ({ratio:.2f} times)."
     )
+
+
+def _shown(value: float) -> str:
+    """With enough digits to tell values apart that differ by a hundredth."""
+    return f"{value:,.1f}" if value >= 100 else f"{value:.4g}"

@@ -143,6 +143,11 @@ def count(study: Study) -> int:
     return len({trial.key or str(trial.number) for trial in study.measured})
 
 
+def number_text(value: float | None, places: int) -> str:
+    """`-` where it is not known."""
+    return "-" if value is None else f"{value:.{places}f}"
+
+
 def load_text(trial: Trial) -> str:
     return ", ".join(dict.fromkeys(str(load) for load in trial.loads))
 
@@ -171,13 +176,32 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
     if name == study.default_name:
         return f"{name}, the model's own configuration, is the best{where}{on}; there is no gain to be had."
     if found.gain_percent is None:
-        return f"{name} is the best{where} {target}{on}; the default configuration does not satisfy the constraints."
+        return f"{name} is the best{where} {target}{on}; {_why_no_default(found)}."
     if round(found.gain_percent) <= 0:
         return f"{name} is the best{where} but offers no gain over the default configuration{on}."
-    words = f"{name} is {found.gain_percent:.0f}% better than the default configuration {target}{where}{on}."
     if not found.is_sure:
-        words += " The difference is inside the spread of the measurements, so measure both again before relying on it."
-    return words
+        return (
+            f"{name} has the best figures{where} {target}{on}, but its difference from the default configuration is "
+            "inside the spread of the measurements: measure both again before relying on it."
+        )
+    return f"{name} is {found.gain_percent:.0f}% better than the default configuration {target}{where}{on}."
+
+
+def _why_no_default(found: Recommendation) -> str:
+    if found.has_default:
+        return "the default configuration does not satisfy the constraints"
+    return "the default configuration gave no measurement to compare with"
+
+
+def gain_text(study: Study) -> str:
+    """How the best variant's objectives stand to the default's, in a few words; empty where nothing can be said."""
+    found = recommend(study)
+    if found is None or found.gain_percent is None or found.best.name == study.default_name:
+        return ""
+    if not found.is_sure:
+        return "not surely better than the default"
+    measure = " in the objectives" if _has_other_objectives(study) else ""
+    return f"{found.gain_percent:+.0f} %{measure} against the default"
 
 
 def _has_other_objectives(study: Study) -> bool:
@@ -191,9 +215,9 @@ def why(study: Study) -> str:
         return ""
     best = found.best.best
     rate, p99 = best.combined(THROUGHPUT), best.combined("perf_latency_p99")
-    at = f"At {load_text(best)} it gives {rate or 0:.1f} infer/sec"
-    if p99 is not None:
-        at += f" with a p99 latency of {p99:.2f} ms"
+    gives = [f"{rate:.1f} infer/sec"] if rate is not None else []
+    gives += [f"a p99 latency of {p99:.2f} ms"] if p99 is not None else []
+    at = f"At {load_text(best)} {best.name} has {' and '.join(gives) or 'neither throughput nor latency'}"
     parts = [f"{row.name} has {shape(row)}" for row in variants_of(study, found.best.name)]
     kept = (
         "; that keeps the constraints" if found.does_pass and any(g.constraints for g in study.goals) else ""

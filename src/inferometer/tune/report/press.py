@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import LocalError
-from inferometer.base.writing import writing
+from inferometer.base.writing import Outputs, write_file, writing
 from inferometer.report.chromium import Tab, browsing
-from inferometer.report.files import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +22,23 @@ class _Job:
 
 @dataclass(slots=True)
 class Press:
-    """Collects what is to be printed; `print_all` does it, and says what kept it from doing so."""
+    """Collects what is to be printed; `print_all` does it, and says what kept it from doing so.
+
+    Files that cannot be written are in `outputs`, which says so when it is settled.
+    """
 
     written: list[Path] = field(default_factory=list)
+    outputs: Outputs = field(default_factory=Outputs)
     _jobs: list[_Job] = field(default_factory=list)
 
     def text(self, path: Path, content: str) -> None:
         """A file that needs no browser."""
+        self.outputs.attempt(path, lambda: self._write(path, content))
+
+    def _write(self, path: Path, content: str | bytes) -> None:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, content)
+        write_file(path, content)
         self.written.append(path)
 
     def pdf(self, path: Path, page: str) -> None:
@@ -53,7 +59,7 @@ class Press:
             with tempfile.TemporaryDirectory(prefix="inferometer-press-") as folder, browsing() as tab:
                 for number, job in enumerate(jobs):
                     page = Path(folder) / f"{number}.html"
-                    page.write_text(job.page, encoding="utf-8")
+                    write_file(page, job.page)
                     self._print(tab, page, job)
         except LocalError as error:
             for job in jobs:
@@ -70,7 +76,5 @@ class Press:
             tab.open(page)
             sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
             reply = tab.call("Page.printToPDF", printBackground=True, **sheet)
-        with writing(job.target):
-            job.target.parent.mkdir(parents=True, exist_ok=True)
-            job.target.write_bytes(base64.b64decode(reply["data"]))
-        self.written.append(job.target)
+        content = base64.b64decode(reply["data"])
+        self.outputs.attempt(job.target, lambda: self._write(job.target, content))

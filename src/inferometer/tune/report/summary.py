@@ -1,7 +1,7 @@
 """The summary of a search: the best variants against the default, and the sentence that recommends one."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from inferometer.report.document import Block, Code, Column, Document, Facts, Figure, Section, Table, Tone
 from inferometer.report.format import plural
@@ -16,6 +16,8 @@ from inferometer.tune.study import Recommendation, Study, recommend, to_json
 from inferometer.tune.trial import Status, Trial
 
 LISTED = 200  # rows of a table that may be long
+LONG_TEXTS = ("Why", "Value")  # columns whose words may be of any length
+NAMED = 5  # configurations in one of its rows
 
 
 def summary(study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False) -> Document:
@@ -61,10 +63,12 @@ def _figures(study: Study) -> Iterator[Figure]:
     yield Figure("Best configuration", name, facts.load_text(best))
     rate, p99 = best.combined(THROUGHPUT), best.combined(LATENCY_P99)
     if rate is not None:
-        gain = "" if found.gain_percent is None else f"{found.gain_percent:+.0f} % against the default"
-        yield Figure("Throughput", f"{rate:,.1f} infer/s", gain)
+        yield Figure("Throughput", f"{rate:,.1f} infer/s", facts.gain_text(study))
     if p99 is not None:
-        yield Figure("p99 latency", f"{p99:,.2f} ms", "; ".join(facts.constraint_texts(study.goals)))
+        limits = [
+            row for goal in study.goals for row in goal.constraints if row.tag.startswith("perf_latency")
+        ]
+        yield Figure("p99 latency", f"{p99:,.2f} ms", "; ".join(map(facts.constraint_text, limits)))
 
 
 def _sections(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[Section]:
@@ -96,7 +100,10 @@ def _sections(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Itera
 
 
 def _table(caption: str, heads: Sequence[str], cells: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:
-    columns = tuple(Column(head, is_number=place >= texts) for place, head in enumerate(heads))
+    columns = tuple(
+        Column(head, is_number=place >= texts, is_name=place < texts and head not in LONG_TEXTS)
+        for place, head in enumerate(heads)
+    )
     return Table(caption, columns, tuple(cells))
 
 
@@ -136,14 +143,20 @@ def best_table(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Tabl
                 "Yes" if row.does_pass else "No",
             )
         )
-    return _table("The best configurations", heads, cells)
+    # Of several models or members a cell has several values: they may stand below each other.
+    listed = ("Max Batch Size", "Dynamic Batching", "Total Instance Count", "Load", "Satisfies Constraints")
+    columns = tuple(
+        Column(head, is_number=place > 0 and head not in listed, is_name=place == 0 or head in listed)
+        for place, head in enumerate(heads)
+    )
+    return Table("The best configurations", columns, tuple(cells))
 
 
 def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
     def text(value: float | None) -> str:
-        if value is None:
-            return "-"
-        return f"{round(value, 3):g}" if places is None else f"{value:.{places}f}"
+        if value is not None and places is None:
+            return f"{round(value, 3):g}"
+        return facts.number_text(value, places or 0)
 
     combined = text(trial.combined(tag))
     if len(trial.parts) == 1 or BY_TAG[tag].of_gpu:
@@ -215,25 +228,36 @@ def _error(study: Study) -> str:
     if not errors:
         return ""
     middle = errors[len(errors) // 2]
+    if len(errors) == 1:
+        return f"The one forecast was within {middle:.0f} % of what was measured."
     return f"Half of the {plural(len(errors), 'forecast')} were within {middle:.0f} % of what was measured."
 
 
 def _not_done(study: Study) -> Section:
     failed = [trial for trial in study.not_done if trial.status is Status.FAILED]
-    reasons = Counter(trial.reason for trial in study.not_done if trial.status is Status.SKIPPED)
+    skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED]
     blocks: list[Block] = []
     if failed:
         cells = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in failed[:LISTED])
         blocks.append(_table("Tried without success", ("Configuration", "Load", "Why"), cells, texts=3))
-    if reasons:
-        columns = (Column("Why", is_number=False), Column("Runs"))
-        counted = tuple((reason, str(count)) for reason, count in reasons.most_common(LISTED))
-        blocks.append(Table("Left out", columns, counted))
-        skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED][:LISTED]
-        each = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in skipped)
-        texts = tuple(Column(head, is_number=False) for head in ("Configuration", "Load", "Why"))
-        blocks.append(Table("Left out, one by one", texts, each, is_folded=True, is_printed=False))
+    if skipped:
+        heads = ("Configurations", "Why", "Runs")
+        blocks.append(_table("Left out", heads, tuple(_left_out(skipped))[:LISTED], texts=2))
+        each = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in skipped[:LISTED])
+        table = _table("Left out, one by one", ("Configuration", "Load", "Why"), each, texts=3)
+        blocks.append(replace(table, is_folded=True, is_printed=False))
     return Section("not-done", "Runs not done, and why", "", tuple(blocks))
+
+
+def _left_out(skipped: Sequence[Trial]) -> Iterator[tuple[str, str, str]]:
+    """A row per reason, with those it is the reason for."""
+    by_reason: dict[str, list[str]] = {}
+    for trial in skipped:
+        by_reason.setdefault(trial.reason, []).append(trial.name)
+    for reason, runs in sorted(by_reason.items(), key=lambda row: -len(row[1])):
+        names = list(dict.fromkeys(runs))
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield f"{', '.join(names[:NAMED])}{more}", reason, str(len(runs))
 
 
 def _search(study: Study) -> Facts:

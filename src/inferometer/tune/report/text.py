@@ -1,7 +1,9 @@
 """A study in a few lines of text."""
 
+from inferometer.report.format import plural
 from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.report.facts import count, load_text, number_text
 from inferometer.tune.scoring import Ranked
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import Status, Trial
@@ -10,12 +12,17 @@ from inferometer.tune.variant import Variant
 
 def trial_line(trial: Trial) -> str:
     """One trial as it ended."""
+    at = f"{trial.name}, {load_text(trial)}"
     if trial.status is not Status.MEASURED:
-        return f"{trial.name}, {trial.load}: {trial.reason}"
+        return f"{at}: {trial.reason}"
+    return f"{at}: {_figures(trial)}"
+
+
+def _figures(trial: Trial) -> str:
     rate, p99 = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
     figures = [f"{rate:.1f} infer/s"] if rate is not None else []
     figures += [f"p99 {p99:.2f} ms"] if p99 is not None else []
-    return f"{trial.name}, {trial.load}: {', '.join(figures)}"
+    return ", ".join(figures) or "no throughput, no latency"
 
 
 def summary(study: Study) -> str:
@@ -33,14 +40,16 @@ def sentence(study: Study) -> str:
     if found is None:
         return f"No figures were obtained for {study.name}."
     best = found.best
-    head = f"{best.name} is the best of {len(study.ranked)} configurations that were measured"
-    head += f" ({len(study.measured)} measurements): {trial_line(best.best).partition(': ')[2]} at {best.best.load}."
+    measured = plural(len(study.ranked), "configuration")
+    head = f"{best.name} is the best of {measured} measured ({plural(count(study), 'measurement')}): "
+    head += f"{_figures(best.best)} at {load_text(best.best)}."
     if not found.does_pass:
         return f"No configuration keeps the constraints. {head}"
     if best.name == study.default_name:
         return f"{head} It is the model's own configuration: leave it as it is."
     if found.gain_percent is None:
-        return f"{head} The model's own configuration does not keep the constraints."
+        why = "does not keep the constraints" if found.has_default else "gave no measurement to compare with"
+        return f"{head} The model's own configuration {why}."
     if found.gain_percent <= 0 or not found.is_sure:
         return f"{head} It is not surely better than the model's own configuration."
     return f"{head} That is {found.gain_percent:.0f} % better than the model's own configuration."
@@ -59,9 +68,9 @@ def _table(study: Study, rows: list[Ranked]) -> list[str]:
         (
             row.name,
             *_shape([study.variant(name) for name in row.name.split(",")]),
-            str(row.best.load),
-            f"{row.best.combined(THROUGHPUT) or 0:.1f}",
-            f"{row.best.combined(LATENCY_P99) or 0:.2f}",
+            load_text(row.best),
+            number_text(row.best.combined(THROUGHPUT), 1),
+            number_text(row.best.combined(LATENCY_P99), 2),
             "kept" if row.does_pass else "broken",
         )
         for row in rows
@@ -83,8 +92,8 @@ def _rest(study: Study) -> list[str]:
     failed = [trial for trial in study.not_done if trial.status is Status.FAILED]
     skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED]
     lines = [""]
-    lines += [f"failed: {trial.name}, {trial.load}: {trial.reason}" for trial in failed]
+    lines += [f"failed: {trial_line(trial)}" for trial in failed]
     if skipped:
         lines.append(f"not measured: {len(skipped)} (see the study for the reason of each)")
-    lines.append(f"The search ended because {study.ended}.")
+    lines += [f"The search ended because {study.ended}."] if study.ended else []
     return lines

@@ -11,8 +11,6 @@ from inferometer.tune.search.search import Proposal, load_of
 from inferometer.tune.space import BATCH, BATCHING, INSTANCES, Space, doubling
 from inferometer.tune.variant import Names, Variant
 
-MOST_STEPS = 12  # of an axis whose bounds the user did not set
-
 
 @dataclass(frozen=True, slots=True)
 class Knob:
@@ -37,9 +35,8 @@ def knobs(scope: Scope) -> tuple[Knob, ...]:
 def _knobs_of(scope: Scope, task: Task) -> list[Knob]:
     found = []
     if model_config.max_batch_size(task.space.base):
-        low, high = scope.bounds.batch if "batch" in scope.given else (1, 2 ** (MOST_STEPS - 1))
-        found.append(Knob(task.model, BATCH, tuple(doubling(low, high))))
-    low, high = scope.bounds.instances if "instances" in scope.given else (1, MOST_STEPS)
+        found.append(Knob(task.model, BATCH, tuple(doubling(*scope.bounds.batch))))
+    low, high = scope.bounds.instances
     counts: tuple[int, ...] = tuple(range(low, high + 1))
     listed = _listed_counts(task.space)
     if listed:
@@ -135,21 +132,21 @@ def _given_kind(space: Space) -> str | None:
 
 
 def _load(scope: Scope, variant: Variant) -> ClientLoad:
-    """Twice what all instances can take at once; of an ensemble, its first member's."""
     if scope.intervals is not None:
         return ClientLoad(intervals=scope.intervals)
-    source = (
-        variant.composing[0] if "ensemble_scheduling" in variant.config and variant.composing else variant
-    )
     if scope.by_rate:
         return load_of(float(scope.bounds.request_rate[0]), 1, by_rate=True)
-    return load_of(float(formula(scope, source.config)), 1, by_rate=False)
+    return load_of(float(formula(scope, variant)), 1, by_rate=False)
 
 
-def formula(scope: Scope, config: Fields) -> int:
-    """2 x batch x instances, within the bounds the user set."""
-    value = 2 * max(1, model_config.max_batch_size(config)) * model_config.total_instances(config)
-    if "concurrency" in scope.given:
-        low, high = scope.bounds.concurrency
-        value = min(max(value, low), high)
-    return value
+def formula(scope: Scope, variant: Variant) -> int:
+    """Twice what all instances can take at once, within the bounds: 2 x batch x instances. An ensemble has no instances
+    of its own, and all its members work at the same time."""
+    is_ensemble = "ensemble_scheduling" in variant.config and variant.composing
+    room = sum(_room(part.config) for part in (variant.composing if is_ensemble else (variant,)))
+    low, high = scope.bounds.concurrency
+    return min(max(2 * room, low), high)
+
+
+def _room(config: Fields) -> int:
+    return max(1, model_config.max_batch_size(config)) * model_config.total_instances(config)

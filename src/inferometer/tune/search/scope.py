@@ -40,7 +40,6 @@ class Scope:
 
     tasks: tuple[Task, ...]  # several: loaded together
     bounds: Bounds = field(default_factory=Bounds)
-    given: tuple[str, ...] = ()  # which bounds the user set: concurrency, instances, batch, request_rate
     by_rate: bool = False
     intervals: str | None = None  # a file of send times: one run, no sweep
     is_search_on: bool = True

@@ -236,6 +236,7 @@ def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
     speed = together(seen.beliefs)
     standing = standing_of(seen)
     best = standing[0].combined(THROUGHPUT) or 0.0
+    reached = f"{standing[0].name} reached {best:.1f}"
     which = seen.candidates.which
     goals = seen.scope.goals
     batches = seen.candidates.batches
@@ -252,9 +253,10 @@ def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
         else:
             high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
             row = int(own[high.argmax()])
-            reason = (
-                f"expected to reach at most {np.exp(high.max()):.1f} infer/s, the best reached {best:.1f}"
-            )
+            most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
+            reason = f"expected to reach at most {most:.1f} infer/s, and {reached}"
+            if most > best:
+                reason = f"the search ended first: expected to reach {likely:.1f} infer/s, at most {most:.1f}"
         load: ClientLoad = seen.candidates.rows[row][1]
         yield Skip(
             Proposal(

@@ -1,5 +1,6 @@
 """Optuna's sampler as a search: it draws, it is told the score against the default."""
 
+import importlib.util
 import itertools
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -72,6 +73,11 @@ def limits(given: OptunaLimits, total: int) -> tuple[int, int]:
     if given.is_percent_given and given.max_trials is not None:
         high = min(high, by_percent[1])
     return min(low, high), high
+
+
+def require_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise LocalError("the search optuna needs the package optuna", remedy=INSTALL)
 
 
 def optuna_search(scope: Scope, names: Names) -> Steps:
@@ -161,10 +167,8 @@ def _value(scope: Scope, trial: Trial, base: Trial) -> float:
 
 
 def _study(seed: int) -> "optuna.Study":
-    try:
-        import optuna
-    except ImportError as error:
-        raise LocalError("the search optuna needs the package optuna", remedy=INSTALL) from error
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=seed)
     return optuna.create_study(direction="maximize", sampler=sampler)
@@ -200,7 +204,5 @@ def _load(scope: Scope, task: Task, variant: Variant, chosen: dict[str, Any]) ->
     batch = chosen.get(f"{task.model}/batch_sizes", task.batches[0])
     value = chosen.get(f"{task.model}/load")
     if value is None:
-        source = variant.composing[0] if "ensemble_scheduling" in variant.config else variant
-        low, high = scope.bounds.concurrency
-        value = min(max(formula(scope, source.config), low), high)
+        value = formula(scope, variant)
     return load_of(float(value), batch, by_rate=scope.by_rate)

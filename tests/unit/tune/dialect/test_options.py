@@ -9,6 +9,7 @@ from inferometer.tune.dialect.build import profile_job
 from inferometer.tune.dialect.keys import KEYS
 from inferometer.tune.dialect.values import ints
 from inferometer.tune.goal import Constraint
+from inferometer.tune.prompts import Prompts
 from inferometer.tune.space import manual
 
 
@@ -233,7 +234,46 @@ REFUSED = [
         ["--bls-composing-models", "A", "--run-config-search-mode", "brute"],
         ["--bls-composing-models", "brute"],
     ),
-    ("LLM", None, ["--model-type", "LLM"], ["LLM", "not supported"]),
+    ("an LLM without a text", None, ["--model-type", "LLM"], ["'W'", "text_input", "IN"]),
+    (
+        "an LLM without a server",
+        None,
+        ["--model-type", "LLM", "--triton-launch-mode", "c_api"],
+        ["LLM", "gRPC"],
+    ),
+    (
+        "an LLM and another load generator",
+        None,
+        ["--model-type", "LLM", "--perf-analyzer-path", "true"],
+        ["--model-type", "--perf-analyzer-path"],
+    ),
+    (
+        "an LLM without streams",
+        None,
+        ["--model-type", "LLM", "--client-protocol", "http"],
+        ["http", "--client-protocol grpc", "genai_perf_flags.streaming"],
+    ),
+    (
+        "flags of an LLM alone",
+        "genai_perf_flags: {streaming: true}",
+        [],
+        ["genai_perf_flags", "--model-type"],
+    ),
+    *(
+        (f"genai_perf_flags {flags}", f"{{model_type: LLM, genai_perf_flags: {flags}}}", [], words)
+        for flags, words in (
+            ("{tokenizer: gpt2}", ["genai_perf_flags.tokenizer", "counted without one"]),
+            ("{input-dataset: openorca}", ["genai_perf_flags.input-dataset", "input-file"]),
+            ("{concurrency: 3}", ["genai_perf_flags.concurrency", "is not a flag"]),
+            ("{service-kind: openai}", ["genai_perf_flags.url"]),
+            ("{service-kind: openai, url: 'a:1', backend: vllm}", ["genai_perf_flags.backend"]),
+            ("{endpoint: chat}", ["genai_perf_flags.endpoint", "openai"]),
+            ("{input-type: file}", ["genai_perf_flags.input-file"]),
+            ("{input-type: file, input-file: none.txt}", ["none.txt"]),
+            ("{expected-output-tokens: 0}", ["genai_perf_flags.expected-output-tokens", "0"]),
+            ("{backend: onnx}", ["genai_perf_flags.backend", "vllm"]),
+        )
+    ),
     ("no load generator", None, ["--perf-analyzer-path", "no-such-program"], ["no-such-program"]),
     (
         "no library",
@@ -251,6 +291,34 @@ REFUSED = [
         ["--cpu-only-composing-models", "A"],
         ["--cpu-only-composing-models", "'W'"],
     ),
+    (
+        "an upper-case header over gRPC",
+        "perf_analyzer_flags: {http-header: ['X-Key: secret']}",
+        [],
+        ["W: ", "'X-Key'", "lower case"],
+    ),
+    (
+        "a header that is gRPC's own",
+        "perf_analyzer_flags: {http-header: ['te: x']}",
+        [],
+        ["W: ", "'te'", "gRPC's own"],
+    ),
+    (
+        "data that is no JSON",
+        "perf_analyzer_flags: {input-data: perf.yaml}",
+        [],
+        ["W: ", "perf.yaml"],
+    ),
+    ("times that cannot be read", "perf_analyzer_flags: {request-intervals: perf.yaml}", [], ["perf.yaml"]),
+    ("a BLS model's member that is not there", None, ["--bls-composing-models", "Z"], ["'Z'", "repo"]),
+    (
+        "counts of a member that do not fit",
+        "{profile_models: E, ensemble_composing_models: {A: {model_config_parameters: {instance_group: "
+        "[{kind: KIND_CPU, count: [1, 3]}]}}}}",
+        [],
+        ["'A'", "powers of two"],
+    ),
+    ("an ensemble in an ensemble", None, ["--profile-models", "EE"], ["'EE'", "'E'", "ensemble itself"]),
     (
         "an ensemble walked whole",
         None,
@@ -275,6 +343,81 @@ def test_what_cannot_work_is_refused_in_one_line(tool, capsys, what, yaml, words
         assert text in error
     assert tool.started == 0
     assert made(tool) == []
+
+
+def test_flags_of_an_llm_say_what_is_sent(tmp_path):
+    yaml = """
+model_type: LLM
+genai_perf_flags: {input-tokens-mean: 20, synthetic-input-tokens-stddev: 5, output-tokens-mean: 7, num-prompts: 3,
+                   random-seed: 4, backend: vllm}
+profile_models:
+  A:
+  B: {genai_perf_flags: {service-kind: openai, url: "localhost:9000", endpoint: completions, streaming: false}}
+  C: {perf_analyzer_flags: {input-data: zero}}
+"""
+    first, second, third = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
+    assert first.prompts == Prompts(3, 20, 5.0, 4, None, 7, "vllm", True)
+    assert (first.options.streaming, first.options.protocol, first.options.service_kind) == (
+        True,
+        "grpc",
+        "triton",
+    )
+    options = second.options
+    assert (options.service_kind, options.protocol, options.url) == ("openai", "http", "localhost:9000")
+    assert (options.endpoint, options.streaming, options.collect_metrics) == ("v1/completions", False, False)
+    assert (third.makes_text, third.prompts, third.options.data.sources) == (True, None, ("zero",))
+    plain = job("-m", "r", "--profile-models", "W")
+    assert plain.reports.tables.has_tokens is False
+
+
+def test_prompts_are_as_long_as_asked_and_the_same_for_the_same_seed():
+    prompts = Prompts(count=50, mean=20, deviation=3.0, seed=1)
+    lengths = [len(text.split()) for text in prompts.texts()]
+    assert len(lengths) == 50
+    assert 18 < sum(lengths) / 50 < 22
+    assert len(set(lengths)) > 3
+    assert prompts.texts() == Prompts(count=50, mean=20, deviation=3.0, seed=1).texts()
+    assert {len(text.split()) for text in Prompts(count=5, mean=20).texts()} == {20}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "inputs", "sent"),
+    [
+        (Prompts(1, 1), {"text_input"}, {"text_input"}),
+        (
+            Prompts(1, 1),
+            {"text_input", "stream", "max_tokens", "bad_words"},
+            {"text_input", "stream", "max_tokens"},
+        ),
+        (
+            Prompts(1, 1, output_tokens=5),
+            {"text_input", "sampling_parameters"},
+            {"text_input", "sampling_parameters"},
+        ),
+        (
+            Prompts(1, 1, output_tokens=5, backend="vllm"),
+            {"text_input", "sampling_parameters", "max_tokens"},
+            {"text_input", "sampling_parameters"},
+        ),
+        (Prompts(1, 1, backend="tensorrtllm"), {"text_input"}, None),
+        (Prompts(1, 1), {"prompt"}, None),
+    ],
+)
+def test_a_prompt_goes_into_the_inputs_that_the_model_has(prompts, inputs, sent):
+    if sent is None:
+        with pytest.raises(UsageError, match="'M' has no input"):
+            prompts.steps("M", inputs)
+    else:
+        assert set(prompts.steps("M", inputs)[0]) == sent
+
+
+def test_metrics_that_will_have_no_value_are_said(tmp_path):
+    yaml = "objectives: [time_to_first_token_p99]\nconstraints: {output_token_throughput: {min: 5}}\n"
+    found = job("-m", "r", "--profile-models", "W", yaml=yaml, tmp_path=tmp_path)
+    assert sum("LLM only" in text for text in found.warnings) == 2
+    llm = yaml + "model_type: LLM\ngenai_perf_flags: {streaming: false}\n"
+    found = job("-m", "r", "--profile-models", "W", yaml=llm, tmp_path=tmp_path)
+    assert sum("without streaming" in text for text in found.warnings) == 2
 
 
 def test_a_repository_is_needed_except_for_a_remote_server():
@@ -499,7 +642,7 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
     model = found.settings.models[0]
     assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
     assert (model.constraints[0].high, model.cpu_only, found.settings.early_exit) == (3.5, False, True)
-    assert [plot.name for plot in found.plots] == ["a", "b"]
+    assert [plot.name for plot in found.reports.plots] == ["a", "b"]
     space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
     assert [row.choices for row in space.parameters] == [
         tuple({"threads": {"string_value": text}} for text in ("1", "2.5", "x")),

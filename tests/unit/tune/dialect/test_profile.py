@@ -332,6 +332,30 @@ def test_quiet_says_nothing_and_verbose_shows_the_tables(tool, capsys):
         assert title in out.splitlines()
 
 
+def test_verbose_shows_the_settings_and_every_measurement(tool, capsys):
+    yaml = {
+        "perf_analyzer_flags": {"http-header": ["x-key: secret"], "percentile": 95},
+        "triton_server_environment": {"TOKEN": "secret"},
+        "profile_models": {
+            "W": {"perf_analyzer_flags": {"http-header": ["x-key: secret"], "percentile": 90}}
+        },
+    }
+    assert tool.profile(*BOUNDED, "-v", "-c", "1,2", models=None, yaml=yaml) == 0
+    lines = capsys.readouterr().out.splitlines()
+    debug = [line.split("DEBUG: ", 1)[1] for line in lines if "DEBUG: " in line]
+    assert "run_config_search_mode: brute" in debug
+    assert "run_config_search_max_instance_count: 2" in debug
+    assert "concurrency: [1, 2]" in debug
+    assert "perf_analyzer_flags: {'percentile': 95, 'http-header': 'given, not shown'}" in debug
+    assert any(line.startswith("profile_models: [{'W': ") and "'percentile': 90" in line for line in debug)
+    assert not any("secret" in line for line in lines)
+    measured = [line for line in debug if line.startswith("Measured W_config_")]
+    assert len(measured) == len(tool.runs) > 0
+    assert re.fullmatch(
+        r"Measured W_config_default, concurrency=1: \S+ infer/s, p99 \S+ ms \(in \S+ s\)", measured[0]
+    )
+
+
 def test_another_goal_ranks_the_same_measurements_anew(tool):
     assert tool.profile(*BOUNDED) == 0
     yaml = {"objectives": ["perf_latency_p99"]}
@@ -404,7 +428,7 @@ def test_an_interrupt_lets_the_measurement_end_and_a_rerun_goes_on(tool, capsys)
 
 def test_three_interrupts_end_at_once(tool, capsys):
     tool.interrupt_at, tool.interrupts = 3, 3
-    assert tool.profile(*BOUNDED, command="analyze") == 1
+    assert tool.profile(*BOUNDED) == 1
     assert "Received SIGINT 3/3" in capsys.readouterr().out
     tool.interrupt_at = 0
     assert tool.profile(*BOUNDED, "--override-output-model-repository") == 0

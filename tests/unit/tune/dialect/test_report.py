@@ -1,10 +1,11 @@
-"""`report` from what `profile` left behind, and the classic checkpoint both ways."""
+"""`report` and `analyze` from what `profile` left behind, and the classic checkpoint both ways."""
 
 import json
 
 import pytest
 from analyzer import BOUNDED
 
+from inferometer.tune import journal as journals
 from inferometer.tune.dialect import checkpoint
 
 
@@ -154,3 +155,84 @@ def test_a_broken_checkpoint_is_named(profiled, capsys):
         error = capsys.readouterr().err
         assert "9.ckpt" in error
         assert "Traceback" not in error
+
+
+def test_a_refused_profile_leaves_nothing_that_hides_a_good_checkpoint(profiled, capsys):
+    folder = profiled.folder / "checkpoints"
+    for path in folder.glob("journal*"):
+        path.unlink()
+    (folder / "9.ckpt").write_text("{")
+    assert profiled.profile(*BOUNDED, "--override-output-model-repository") == 1
+    assert "9.ckpt" in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == ["0.ckpt", "9.ckpt"]
+    (folder / "9.ckpt").unlink()
+    assert profiled.main(["report", "-n", "W_config_3", "-e", "fresh", "-o", "csv"]) == 0
+    assert profiled.profile(*BOUNDED, "--override-output-model-repository") == 0
+    assert profiled.runs == []
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_an_empty_journal_hides_nothing(profiled, content):
+    folder = profiled.folder / "checkpoints"
+    for path in folder.glob("journal*"):
+        path.unlink()
+    journal = folder / "journal.sqlite"
+    if content is None:
+        with journals.opened(journal) as opened:
+            opened.remember("gpus", ["GPU-of-another-machine"])
+    else:
+        journal.write_bytes(content)
+    before = journal.read_bytes()
+    assert profiled.main(["report", "-n", "W_config_3", "-e", "fresh", "-o", "csv"]) == 0
+    assert journal.read_bytes() == before
+    assert profiled.profile(*BOUNDED, "--override-output-model-repository") == 0
+    assert profiled.runs == []
+    assert len(profiled.rows()) == 28
+
+
+def everything(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_analyze_reports_what_is_there_and_starts_nothing(profiled, capsys):
+    started, folder = profiled.started, profiled.folder / "checkpoints"
+    before = everything(folder)
+    assert profiled.main(["analyze", "-e", "fresh"]) == 0
+    text = (profiled.folder / "fresh/results/metrics-model-inference.csv").read_text()
+    assert len(text.strip().splitlines()) == 29
+    assert (profiled.folder / "fresh/reports/summaries/W/result_summary.md").exists()
+    assert (profiled.folder / "fresh/reports/detailed/W_config_5/detailed_report.md").exists()
+    assert profiled.started == started
+    assert everything(folder) == before
+    assert "W_config_5 is" in capsys.readouterr().out
+
+
+def test_analyze_ranks_by_the_limits_it_is_given(profiled):
+    words = ["--latency-budget", "4", "--profile-models", "W", "-m", "no/such/repository"]
+    assert profiled.main(["analyze", "-e", "fresh", *words]) == 0
+    text = (profiled.folder / "fresh/reports/summaries/W/result_summary.md").read_text()
+    assert "Max p99 Latency: 4 ms" in text
+    rows = (profiled.folder / "fresh/results/metrics-model-inference.csv").read_text()
+    assert ",No," in rows
+    assert ",Yes," in rows
+
+
+def test_analyze_without_a_journal_reads_the_checkpoint(profiled):
+    for path in (profiled.folder / "checkpoints").glob("journal*"):
+        path.unlink()
+    assert profiled.main(["analyze", "-e", "fresh"]) == 0
+    text = (profiled.folder / "fresh/results/metrics-model-inference.csv").read_text()
+    assert len(text.strip().splitlines()) == 29
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-s", "elsewhere"], "no checkpoint in 'elsewhere'"),
+        (["--profile-models", "Q"], "no measurement of 'Q'"),
+    ],
+)
+def test_analyze_says_what_it_misses(profiled, capsys, words, said):
+    assert profiled.main(["analyze", "-e", "new", *words]) == 1
+    assert said in capsys.readouterr().err
+    assert not (profiled.folder / "new").exists()

@@ -1,14 +1,19 @@
 """Reports are folds over a study: what they say, and that the same study gives the same bytes."""
 
+import csv
+import io
+import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 from scripted import W, drive, server
 
 from inferometer.measure.measurement import Estimate
-from inferometer.report.chromium import find_chromium
+from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.testing.nasty import NASTY, with_texts
 from inferometer.tune.dialect import tables
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
@@ -17,6 +22,7 @@ from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.front import pareto
 from inferometer.tune.report.press import Press
 from inferometer.tune.report.summary import summary
+from inferometer.tune.report.text import summary as summary_text
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.space import Bounds, automatic
@@ -193,6 +199,38 @@ def test_one_browser_prints_it_all(tmp_path):
     assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (640, 480)
 
 
+# Words of names in tables that stand on more than one line.
+BROKEN = """(() => {
+  const found = [];
+  for (const cell of document.querySelectorAll(".name")) {
+    const text = cell.firstChild;
+    for (const word of text ? text.data.matchAll(/\\S+/g) : []) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (range.getClientRects().length > 1) found.push(word[0]);
+    }
+  }
+  return found.join(" ");
+})()"""
+
+
+@pytest.mark.parametrize("width", [400, 720, 1200])
+def test_names_stay_whole_at_any_width(tmp_path, width):
+    study = made()
+    name = "a_model_with_a_longer_name"
+    page = tmp_path / "page.html"
+    page.write_text(render(summary(study, 3)).replace("W_config", f"{name}_config"))
+    with browsing() as tab:
+        tab.open(page, width=width, height=1000)
+        tab.call("Emulation.setEmulatedMedia", media="print" if width == 720 else "screen")
+        assert (
+            f"{name}_config_5"
+            in tab.call("Runtime.evaluate", expression="document.body.innerText")["result"]["value"]
+        )
+        assert tab.call("Runtime.evaluate", expression=BROKEN)["result"]["value"] == ""
+
+
 @pytest.mark.parametrize(
     ("goal", "words"),
     [
@@ -224,3 +262,46 @@ def test_a_variant_is_described_with_its_members():
         "1 GPU instance with a max batch size of 0, dynamic batching disabled, on platform python, "
         f"and the members W_config_0 ({words})"
     )
+
+
+# --- names that are markup or formulas
+
+# A comma separates names, and messages have no lone surrogates.
+SPELLED = [text for text in NASTY if text.strip() and "," not in text and "\ud800" not in text]
+every_text = pytest.mark.parametrize("nasty", SPELLED, ids=repr)
+
+
+def nasty_study(nasty: str):
+    study = with_gpus(made(cpu_only=False))
+    names = {variant.name for variant in study.variants} | {"W", "GPU-a", "GPU-b", "Chip", "Model 5"}
+    return with_texts(study, lambda text: text if text not in names else f"{nasty}{text}")
+
+
+@every_text
+def test_tables_have_no_formulas_and_keep_their_cells(nasty: str) -> None:
+    found = nasty_study(nasty)
+    for sheet in (
+        tables.inference([found], ("model_name", "model_config_path")),
+        tables.gpu([found], ("gpu_uuid",)),
+    ):
+        rows = list(csv.reader(io.StringIO(sheet.csv())))
+        assert len({len(row) for row in rows if row}) == 1
+        cells = [cell for row in rows for cell in row]
+        assert len(cells) > 2
+        assert not any(re.match(r"[=+@\t\r|%]|-\D", cell) for cell in cells)
+
+
+class Tags(HTMLParser):
+    """Refuses tags and attributes that pages of ours do not have."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag != "img"
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+
+@every_text
+def test_reports_can_be_made_and_have_no_tags_of_others(nasty: str) -> None:
+    document = summary(nasty_study(nasty), 3)
+    Tags().feed(render(document))
+    assert "\x1b" not in markdown(document)
+    assert summary_text(nasty_study(nasty))

@@ -1,0 +1,86 @@
+"""The server's counters beside our own: how many requests of ours had ended when they were read.
+
+A reading was made somewhere between the moment it was asked for and the moment it came. What we know of our own
+requests at both moments bounds what the server can have counted of them.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from inferometer.observe.statistics import Snapshot
+from inferometer.records import status
+from inferometer.records.records import Records
+
+
+@dataclass(slots=True)
+class Reading:
+    """Counters, and our requests since the level began."""
+
+    counters: Snapshot
+    asked_ns: int
+    answered_ns: int
+    ended: int  # when it was asked for
+    ended_after: int  # when it came
+    failed: int  # of `ended_after`
+    outstanding: int = 0  # at most, until it came
+
+    @property
+    def span_ns(self) -> int:
+        return self.answered_ns - self.asked_ns
+
+    @property
+    def middle_ns(self) -> int:
+        return (self.asked_ns + self.answered_ns) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many requests of ours the server can have counted between two readings."""
+
+    fewest: int
+    most: int
+
+
+def bounds(before: Reading, after: Reading) -> Bounds:
+    """A failed request may be counted or not; one that is outstanding may be, one that has just ended may not yet."""
+    slack = before.outstanding + after.outstanding
+    failed = after.failed - before.failed
+    return Bounds(
+        fewest=max(0, after.ended - before.ended_after - failed - slack),
+        most=after.ended_after - before.ended + slack,
+    )
+
+
+@dataclass(slots=True)
+class Readings:
+    """Counts our requests of a level for readings that were just made."""
+
+    _ended: int = 0
+    _failed: int = 0
+    _outstanding: int = 0
+    _fresh: list[Reading] = field(
+        default_factory=list
+    )  # requests that ended before they came may still be missing
+
+    def begin(self, counters: Snapshot, asked_ns: int, answered_ns: int) -> Reading:
+        """A new one. All requests that were added ended before it was asked for."""
+        reading = Reading(
+            counters, asked_ns, answered_ns, self._ended, self._ended, self._failed, self._outstanding
+        )
+        self._fresh.append(reading)
+        return reading
+
+    def add(self, records: Records, seen_ns: int, outstanding: int) -> None:
+        """All requests that ended up to `seen_ns` and were not added before."""
+        is_failed = records.status != status.OK
+        self._outstanding = max(self._outstanding, outstanding)
+        for reading in self._fresh:
+            has_come = records.end_ns <= reading.answered_ns
+            reading.ended += int(np.count_nonzero(records.end_ns <= reading.asked_ns))
+            reading.ended_after += int(np.count_nonzero(has_come))
+            reading.failed += int(np.count_nonzero(is_failed & has_come))
+            reading.outstanding = self._outstanding
+        self._fresh = [reading for reading in self._fresh if reading.answered_ns > seen_ns]
+        self._ended += len(records)
+        self._failed += int(np.count_nonzero(is_failed))

@@ -1,0 +1,219 @@
+"""What servers say of themselves, checked once, where it comes in.
+
+A `Shape` says what belongs where in an answer. `checked` gives the answer back with every part that a shape names of
+its right type, or raises a PeerError that says which part is not. Parts that no shape names stay as they are; null
+is the same as not there.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.base.errors import PeerError
+
+Shape = Any
+"""A leaf, `{name: shape}`, `[shape]` for a list of any length, `Named(shape)` for an object with any names."""
+
+Leaf = Callable[[Any], Any]
+"""The value in its type, or ValueError with what belongs there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """A part that must be there."""
+
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An object whose names are free."""
+
+    shape: Shape
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+
+
+def text(value: Any) -> str:
+    """Some servers write versions as numbers, and unknown members of an enum are numbers over gRPC."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("a text")
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """One text, or a list of them."""
+    try:
+        return tuple(map(text, value)) if isinstance(value, list) else (text(value),)
+    except ValueError:
+        raise ValueError("a text or a list of texts") from None
+
+
+def whole(value: Any) -> int:
+    """The JSON form of protobuf messages writes integers of 64 bits as texts."""
+    return _between(value, -(2**63), 2**63, "a whole number")
+
+
+def count(value: Any) -> int:
+    return _between(value, 0, 2**64, "a count")
+
+
+def _between(value: Any, low: int, high: int, expected: str) -> int:
+    is_digits = isinstance(value, str) and _INTEGER.fullmatch(value) is not None
+    if is_digits or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
+        raise ValueError(f"{expected} of up to 64 bits")
+    return value
+
+
+def flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def checked(document: Any, shape: Shape, origin: str, *, remedy: str = "") -> Any:
+    """The document in this shape; `origin` says in an error whose answer to which call it is."""
+    try:
+        return _fitted(document, shape, "")
+    except _Unfit as error:
+        raise PeerError(f"{origin} {error}", remedy=remedy) from error
+
+
+class _Unfit(ValueError):
+    """A part that is not what its shape says."""
+
+
+def _fitted(value: Any, shape: Shape, where: str) -> Any:
+    if isinstance(shape, Required):
+        return _fitted(value, shape.shape, where)
+    if isinstance(shape, Named):
+        _require(value, Mapping, "an object", where)
+        return {
+            name: _fitted(part, shape.shape, _below(where, name))
+            for name, part in value.items()
+            if part is not None
+        }
+    if isinstance(shape, Mapping):
+        return _object(value, shape, where)
+    if isinstance(shape, list):
+        _require(value, (list, tuple), "a list", where)
+        return [_fitted(part, shape[0], f"{where}[{number}]") for number, part in enumerate(value)]
+    try:
+        return shape(value)
+    except ValueError as error:
+        raise _unfit(value, str(error), where) from None
+
+
+def _object(value: Any, shape: Mapping[str, Shape], where: str) -> dict[str, Any]:
+    _require(value, Mapping, "an object", where)
+    found = dict(value)
+    for name, part in shape.items():
+        if found.get(name) is not None:
+            found[name] = _fitted(found[name], part, _below(where, name))
+        elif isinstance(part, Required):
+            raise _Unfit(f"has no '{_below(where, name)}'")
+        else:
+            found.pop(name, None)
+    return found
+
+
+def _require(value: Any, kinds: type | tuple[type, ...], expected: str, where: str) -> None:
+    if not isinstance(value, kinds):
+        raise _unfit(value, expected, where)
+
+
+def _unfit(value: Any, expected: str, where: str) -> _Unfit:
+    found = "null" if value is None else repr(value)
+    shown = found if len(found) <= 60 else f"{found[:60]}..."
+    return _Unfit(f"must have {expected} {f'as {where!r}' if where else 'in it'}, but has {shown}")
+
+
+def _below(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+# --- KServe v2 and Triton
+
+SERVER = {"name": text, "version": text, "extensions": [text]}
+
+_TENSOR = {"name": Required(text), "datatype": Required(text), "shape": [whole]}
+METADATA = {
+    "name": text,
+    "versions": [text],
+    "platform": text,
+    "inputs": [_TENSOR],
+    "outputs": [_TENSOR],
+}
+
+CONFIG = {
+    "name": text,
+    "platform": text,
+    "backend": text,
+    "max_batch_size": whole,
+    "input": [{"name": Required(text), "optional": flag, "is_shape_tensor": flag}],
+    "output": [{"name": Required(text)}],
+    "instance_group": [{"name": text, "kind": text, "count": whole, "gpus": [whole]}],
+    "dynamic_batching": {"preferred_batch_size": [whole], "max_queue_delay_microseconds": count},
+    "sequence_batching": {},
+    "ensemble_scheduling": {"step": [{"model_name": Required(text), "model_version": whole}]},
+    "model_transaction_policy": {"decoupled": flag},
+    "response_cache": {"enable": flag},
+    "parameters": {},
+}
+
+_DURATION = {"count": count, "ns": count}
+DURATIONS = (
+    "success",
+    "fail",
+    "queue",
+    "compute_input",
+    "compute_infer",
+    "compute_output",
+    "cache_hit",
+    "cache_miss",
+)
+STATISTICS = {
+    "model_stats": [
+        {
+            "name": Required(text),
+            "version": Required(text),
+            "inference_count": count,
+            "execution_count": count,
+            "inference_stats": dict.fromkeys(DURATIONS, _DURATION),
+        }
+    ]
+}
+
+INDEX = [{"name": Required(text), "version": text, "state": text, "reason": text}]
+MODELS = {"models": [text]}  # of servers without a repository
+TRACE_SETTINGS = Named(texts)
+
+# --- other kinds
+
+_SIGNATURE_TENSOR = {
+    "dtype": Required(text),
+    "tensor_shape": {"unknown_rank": flag, "dim": [{"size": whole}]},
+}
+SIGNATURES = Named({"inputs": Named(_SIGNATURE_TENSOR), "outputs": Named(_SIGNATURE_TENSOR)})
+TFSERVING_METADATA = {
+    "metadata": Required({"signature_def": Required({"signature_def": Required(SIGNATURES)})})
+}
+
+TORCHSERVE_MODELS = {"models": Required([{"modelName": Required(text)}])}
+TORCHSERVE_MODEL = [
+    {
+        "modelName": text,
+        "modelVersion": text,
+        "batchSize": whole,
+        "maxBatchDelay": whole,
+        "workers": [{"status": text}],
+    }
+]
+
+OPENAI_MODELS = {"data": [{"id": text}]}

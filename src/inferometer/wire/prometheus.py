@@ -1,0 +1,58 @@
+"""The text in which servers give their metrics: a line `name{label="text",...} value [time]` for each."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One line."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+_MOST = 2.0**63
+
+# Possessive: a line is read in one go, however many blanks and braces it has.
+_NAME = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*+)\s*+")
+_REST = re.compile(r"\s*+(\S++)(?:\s++-?[0-9]++)?\s*+")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
+_ESCAPE = re.compile(r"\\(.)")
+
+
+def readings(text: str) -> Iterator[Reading]:
+    """Every line that holds a number; comments, broken lines, NaN and what no counter holds are passed over."""
+    for line in text.split("\n"):
+        if (found := _maybe_reading(line)) is not None:
+            yield found
+
+
+def _maybe_reading(line: str) -> Reading | None:
+    name = _NAME.match(line)
+    if name is None:
+        return None
+    begin, end = name.end(), name.end()
+    if line[begin : begin + 1] == "{":
+        end = line.rfind("}") + 1
+    elif begin == name.end(1):  # nothing between name and value
+        return None
+    rest = _REST.fullmatch(line, end) if end >= begin else None
+    if rest is None:
+        return None
+    try:
+        value = float(rest[1])
+    except ValueError:
+        return None
+    if not abs(value) < _MOST:
+        return None
+    return Reading(name[1], _labels(line[begin:end]), value)
+
+
+def _labels(text: str) -> dict[str, str]:
+    return {
+        name: _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
+        for name, value in _LABEL.findall(text)
+    }

@@ -1,0 +1,64 @@
+"""A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
+
+from inferometer.profile.options import Options
+from inferometer.testing.openai import FakeOpenAi
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.dialect.llm import applied, genai_flags
+from inferometer.tune.launch.site import Addresses
+from inferometer.tune.meter import EngineMeter
+from inferometer.tune.search.search import Effort, Proposal
+from inferometer.tune.variant import Variant
+
+FLAGS = {
+    "service-kind": "openai",
+    "input-tokens-mean": 6,
+    "expected-output-tokens": 3,
+    "num-of-output-prompts": 4,
+}
+
+
+class Levels:
+    def level_started(self, mode, value):
+        pass
+
+    def window_finished(self, number, window):
+        pass
+
+    def level_finished(self, level):
+        pass
+
+    def is_interrupted(self):
+        return False
+
+
+class Elsewhere:
+    """Triton is not where the load goes."""
+
+    addresses = Addresses("127.0.0.1:9", "127.0.0.1:9", "http://127.0.0.1:9/metrics")
+    pid = None
+
+    def host(self, model):
+        return None
+
+
+def test_prompts_go_to_an_openai_server_and_tokens_come_back():
+    with FakeOpenAi() as fake:
+        flags = genai_flags("genai_perf_flags", {**FLAGS, "url": fake.server.address})
+        options, prompts = applied(Options(model="tiny"), flags, "genai_perf_flags", has_data=False)
+        meter = EngineMeter({"tiny": options}, Levels(), Effort(0.3, 0.5), {"tiny": prompts})
+        proposal = Proposal(
+            ((Variant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)
+        )
+        try:
+            (figures,) = meter.measure(proposal, Elsewhere(), is_fresh=True).parts
+        finally:
+            meter.close()
+    texts = {payload["messages"][0]["content"] for payload in fake.payloads}
+    assert texts == set(prompts.texts())
+    assert {len(text.split()) for text in texts} == {6}
+    assert {(payload["max_tokens"], payload["stream"]) for payload in fake.payloads} == {(3, True)}
+    assert figures.get("output_token_throughput") > figures.get("perf_throughput") > 0
+    for tag in ("time_to_first_token", "inter_token_latency"):
+        low, middle, high = (figures.get(f"{tag}_{statistic}") for statistic in ("min", "p50", "max"))
+        assert 0 <= low <= middle <= high
+    assert figures.get("time_to_first_token_p99") <= figures.get("perf_latency_p99") * 1.0001

@@ -1,0 +1,198 @@
+"""What replies mean: OpenAI documents and streams, tensors of KServe v2 and of TensorFlow Serving."""
+
+import json
+from typing import Any
+
+from harness import Choices, Family, corpus, damaged
+
+from inferometer.target.messages import load_messages
+from inferometer.target.openai_reply import OpenAiReader
+from inferometer.target.tensorflow_messages import message
+from inferometer.target.tfserving import predicted
+from inferometer.target.tfserving_rest import Columns
+from inferometer.target.validation import grpc_outputs, grpc_tensors, http_tensors
+from inferometer.testing.strange import strange, text_of
+
+JSON_WORDS = (
+    b"null",
+    b"true",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b'"',
+    b",",
+    b":",
+    b'"\\ud800"',
+    b"[" * 3000,
+)
+
+
+def make_documents(name: str, documents: tuple[Any, ...]) -> Any:
+    """Documents with odd parts, sometimes with damaged bytes too."""
+    known = corpus(name)
+
+    def make(choices: Choices) -> bytes:
+        kind = choices.below(8)
+        if kind == 7 and known:
+            return damaged(choices.pick(known), choices, JSON_WORDS)
+        document = choices.pick(documents)
+        text = text_of(document if kind == 0 else strange(document, choices.below))
+        return damaged(text, choices, JSON_WORDS) if kind == 6 else text
+
+    return make
+
+
+# --- OpenAI
+
+ANSWERS = (
+    {
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}
+        ],
+        "usage": {"completion_tokens": 2, "prompt_tokens": 3, "total_tokens": 5},
+    },
+    {"error": {"message": "no", "type": "bad", "code": 400}},
+    {"error": "no"},
+    {"object": "list", "data": [{"embedding": [0.5, 1]}], "usage": {"prompt_tokens": 3}},
+)
+DELTAS = (
+    {"choices": [{"delta": {"role": "assistant"}}]},
+    {"choices": [{"delta": {"content": "y"}, "finish_reason": None}]},
+    {"choices": [{"text": "y", "finish_reason": "stop"}]},
+    {"choices": [], "usage": {"completion_tokens": 2}},
+    {"error": {"message": "no"}},
+)
+
+
+def head(kind: str) -> Any:
+    class Told:
+        length = 5
+
+        def get(self, name: str) -> str:
+            return kind
+
+    return Told()
+
+
+def finish(reader: OpenAiReader, kind: str, data: bytes) -> None:
+    reading = reader.start(head(kind))
+    reading.receive(data, 5)
+    reply = reading.end()
+    assert 0 <= reply.tokens < 2**63
+    assert 0 <= reply.prompt_tokens < 2**63
+    reply.text.encode()
+    json.dumps(reply.message)
+
+
+def read_answer(data: bytes) -> None:
+    finish(OpenAiReader(keeps_message=True, keeps_texts=True), "application/json", data)
+
+
+make_answer = make_documents("openai", ANSWERS)
+make_delta = make_documents("openai-stream", DELTAS)
+
+
+def make_stream(choices: Choices) -> bytes:
+    events = b"".join(
+        b"data: " + make_delta(choices).replace(b"\n", b" ") + b"\n\n" for _ in range(1 + choices.below(4))
+    )
+    return events + (b"data: [DONE]\n\n" if choices.below(2) else b"")
+
+
+def read_stream(data: bytes) -> None:
+    finish(OpenAiReader(keeps_message=True, keeps_texts=True), "text/event-stream", data)
+
+
+# --- tensors
+
+OUTPUTS = (
+    {"outputs": [{"name": "A", "datatype": "INT32", "shape": [2], "data": [1, 2]}]},
+    {"outputs": [{"name": "A", "datatype": "BYTES", "shape": [1], "data": ["x"]}]},
+    {"outputs": [{"name": "A", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": 8}}]},
+    {"outputs": [{"name": "A", "datatype": "FP16", "shape": [1, 2], "data": [[1.5, 2]]}]},
+)
+
+
+def read_outputs(data: bytes) -> None:
+    header = None if len(data) % 2 else str(len(data) - 8)
+    for tensor in http_tensors(data + bytes(8 * (header is not None)), header).values():
+        assert isinstance(tensor.data, bytes)
+
+
+TF_OUTPUTS = ({"outputs": [[1.5, 2.5]]}, {"outputs": {"y": [1.0], "z": [{"b64": "YQ=="}]}})
+READ_ONE, READ_TWO = Columns((("y", "FP32"),)), Columns((("y", "FP32"), ("z", "BYTES")))
+
+
+def read_columns(data: bytes) -> None:
+    (READ_ONE if len(data) % 2 else READ_TWO).tensors(data)
+
+
+pb2 = load_messages()
+INFER = [
+    pb2.ModelInferResponse(
+        model_name="m",
+        id="5",
+        outputs=[pb2.ModelInferResponse.InferOutputTensor(name="A", datatype="INT32", shape=[1])],
+        raw_output_contents=[bytes(4)],
+    ).SerializeToString(),
+    pb2.ModelInferResponse(
+        outputs=[
+            pb2.ModelInferResponse.InferOutputTensor(
+                name="A", datatype="INT32", shape=[2], contents=pb2.InferTensorContents(int_contents=[1, 2])
+            ),
+            pb2.ModelInferResponse.InferOutputTensor(
+                name="B", datatype="BYTES", shape=[1], contents=pb2.InferTensorContents(bytes_contents=[b"x"])
+            ),
+        ]
+    ).SerializeToString(),
+]
+PROTO_WORDS = (
+    b"INT32",
+    b"FP64",
+    b"BYTES",
+    b"\x12\x05INT32",
+    b"\x2a\x02\x0a\x00",
+    b"\x32\x04\x00\x00\x00\x00",
+)
+
+
+def make_infer(choices: Choices) -> bytes:
+    return damaged(choices.pick([*INFER, *corpus("infer-response")]), choices, PROTO_WORDS)
+
+
+def read_infer(data: bytes) -> None:
+    grpc_outputs(data)
+    grpc_tensors(data)
+
+
+def _predict() -> bytes:
+    made = message("serving.PredictResponse")()
+    made.outputs["y"].dtype = 1
+    made.outputs["y"].tensor_shape.dim.add(size=2)
+    made.outputs["y"].float_val.extend([1.5, 2.5])
+    made.outputs["z"].dtype = 7
+    made.outputs["z"].string_val.append(b"x")
+    made.outputs["w"].dtype = 3
+    made.outputs["w"].tensor_content = bytes(8)
+    return bytes(made.SerializeToString(deterministic=True))
+
+
+PREDICT = _predict()
+
+
+def make_predict(choices: Choices) -> bytes:
+    return damaged(choices.pick([PREDICT, *corpus("predict-response")]), choices)
+
+
+FAMILIES = (
+    Family("openai", make_answer, read_answer, 40),
+    Family("openai-stream", make_stream, read_stream, 30),
+    Family("kserve-json", make_documents("kserve-json", OUTPUTS), read_outputs, 30),
+    Family("tfserving-json", make_documents("tfserving-json", TF_OUTPUTS), read_columns, 30),
+    Family("infer-response", make_infer, read_infer, 40),
+    Family("predict-response", make_predict, predicted, 40),
+)

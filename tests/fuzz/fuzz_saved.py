@@ -1,0 +1,126 @@
+"""Files that we wrote once and somebody may have changed: results, diagnoses, comparisons, and the reports of them."""
+
+import io
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from fuzz_replies import JSON_WORDS
+from harness import Choices, Family, corpus, damaged
+from rich.console import Console
+
+from inferometer.advise import diagnosis as diagnoses
+from inferometer.compare import comparison as comparisons
+from inferometer.compare.saved import compare_saved
+from inferometer.compare.verdict import Terms
+from inferometer.measure import result as results
+from inferometer.report import classic
+from inferometer.report import comparison as comparison_words
+from inferometer.report import console as result_words
+from inferometer.report import diagnosis as diagnosis_words
+from inferometer.report.csv import composing_csvs, main_csv
+from inferometer.report.saved import consistent, from_json, to_html, to_markdown
+from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
+from inferometer.testing.strange import ODD, paths, replaced, text_of
+
+
+def shortened(value: Any) -> Any:
+    """The same document with less of what is listed at length: quick to read, with all that there is."""
+    if isinstance(value, dict):
+        return {name: part if name == "percentiles" else shortened(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [shortened(part) for part in value[:2]]
+    return value
+
+
+@cache
+def sample(kind: str) -> Any:
+    texts: dict[str, Callable[[], str]] = {
+        "result": lambda: results.to_json(sample_result()),
+        "diagnosis": lambda: diagnoses.to_json(sample_diagnosis()),
+        "comparison": lambda: comparisons.to_json(sample_comparison()),
+    }
+    return shortened(json.loads(texts[kind]()))
+
+
+@cache
+def places(kind: str) -> tuple[Any, ...]:
+    return tuple(paths(sample(kind)))
+
+
+NUMBERS = (0, -1, 1, 2**31, 2**63, 10**30, 0.5, -1.5, 1e300, 1e-300, None, "", "x")
+
+
+def maker(kind: str) -> Callable[[Choices], bytes]:
+    """A few parts replaced: by anything, or, so that more of them are still read, by a number."""
+
+    def make(choices: Choices) -> bytes:
+        known = corpus(f"saved-{kind}")
+        if known and choices.below(16) == 15:
+            return damaged(choices.pick(known), choices, JSON_WORDS)
+        document = sample(kind)
+        found = places(kind)
+        values = ODD if choices.below(4) == 1 else NUMBERS
+        for _ in range(choices.below(3)):
+            path = found[choices.below(min(65536, len(found)))]
+            try:
+                document = replaced(document, path, choices.pick(values))
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+                break  # what stood there is gone already
+        return text_of(document)
+
+    return make
+
+
+def screen() -> Console:
+    return Console(file=io.StringIO(), width=100)
+
+
+def read_result(data: bytes) -> None:
+    found = from_json(data.decode("utf-8", "replace"), "it.json")
+    if not isinstance(found, results.Result):
+        return
+    results.to_json(found)
+    with consistent("it.json"):
+        result_words.render(found, screen())
+        main_csv(found)
+        composing_csvs(found)
+        for level in found.levels:
+            classic.level_block(found, level)
+        classic.summary(found)
+        if len(data) % 8 == 0:
+            to_html(found)
+            to_markdown(found)
+        if len(data) % 8 == 1:
+            compare_saved([("a", sample_result()), ("b", found)], Terms((), 0.0), is_forced=True)
+
+
+def read_diagnosis(data: bytes) -> None:
+    found = from_json(data.decode("utf-8", "replace"), "it.json")
+    if not isinstance(found, diagnoses.Diagnosis):
+        return
+    with consistent("it.json"):
+        diagnosis_words.render(found, screen())
+        if len(data) % 8 == 0:
+            to_html(found)
+            to_markdown(found)
+
+
+def read_comparison(data: bytes) -> None:
+    found = from_json(data.decode("utf-8", "replace"), "it.json")
+    if not isinstance(found, comparisons.Comparison):
+        return
+    with consistent("it.json"):
+        comparison_words.render(found, screen())
+        comparison_words.to_markdown(found)
+        comparison_words.to_junit(found)
+        if len(data) % 8 == 0:
+            to_html(found)
+
+
+FAMILIES = (
+    Family("saved-result", maker("result"), read_result, 4),
+    Family("saved-diagnosis", maker("diagnosis"), read_diagnosis, 2),
+    Family("saved-comparison", maker("comparison"), read_comparison, 2),
+)

@@ -1,0 +1,69 @@
+"""What a real server has counted beside what we have: the same without other clients, and more with them."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from urllib.request import urlopen
+
+import pytest
+
+from inferometer import api
+from inferometer.base.notes import Note
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.testing.commands import script
+
+pytestmark = pytest.mark.live
+
+ABOUT_COUNTS = (Note.OTHER_CLIENTS, Note.NOT_COUNTED)
+QUICK = {"duration_s": None, "measurement_interval_ms": 150, "stability_percentage": 999_999.0}
+
+
+def address(triton: EmbeddedTriton, protocol: str) -> str:
+    return triton.grpc_address if protocol == "grpc" else triton.http_address
+
+
+def said(result: object) -> list[str]:
+    return [remark.text for level in result.levels for remark in level.remarks if remark.note in ABOUT_COUNTS]
+
+
+def inferences(triton: EmbeddedTriton, model: str) -> int:
+    with urlopen(f"http://{triton.http_address}/v2/models/{model}/stats") as reply:
+        return int(json.load(reply)["model_stats"][0]["inference_count"])
+
+
+@pytest.fixture
+def beside(triton: EmbeddedTriton, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Another client of the model."""
+    words = ("-m", request.param, "-u", triton.http_address, "--request-count", "100000000")
+    process = subprocess.Popen(script(*words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    before = inferences(triton, request.param)
+    while inferences(triton, request.param) == before:
+        assert process.poll() is None
+    yield
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("model", ["simple", "ens_nested", "bls", "cached"])
+def test_without_other_clients_nothing_is_said(model: str, protocol: str, triton: EmbeddedTriton) -> None:
+    result = api.measure(
+        model, url=address(triton, protocol), protocol=protocol, concurrency=(1, 17, 8), **QUICK
+    )
+    assert said(result) == []
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("beside", ["simple"], indirect=True)
+def test_other_clients_are_noticed(protocol: str, triton: EmbeddedTriton, beside: None) -> None:
+    result = api.measure("simple", url=address(triton, protocol), protocol=protocol, concurrency=2, **QUICK)
+    (text,) = said(result)
+    found = result.levels[0].measurement
+    assert f"the server counted {found.server.counters.success_count} requests of 'simple'" in text
+
+
+@pytest.mark.parametrize("beside", ["addsub"], indirect=True)
+def test_other_clients_of_a_composing_model_are_noticed(triton: EmbeddedTriton, beside: None) -> None:
+    result = api.measure("ens", url=triton.http_address, **QUICK)
+    (text,) = said(result)
+    assert "requests of 'addsub', and at most" in text

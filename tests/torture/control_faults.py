@@ -1,0 +1,113 @@
+"""What can go wrong with the calls in which a server tells about itself."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.torture import http1_faults
+from tests.torture.http1_faults import Act, Fault, Wire, status_reply
+from tests.torture.sites import json_reply
+
+
+def _body(text: bytes) -> Act:
+    async def act(wire: Wire, reply: bytes) -> None:
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+
+    return act
+
+
+def _changed(change: Callable[[Any], Any]) -> Act:
+    """The usual document, changed."""
+
+    async def act(wire: Wire, reply: bytes) -> None:
+        wire.send(json_reply(change(json.loads(reply.partition(b"\r\n\r\n")[2]))))
+
+    return act
+
+
+def _status(code: int) -> Act:
+    async def act(wire: Wire, reply: bytes) -> None:
+        wire.send(status_reply(code))
+
+    return act
+
+
+async def _slow(wire: Wire, reply: bytes) -> None:
+    await asyncio.sleep(wire.random.random() * 0.3)
+    wire.send(reply)
+
+
+def every(value: object) -> Callable[[Any], Any]:
+    """Each value of an object replaced, as deep as lists and objects go, but not the objects themselves."""
+
+    def change(document: Any) -> Any:
+        if isinstance(document, dict):
+            return {name: change(inner) for name, inner in document.items()}
+        if isinstance(document, list):
+            return [change(inner) for inner in document]
+        return value
+
+    return change
+
+
+def _first_key(value: object) -> Callable[[Any], Any]:
+    def change(document: Any) -> Any:
+        return {**document, next(iter(document)): value} if isinstance(document, dict) and document else value
+
+    return change
+
+
+def _backwards(document: Any) -> Any:
+    """Counters that went down, as of a server that started anew."""
+    if isinstance(document, dict):
+        return {name: _backwards(inner) for name, inner in document.items()}
+    if isinstance(document, list):
+        return [_backwards(inner) for inner in document]
+    return max(0, document - 5) if isinstance(document, int) else document
+
+
+_ACTS: tuple[tuple[str, Act], ...] = (
+    ("null", _body(b"null")),
+    ("a list", _body(b"[1, 2]")),
+    ("a number", _body(b"17")),
+    ("a string", _body(b'"text"')),
+    ("an empty object", _body(b"{}")),
+    ("an empty body", _body(b"")),
+    ("half a document", _body(b'{"name": "fa')),
+    ("not UTF-8", _body(b'{"name": "\xff\xfe"}')),
+    ("infinities", _body(b'{"name": Infinity, "max_batch_size": NaN}')),
+    ("nested very deep", _body(b"[" * 100_000)),
+    ("every value null", _changed(every(None))),
+    ("every value a number", _changed(every(17))),
+    ("every value negative", _changed(every(-1))),
+    ("every value huge", _changed(every(10**400))),
+    ("every value a fraction", _changed(every(0.5))),
+    ("every value a string", _changed(every("text"))),
+    ("every value a list", _changed(every([[]]))),
+    ("every value an object", _changed(every({"a": {}}))),
+    ("every value a lone surrogate", _changed(every("\ud800"))),
+    ("first value null", _changed(_first_key(None))),
+    ("first value a list", _changed(_first_key([]))),
+    ("counters going backwards", _changed(_backwards)),
+    ("status 404", _status(404)),
+    ("status 400", _status(400)),
+    ("status 500", _status(500)),
+    ("status 503", _status(503)),
+    ("slow", _slow),
+)
+
+_FROM_REPLIES = (
+    "reset before the reply", "close before the reply", "close in the head", "close in the body", "slow drip",
+    "content-length too long", "chunk size is no number", "garbage", "one interim reply", "HTTP/1.0",
+    "wrong status line", "two replies",
+)  # fmt: skip
+
+FAULTS: tuple[Fault, ...] = (
+    *(Fault(f"control: {name}", act, frozenset()) for name, act in _ACTS),
+    *(
+        Fault(f"control: {fault.name}", fault.act, frozenset())
+        for fault in http1_faults.FAULTS
+        if fault.name in _FROM_REPLIES
+    ),
+)

@@ -1,0 +1,222 @@
+"""What must hold after any run, whatever happened to it."""
+
+import json
+import re
+import signal
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.torture.case import Case
+from tests.torture.log import Log, Seen
+from tests.torture.matching import match
+
+from inferometer.base.errors import InferometerError
+from inferometer.measure import result as results
+from inferometer.measure.result import Result
+
+CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
+USAGE, LOCAL, INTERRUPTED = 2, 70, 130
+LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
+PEER = {"inferometer": 3, "perf_analyzer": 99}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a run."""
+
+    code: int | None  # None when it had to be killed
+    took_s: float
+    stdout: str
+    stderr: str
+    folder: Path
+    left: list[str]  # what it has not cleaned up
+
+
+def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
+    """Everything that is wrong; nothing when all is well."""
+    if ended.code is None:
+        return [f"still running after {ended.took_s:.0f} s"]
+    found = [*_shell(case, ended), *ended.left, *log.misuse]
+    path = ended.folder / "result.json"
+    if not path.exists():
+        if ended.code in (0, 1) and case.command == "inferometer" and case.trouble is None:
+            found.append(f"exit {ended.code} without a result")
+        return found
+    try:
+        result = results.read(path)
+    except InferometerError as error:
+        return [*found, f"the result cannot be read again: {error}"]
+    if case.trouble is not None and (case.trouble.kills_command or case.trouble.is_shortage):
+        return found  # what was written may be of an earlier level
+    return found + _figures(case, log, result, ended.folder)
+
+
+def _shell(case: Case, ended: Ended) -> list[str]:
+    found = []
+    for name, text in (("stderr", ended.stderr), ("stdout", ended.stdout)):
+        if "Traceback" in text or "Exception ignored" in text:
+            found.append(f"a traceback on {name}: {text[-600:]}")
+    if ended.code not in _codes(case):
+        found.append(f"exit code {ended.code}: {ended.stderr[-300:]}")
+    elif "Usage: " in ended.stderr:
+        found.append(f"options that do not go together: {ended.stderr[:200]}")
+    elif ended.code == PEER[case.command] and case.command == "inferometer" and _is_well(case, ended):
+        found.append(f"exit code {ended.code} though the server was well: {ended.stderr[-300:]}")
+    return found
+
+
+def _is_well(case: Case, ended: Ended) -> bool:
+    """The server answers whatever it is asked about itself, was not taken for gone, and answered in the time given."""
+    is_there = case.trouble is None or not case.trouble.refuses_s
+    is_told = any(words in ended.stdout for words in ("server gone", "no request finished"))
+    return is_there and not case.has_control_faults and not is_told
+
+
+def _codes(case: Case) -> set[int]:
+    """With which a run may end."""
+    codes = set(CODES[case.command])
+    trouble = case.trouble
+    if case.has_control_faults:
+        codes |= {USAGE}  # the data do not fit the model as it was described
+    if trouble is None:
+        return codes
+    if trouble.is_shortage or trouble.kills_worker:
+        codes |= {LOCAL}
+    if trouble.is_interrupting:
+        codes |= {
+            INTERRUPTED,
+            *(-number for number in trouble.signals),
+        }  # before the load, signals do as they always do
+    if trouble.kills_command:
+        codes |= {-signal.SIGKILL}
+    return codes
+
+
+def _figures(case: Case, log: Log, result: Result, folder: Path) -> list[str]:
+    found = []
+    for level in result.levels:
+        measurement = level.measurement
+        if measurement is None:
+            continue
+        groups = sum(group.count for group in measurement.failures)
+        if groups != measurement.failed_count:
+            found.append(f"{measurement.failed_count} failed, and {groups} in groups")
+    reported = outcomes(result)
+    total = sum(reported.values())
+    is_cut = any(level.is_cut_short for level in result.levels) or _is_disturbed(case)
+    is_count = total >= case.count if case.has_sequences else total == case.count
+    if case.count and not is_count and not is_cut:
+        found.append(f"asked for {case.count} requests, reported {total}")
+    return found + _accounted(case, log, result, reported) + _exported(case, log, reported, folder)
+
+
+def _is_disturbed(case: Case) -> bool:
+    """Somebody ended the run, or a part of it, before its time."""
+    return case.trouble is not None and (case.trouble.is_interrupting or case.trouble.kills_worker)
+
+
+def _accounted(case: Case, log: Log, result: Result, reported: Counter[str]) -> list[str]:
+    """Every request that was seen is in one count, and no other is."""
+    account = result.account
+    if account is None:
+        return [] if _is_disturbed(case) else ["a result without an account of its requests"]
+    if case.trouble is not None and case.trouble.kills_worker:
+        return []  # those it carried are nobody's
+    found = []
+    if not account.is_complete:
+        found.append(f"the account does not add up: {account}")
+    counted = reported + Counter(
+        {"ok": account.left_out_good, LEFT_OUT: account.left_out_failed, CUT_OFF: account.cut_off}
+    )
+    left = match(
+        [(row, _counts_of(case, row)) for row in log.seen], counted, log.unseen | {LEFT_OUT, CUT_OFF}
+    )
+    if left.lost:
+        rows = [
+            f"#{row.number} step {row.step} {row.fault or 'usual'} {sorted(row.allowed)}" for row in left.lost
+        ]
+        found.append(f"seen and in no count: {len(rows)}: {rows[:5]}; counted {dict(counted)}, {account}")
+    if left.invented:
+        found.append(f"counted and never seen: {dict(left.invented)}; counted {dict(counted)}, {account}")
+    if left.repeated > account.resent:
+        found.append(f"sent again {left.repeated} times, and {account.resent} by its own account")
+    return found
+
+
+def _outcomes_of(case: Case, row: Seen) -> set[str]:
+    """A short limit may be over before a busy machine has answered."""
+    return row.allowed | {"timeout"} if case.has_timeout else row.allowed
+
+
+def _counts_of(case: Case, row: Seen) -> set[str]:
+    """In which counts a request may be; of those that were left out it is only known whether they failed."""
+    allowed = _outcomes_of(case, row)
+    return allowed | {CUT_OFF} | ({LEFT_OUT} if allowed - {"ok"} else set())
+
+
+def outcomes(result: Result) -> Counter[str]:
+    """How many requests of all levels ended in which way."""
+    found: Counter[str] = Counter()
+    for level in result.levels:
+        measurement = level.measurement
+        if measurement is None:
+            continue
+        found["ok"] += measurement.request_count + measurement.empty_count
+        for group in measurement.failures:
+            found[group.kind] += group.count
+    return +found
+
+
+# --- the export of every request
+
+
+def _exported(case: Case, log: Log, reported: Counter[str], folder: Path) -> list[str]:
+    if (folder / "requests.parquet").exists():
+        rows = _parquet_rows(folder / "requests.parquet")
+    elif (folder / "requests.json").exists():
+        rows = _json_rows(folder / "requests.json")
+        reported = Counter({"ok": reported["ok"]})
+    else:
+        return []
+    found = []
+    kinds = Counter(kind for _, kind in rows)
+    is_whole = case.trouble is None or not case.trouble.kills_worker  # else some were not written yet
+    if case.is_whole and is_whole and kinds != reported:
+        found.append(f"exported {dict(kinds)}, reported {dict(reported)}")
+    by_step: dict[int, Counter[str]] = defaultdict(Counter)
+    for step, kind in rows:
+        by_step[step][kind] += 1
+    if any(row.step < 0 for row in log.seen) or -1 in by_step:
+        return found
+    for step, kinds in by_step.items():
+        left = match(
+            [(row, _outcomes_of(case, row)) for row in log.seen if row.step == step], kinds, log.unseen
+        )
+        if left.invented:
+            found.append(f"step {step}: exported and never seen: {dict(left.invented)}")
+    return found
+
+
+def _parquet_rows(path: Path) -> list[tuple[int, str]]:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, columns=["step", "status"])
+    return list(zip(table["step"].to_pylist(), table["status"].to_pylist(), strict=True))
+
+
+def _json_rows(path: Path) -> list[tuple[int, str]]:
+    document: Any = json.loads(path.read_text())
+    return [
+        (_step(request["request_inputs"]), "ok")
+        for experiment in document["experiments"]
+        for request in experiment["requests"]
+    ]
+
+
+def _step(inputs: dict[str, Any]) -> int:
+    if "INPUT0" in inputs:
+        return int(inputs["INPUT0"])
+    digits = re.search(r"request (\d+)", str(inputs))
+    return int(digits[1]) if digits else -1

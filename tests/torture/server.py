@@ -1,0 +1,136 @@
+"""The fault server: plays the faults of a case on one port, and logs every request it has seen whole."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.torture import grpc_faults, http1_faults
+from tests.torture.grpc_site import GrpcSite
+from tests.torture.http1_faults import Fault
+from tests.torture.http1_wire import Answer, Http1Wire, Request
+from tests.torture.http2_wire import Call, GrpcAnswer, GrpcFault, Http2Wire
+from tests.torture.log import Log
+from tests.torture.sites import HttpSite
+
+CONNECT = "connect"  # what a fault of a whole connection is planned for
+AnyFault = Fault | GrpcFault
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A fault that is played for a share of the requests from `first` up to `last`, of those calls or of inferences."""
+
+    fault: str
+    share: float = 1.0
+    first: int = 0
+    last: int = 10**9
+    call: str = ""
+
+
+class Choice:
+    """Which fault a request meets."""
+
+    def __init__(self, planned: tuple[Planned, ...], faults: Mapping[str, AnyFault], random: Random) -> None:
+        self._planned = [(row, faults.get(row.fault)) for row in planned]
+        self._random = random
+        self._counts: dict[str, int] = {}
+
+    def of(self, call: str) -> Any:
+        """The fault of the next such call, if it has one."""
+        chosen = self._next(call)
+        return None if chosen is None else chosen[1]
+
+    def greeting(self) -> str:
+        """The name of the next connection's fault; empty without one."""
+        chosen = self._next(CONNECT)
+        return "" if chosen is None else chosen[0].fault
+
+    def _next(self, call: str) -> "tuple[Planned, AnyFault | None] | None":
+        number = self._counts.get(call, 0)
+        self._counts[call] = number + 1
+        for row, fault in self._planned:
+            if row.call == call and row.first <= number < row.last and self._random.random() < row.share:
+                return row, fault
+        return None
+
+
+class FaultServer:
+    """Listens on a port of its own; use as an asynchronous context manager."""
+
+    def __init__(
+        self, log: Log, *, site: HttpSite | None, grpc: GrpcSite | None, choice: Choice, random: Random
+    ) -> None:
+        """Speaks HTTP/1.1 for a site, or HTTP/2 for one of gRPC."""
+        self.log = log
+        self._site = site
+        self._grpc = grpc
+        self._choice = choice
+        self._random = random
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port: int = self._socket.getsockname()[1]
+        self._server: asyncio.Server | None = None
+        self._wires: list[Http1Wire | Http2Wire] = []
+
+    async def __aenter__(self) -> "FaultServer":
+        await self._listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.refuse()
+        for wire in self._wires:
+            wire.leave()
+        await asyncio.sleep(0)  # their transports close in the next round
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._wire, sock=self._socket)
+
+    def refuse(self) -> None:
+        """Nobody listens any more; connections stay."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def listen_again(self) -> None:
+        if self._server is None:
+            self._socket = socket.create_server(("127.0.0.1", self.port), backlog=256)
+            await self._listen()
+
+    def _wire(self) -> asyncio.Protocol:
+        name = self._choice.greeting()
+        if name:
+            self.log.count(name)
+        wire: Http1Wire | Http2Wire
+        if self._grpc is not None:
+            wire = Http2Wire(self.log, self._random, self._decide_call, grpc_faults.GREETINGS.get(name))
+        else:
+            wire = Http1Wire(self.log, self._random, self._decide, http1_faults.GREETINGS.get(name))
+        self._wires.append(wire)
+        return wire
+
+    def _decide(self, request: Request) -> Answer:
+        site = self._site
+        assert site is not None
+        call = site.call(request)
+        fault: Fault | None = self._choice.of(call)
+        if call:
+            return Answer(site.control(request, call), fault, call=call)
+        is_bad = fault is not None and bool(fault.kinds)
+        site.counters.good += not is_bad
+        site.counters.bad += is_bad
+        return Answer(site.inference(request), fault, site.step(request))
+
+    def _decide_call(self, call: Call) -> GrpcAnswer:
+        site = self._grpc
+        assert site is not None
+        name = site.call(call)
+        fault: GrpcFault | None = self._choice.of(name)
+        if name:
+            return GrpcAnswer(site.control(call, name), fault, call=name)
+        is_bad = fault is not None and bool(fault.kinds)
+        site.counters.good += not is_bad
+        site.counters.bad += is_bad
+        return GrpcAnswer(site.inference(call), fault, site.step(call))

@@ -1,0 +1,18 @@
+"""The short form: some runs of one seed. `make torture` has more, and `python -m tests.torture --only` one of them."""
+
+import pytest
+from tests.torture.run import run
+
+from inferometer.testing.commands import nursery_address
+
+SEED, RUNS, PARTS = 1, 96, 12
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_request_that_the_server_saw_is_in_the_result(part: int) -> None:
+    wrong = {
+        f"python -m tests.torture --seed {SEED} --only {number}": report.complaints
+        for number in range(part, RUNS, PARTS)
+        if (report := run(SEED, number, nursery_address())).complaints
+    }
+    assert not wrong

@@ -1,0 +1,50 @@
+"""JSON that somebody else wrote is a document or a ValueError, and what it gives can be written again."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferometer.base.documents import DEEPEST, decode
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**64), 2**64), st.floats(allow_nan=False), st.text()),
+    lambda part: st.one_of(st.lists(part, max_size=3), st.dictionaries(st.text(), part, max_size=3)),
+    max_leaves=10,
+)
+
+
+@given(JSON.filter(lambda document: "Infinity" not in json.dumps(document)))
+def test_a_good_document_stays_as_it_is(document) -> None:
+    assert decode(json.dumps(document).encode()) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff\xff", "decode"),
+        (b"NaN", "NaN is no JSON number"),
+        (b'{"a": [Infinity]}', "Infinity is no JSON number"),
+        (b"-Infinity", "-Infinity is no JSON number"),
+        (b"1e999", "the number 1e999 is too large"),
+        (b"9" * 39, "more than 38 digits"),
+        (b"9" * 10_000, "more than 38 digits"),
+        (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "nested more than"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested more than"),
+        (b'{"a":' * 100_000, "nested more than"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, (bytes, str)) else "",
+)
+def test_what_later_code_would_stumble_over_is_refused(text: bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        decode(text)
+
+
+def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
+    assert decode(rb'{"\ud800": ["\udfff", "\ud83d\ude00"]}') == {"\ufffd": ["\ufffd", "\U0001f600"]}
+
+
+def test_documents_may_be_as_deep_as_allowed() -> None:
+    assert json.dumps(decode(b"[" * DEEPEST + b"]" * DEEPEST)) == "[" * DEEPEST + "]" * DEEPEST

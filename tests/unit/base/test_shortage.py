@@ -1,0 +1,31 @@
+"""What is said when the machine has too little of something."""
+
+import errno
+
+import pytest
+
+from inferometer.base.shortage import maybe_shortage
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (MemoryError(), "memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (OSError(errno.EMFILE, "Too many open files"), "open files"),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "processes"),
+    ],
+)
+def test_names_what_is_missing_and_what_helps(error: BaseException, what: str) -> None:
+    found = maybe_shortage(error)
+    assert found is not None
+    assert found.exit_code == 70
+    assert f"not enough {what}" in found.message
+    assert found.remedy
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ECONNRESET, "reset"), ValueError("17"), OSError("no number")]
+)
+def test_other_errors_are_not_its_business(error: BaseException) -> None:
+    assert maybe_shortage(error) is None

@@ -1,0 +1,34 @@
+"""Whose a response on a shared stream is."""
+
+import pytest
+
+from inferometer.base.errors import PeerError
+from inferometer.load.streams import SharedStream
+from inferometer.target.stream_reply import StreamReply
+
+
+def reply(name: bytes, error: str = "") -> StreamReply:
+    return StreamReply(name, error, has_data=True, is_final=True)
+
+
+@pytest.fixture
+def stream() -> SharedStream:
+    """Of requests 7, which was given up, and 8."""
+    found = SharedStream(0, None, first_id=7, calls={b"8": "the call"})
+    found._sent = 2
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [(b"8", "the call"), (b"7", None), (b"", "the call")],
+    ids=["its id", "given up", "no id"],
+)
+def test_the_id_tells_whose_it_is(stream: SharedStream, name: bytes, owner: str | None) -> None:
+    assert stream.maybe_owner(reply(name)) == owner
+
+
+@pytest.mark.parametrize("name", [b"6", b"9", b"nobody", b"9" * 5000, b"-8"])
+def test_an_id_that_was_never_sent_is_refused(stream: SharedStream, name: bytes) -> None:
+    with pytest.raises(PeerError, match="which no request on its stream had"):
+        stream.maybe_owner(reply(name))

@@ -1,0 +1,137 @@
+"""What reports say about any study agrees with the figures they stand beside."""
+
+import re
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scripted import W
+
+from inferometer.measure.measurement import Estimate
+from inferometer.report.html.page import render
+from inferometer.report.markdown import markdown
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.goal import Constraint, Goal
+from inferometer.tune.report import across, facts, text
+from inferometer.tune.report.detailed import detailed
+from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.summary import summary
+from inferometer.tune.scoring import gain
+from inferometer.tune.study import SCHEMA, Study, recommend
+from inferometer.tune.trial import Figures, Part, Status, Trial
+from inferometer.tune.variant import Names
+
+LONG = "a_model_with_a_name_that_fills_a_line"
+OBJECTIVES = ("perf_throughput", "perf_latency_p99", "perf_latency_avg", "cpu_used_ram")
+
+
+@st.composite
+def estimates(draw):
+    value = draw(st.sampled_from([0.04, 1.0, 1.005, 50.0, 100.0, 100.4, 232.6, 3414.0, 1e6]))
+    if draw(st.booleans()):
+        return Estimate(value)
+    width = draw(st.sampled_from([0.0, 0.01, 0.5, 1.5]))
+    return Estimate(value, value * (1 - width), value * (1 + width))
+
+
+@st.composite
+def variants(draw, names, model):
+    """One that may change nothing, and may have members."""
+    overrides = {}
+    if draw(st.booleans()):
+        overrides["instance_group"] = [{"count": draw(st.integers(1, 3)), "kind": "KIND_CPU"}]
+    if draw(st.booleans()):
+        overrides["max_batch_size"] = draw(st.sampled_from([1, 4]))
+    return names.variant(model, {**W, "name": model}, overrides, cpu_only=True)
+
+
+@st.composite
+def ensembles(draw, names):
+    members = tuple(draw(variants(names, model)) for model in ("first_member", "second_member"))
+    base = {"name": "ens", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
+    return names.variant("ens", base, {"max_batch_size": 1}, cpu_only=True, composing=members)
+
+
+@st.composite
+def studies(draw):
+    model = draw(st.sampled_from(["W", LONG, "ens"]))
+    goal = Goal(
+        model,
+        objectives=tuple((tag, 1.0) for tag in draw(st.sets(st.sampled_from(OBJECTIVES), min_size=1))),
+        constraints=tuple(draw(st.lists(st.just(Constraint("perf_latency_p99", high=60.0)), max_size=1))),
+    )
+    names, trials = Names(), []
+    for number in range(draw(st.integers(0, 6))):
+        variant = draw(ensembles(names) if model == "ens" else variants(names, model))
+        load = ClientLoad(concurrency=draw(st.sampled_from([1, 1024])), batch=draw(st.sampled_from([1, 2])))
+        rows = tuple((tag, draw(estimates())) for tag in draw(st.sets(st.sampled_from(OBJECTIVES))))
+        status = draw(st.sampled_from([Status.MEASURED] * 4 + [Status.FAILED, Status.SKIPPED]))
+        trials.append(
+            Trial(
+                number,
+                (Part(model, variant.name, load, Figures(rows if status is Status.MEASURED else ())),),
+                status,
+                "" if status is Status.MEASURED else draw(st.sampled_from(["it broke", "expected 4245"])),
+                predicted=tuple(draw(st.lists(st.just(("perf_throughput", 99.0)), max_size=1))),
+                key=str(number),
+            )
+        )
+    return Study(SCHEMA, "test", "online", "smart", (goal,), tuple(names.known.values()), tuple(trials))
+
+
+def said(study):
+    """Every sentence and table about a study, without its data."""
+    bare = replace(summary(study, 3), source="", source_name="")
+    words = [markdown(bare), text.summary(study), facts.sentence(study), facts.why(study)]
+    words += [text.trial_line(trial) for trial in study.trials]
+    words.append(markdown(across.across([study], 3)))
+    if study.ranked:
+        words.append(markdown(replace(detailed(study, study.ranked[0].name), source="", source_name="")))
+    return "\n".join(words)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies())
+def test_sentences_agree_with_the_figures(study):
+    words, found = said(study), recommend(study)
+    gains = re.findall(r"\d+ ?% (?:better|in the objectives|against)|\d+% better", words)
+    if gains:
+        base = next(row for row in study.ranked if row.name == study.default_name)
+        assert found.best.name != base.name
+        assert gain(study.goals, found.best.best, base.best, is_least=True) > 0
+    assert "nan" not in words.replace("second_member", "")
+    assert not re.search(
+        r"\bNone\b", words.replace("Constraint targets: None", "").replace("Constraints | None", "")
+    )
+    if study.default_name not in {row.name for row in study.ranked}:
+        assert "does not satisfy the constraints" not in words
+        assert "does not keep the constraints" not in words
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies())
+def test_a_knob_is_never_compared_with_itself(study):
+    found = re.search(
+        r"the best with (.*) has (.*), the best with (.*) has (\S+) \(", effect_sentence(main_effects(study))
+    )
+    if found is not None:
+        value, figure, other_value, other_figure = found.groups()
+        assert value != other_value
+        assert figure != other_figure
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(studies())
+def test_every_row_names_its_subject_and_no_name_is_broken(study):
+    document = summary(study, 3)
+    for table in (
+        block for section in document.sections for block in section.blocks if hasattr(block, "rows")
+    ):
+        for row in table.rows if hasattr(table, "columns") else ():
+            assert row[0], table.caption
+            if table.caption not in ("Main effects",):
+                assert "_config_" in row[0], table.caption
+    body = render(replace(document, source="", source_name="")).split("</style>", 1)[1]
+    for kind, cell in re.findall(r"<t[hd][^>]*?(?: class=\"(\w+)\")?>([^<]*)</t[hd]>", body):
+        if re.match(r"\S*_config_", cell):
+            assert kind == "name", cell
