@@ -181,4 +181,4 @@ def test_loads_that_contradict_lie_inside_the_interval():
 
 
 def test_nothing_measured_is_nothing_judged():
-    assert judge(parse_slo("p99<1ms"), []) == ()
+    assert judge(parse_slo("p99<1ms"), [], 0.0) == ()

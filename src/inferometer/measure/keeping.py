@@ -95,18 +95,18 @@ class Judgement:
     broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
 
 
-def judge(promise: Slo, runs: Sequence[Run]) -> tuple[Judgement, ...]:
-    """By load."""
-    court = _Court(promise, runs)
+def judge(promise: Slo, runs: Sequence[Run], least_s: float) -> tuple[Judgement, ...]:
+    """By load. What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
+    court = _Court(promise, runs, least_s)
     loads = sorted({run.load for run in runs})
     broken = {load: court.broken_terms(load) for load in loads}
     lowest = min((load for load in loads if broken[load]), default=math.inf)
     return tuple(court.judgement(load, broken[load], lowest) for load in loads)
 
 
-def judge_one(promise: Slo, runs: Sequence[Run], load: float, lowest: float) -> Judgement:
+def judge_one(promise: Slo, runs: Sequence[Run], least_s: float, *, load: float, lowest: float) -> Judgement:
     """Of one load only, while it is measured; `lowest` is the least of the others that is broken."""
-    court = _Court(promise, runs)
+    court = _Court(promise, runs, least_s)
     return court.judgement(load, court.broken_terms(load), lowest)
 
 
@@ -114,6 +114,7 @@ def judge_one(promise: Slo, runs: Sequence[Run], load: float, lowest: float) -> 
 class _Court:
     promise: Slo
     runs: Sequence[Run]
+    least_s: float
 
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
         beyond = self._beyond(load)
@@ -141,7 +142,7 @@ class _Court:
         lower = sorted({run.load for run in self.runs if run.load <= load}, reverse=True)
         found = []
         for number, term in enumerate(self.promise.terms):
-            steady = [run for run in self.runs if run.load <= load and _is_steady(run, None)]
+            steady = [run for run in self.runs if run.load <= load and _is_steady([run], None)]
             pools = [[run.terms[number] for run in steady if run.load >= least] for least in lower]
             if any(_is_overrun(run, run.terms[number], term) for run in at_load) or any(
                 _test(term, pool) > 0 for pool in pools if pool
@@ -156,17 +157,21 @@ class _Court:
         if term.name == "errors" and not any(run.terms[number].beyond.any() for run in others):
             return True  # no failure was seen at any load that does not break another term: nothing to test
         group_s = _group_s([(run, run.terms[number]) for run in others if run.load <= NEAR * load])
-        steady = [run for run in others if run.load >= load and _is_steady(run, term)]
-        if not any(run.load == load for run in steady):
-            return False
-        for most in sorted({run.load for run in steady}):
-            pool = [(run, run.terms[number]) for run in steady if run.load <= most]
-            if _is_proven(term, load, pool, group_s):
+        pool: list[tuple[Run, Counts]] = []
+        for higher in sorted({run.load for run in others if run.load >= load}):
+            runs = [run for run in others if run.load == higher]
+            if not _is_steady(runs, term):
+                return (
+                    False  # all runs of a load count or none: those that happened to be quick prove nothing
+                )
+            pool += [(run, run.terms[number]) for run in runs]
+            is_long = sum(run.length_s for run, _ in pool) >= self.least_s
+            if is_long and _is_proven(term, pool, group_s):
                 return True
         return False
 
 
-def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], group_s: float) -> bool:
+def _is_proven(term: Term, pool: Sequence[tuple[Run, Counts]], group_s: float) -> bool:
     """Whether these runs, at this load and above, prove that the figure is within its limit."""
     length_s = sum(run.length_s for run, _ in pool)
     rate = sum(run.requests for run, _ in pool) / length_s
@@ -174,7 +179,7 @@ def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], grou
     waiting = math.sqrt(sum(run.dispersion * run.length_s for run, _ in pool) / length_s)
     if _test(term, [counts for _, counts in pool], max(waiting, 1 + group_s * rate)) >= 0:
         return False
-    queued = [(run, counts) for run, counts in pool if _is_queued(run, term)]
+    queued = [(run, counts) for run, counts in pool if run.is_open and not _is_far(run, term)]
     if term.name == "errors" or not queued:
         return True
     memories = length_s / _memory_s(term, rate)
@@ -184,12 +189,8 @@ def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], grou
         # A short run of a queue that is quick by chance also scatters little: its own spread says too little.
         mean_ns = _total(pool, "total_ns") / _total(pool, "requests")
         return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
-    return all(_is_lighter(term, [counts for _, counts in queued], place) for place in range(len(PARTS)))
-
-
-def _is_queued(run: Run, term: Term) -> bool:
-    """Whether requests wait in a queue that may yet grow."""
-    return run.is_open and run.dispersion >= QUEUED and not _is_far(run, term)
+    waited = [counts for run, counts in queued if run.dispersion >= QUEUED]
+    return not waited or all(_is_lighter(term, waited, place) for place in range(len(PARTS)))
 
 
 def _total(pool: Sequence[tuple[Run, Counts]], name: str) -> float:
@@ -304,15 +305,16 @@ def _is_far(run: Run, term: Term) -> bool:
     return bool(term.limit - means.max() > FAR * (means.max() - means.min()))
 
 
-def _is_steady(run: Run, term: Term | None) -> bool:
-    """Whether the run is so much longer than its queue remembers that more of the same would not change it."""
-    if term is not None and _is_far(run, term):
+def _is_steady(runs: Sequence[Run], term: Term | None) -> bool:
+    """Whether runs of a load are so much longer than its queue remembers that more of the same would not change it."""
+    if term is not None and all(_is_far(run, term) for run in runs):
         return True
-    means = run.latency_ns
-    if len(means) < FEWEST_SECTIONS:
+    whole = np.concatenate([run.latency_ns for run in runs])
+    if len(whole) < FEWEST_SECTIONS:
         return False
-    deviations, steps = means - means.mean(), np.diff(means)
-    return float(steps @ steps) >= STEADY * float(deviations @ deviations)
+    deviations = whole - whole.mean()
+    steps = np.concatenate([np.diff(run.latency_ns) for run in runs])
+    return float(steps @ steps) >= STEADY * float(deviations @ deviations) * len(steps) / len(whole)
 
 
 def _is_overrun(run: Run, counts: Counts, term: Term) -> bool:

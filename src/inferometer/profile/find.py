@@ -30,9 +30,10 @@ CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
 FIRST_S = 1.0  # for the look at one request at a time, and its share of the whole time where that is less
 FIRST_SHARE = 0.05
-COARSE = 0.06  # share of the whole time for a level until the limit lies between two loads
+COARSE = 0.08  # share of the whole time for a level until the limit lies between two loads
 FINE = 0.25  # share of the time that is left for a level after that, and for one that is measured again
 AGAIN = 0.5
+LEAST = 0.06  # share of the whole time that a load must have been measured for to count as kept
 HOLD = 0.25  # share of the whole time for which the low end of the interval is measured in the end
 REST = 0.03  # share of the whole time that is too little for another level
 LIMITS = 4  # times the longest limit that a level lasts at least
@@ -156,7 +157,11 @@ class _Search:
         return level
 
     def judged(self) -> tuple[Judgement, ...]:
-        return judge(self.quest.promise, self.runs)
+        return judge(self.quest.promise, self.runs, self.least_s)
+
+    @property
+    def least_s(self) -> float:
+        return LEAST * self.quest.duration_ns / NS_PER_S
 
     def _longest_ns(self, load: float) -> int:
         """A level's share of the time: enough to decide by, where there is as much."""
@@ -295,5 +300,7 @@ class _Look:
             return False
         self.next_ns = begun + round(LOOK * (now - begun))
         run = self.sampling.run(now)
-        runs = [*self.search.runs, run]
-        return judge_one(self.search.quest.promise, runs, run.load, self.lowest).verdict != "undecided"
+        search = self.search
+        runs = [*search.runs, run]
+        found = judge_one(search.quest.promise, runs, search.least_s, load=run.load, lowest=self.lowest)
+        return found.verdict != "undecided"

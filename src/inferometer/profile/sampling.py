@@ -66,8 +66,9 @@ class Sampling:
         good, took = _figure(whole, "latency")
         count = _histogram(good, edges) + missing
         means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
-        # Of requests that have not ended only the least they take is known: no less than those before them.
-        means = np.where(missing[count > 0] > 0, np.maximum.accumulate(means), means)
+        # Of requests that have not ended only the least they take is known: more than those before them took.
+        longest = np.maximum.accumulate(means) + np.arange(len(means))
+        means = np.where(missing[count > 0] > 0, longest, means)
         length_s = (cut_ns - begun_ns) / NS_PER_S
         return Run(self.load, length_s, rows, means, _dispersion(means, took), isinstance(self.plan, Open))
 
