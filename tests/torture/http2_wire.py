@@ -316,11 +316,15 @@ class Http2Wire(asyncio.Protocol):
             data = bytes(stream.body[PREFIX : PREFIX + size])
             del stream.body[: PREFIX + size]
             self._call(Call(number, stream.path, zlib.decompress(data, 47) if flag else data, is_stream))
-        if is_last and is_stream and not stream.is_over and not self._is_over:
-            self._finish(number, stream)
+        if is_last and is_stream:
+            self._start(self._finish(number, stream))
 
-    def _finish(self, number: int, stream: _Stream) -> None:
-        """The client has no more requests on this stream."""
+    async def _finish(self, number: int, stream: _Stream) -> None:
+        """The client has no more requests on this stream: it ends when all are answered."""
+        while number in self._waiting.values():
+            await asyncio.sleep(0.001)
+        if stream.is_over:
+            return
         stream.is_over = True
         head = b"" if stream.has_head else frame(HEADERS, END_HEADERS, number, block(*GRPC_HEAD))
         self.send(head + frame(HEADERS, END_HEADERS | END_STREAM, number, block(("grpc-status", "0"))))
@@ -346,7 +350,7 @@ class Http2Wire(asyncio.Protocol):
     def _overtaken(self, call: Call) -> None:
         answer = self._decide(call)
         if answer.step is not None:
-            self.log.add(answer.step, "", STREAM_ENDS | STATUSES, may_repeat=True)
+            self.log.add(answer.step, "", STREAM_ENDS | STATUSES | {"timeout"}, may_repeat=True)
 
     def _note(self, call: Call, step: int, fault: GrpcFault | None) -> Seen:
         if self._fate:

@@ -51,21 +51,8 @@ OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
-        options = parse_classic(words)
-    except UsageError as error:
-        _complain(f"Error: {error}\n{classic_usage()}")
-        return FAILURE
-    if options is Ask.HELP:
-        _say(classic_usage())
-        return OK
-    if options is Ask.VERSION:
-        import inferometer
-
-        _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
-        return OK
-    try:
-        with interruptible(), messages_shown(options.verbose):
-            return _profile(options)
+        with interruptible():
+            return _run(words)
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE
@@ -78,6 +65,24 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, MemoryError) as error:
         _complain(f"error: {shortage(error)}")
         return FAILURE
+
+
+def _run(words: list[str]) -> int:
+    try:
+        options = parse_classic(words)
+    except UsageError as error:
+        _complain(f"Error: {error}\n{classic_usage()}")
+        return FAILURE
+    if options is Ask.HELP:
+        _say(classic_usage())
+        return OK
+    if options is Ask.VERSION:
+        import inferometer
+
+        _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
+        return OK
+    with messages_shown(options.verbose):
+        return _profile(options)
 
 
 def _say(text: str) -> None:
