@@ -211,7 +211,7 @@ class Http2Wire(asyncio.Protocol):
         return text if call.is_stream else text + self.trailers(call, ("grpc-status", "0"))
 
     def answer(self, call: Call) -> None:
-        if self.last < call.stream:
+        if self.last < call.stream or self._fate:
             return
         self.send(self.usual(call))
         self.answered(call)
@@ -364,7 +364,7 @@ class Http2Wire(asyncio.Protocol):
         return entry
 
     async def _play(self, fault: GrpcFault, call: Call) -> None:
-        if call.stream > self.last or self._is_over or self._streams[call.stream].is_over:
+        if call.stream > self.last or self._fate or self._is_over or self._streams[call.stream].is_over:
             return  # something else has happened to it meanwhile
         entry = call.entry
         if entry is not None and (fault.kinds or fault.breaks or fault.loses) and not fault.is_mute:
