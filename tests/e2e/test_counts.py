@@ -300,7 +300,7 @@ def test_a_plain_server_is_measured_from_its_metadata_alone(path: str, run: Call
 
 
 @pytest.mark.parametrize("command", ["inferometer", "perf_analyzer"])
-def test_counters_that_begin_anew_are_no_figures(command: str, run: Callable, tmp_path: Path) -> None:
+def test_counters_that_were_reset_are_no_figures(command: str, run: Callable, tmp_path: Path) -> None:
     """A server that was restarted in the middle counts from zero again."""
 
     def infer(number: int, request: Request) -> None:
@@ -319,5 +319,5 @@ def test_counters_that_begin_anew_are_no_figures(command: str, run: Callable, tm
     assert (ended.code, level.measurement.request_count, level.measurement.server) == (0, 60, None)
     assert remark.note is Note.STATISTICS_MISSING
     said = " ".join((ended.stdout + ended.stderr).split())
-    assert "the server's counters began anew" in said
+    assert "the server's counters were reset" in said
     assert "-9" not in said

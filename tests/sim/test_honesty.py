@@ -250,5 +250,5 @@ def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_str
         assert level.measurement.request_count == count
         return most
 
-    few, many = 700_000, 1_300_000
-    assert peak(many) - peak(few) < 4 << 20
+    few, many = 700_000, 2_500_000
+    assert peak(many) - peak(few) < 16 << 20  # sketches fill until each of their bins has a request

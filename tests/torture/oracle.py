@@ -69,7 +69,7 @@ def _shell(case: Case, ended: Ended) -> list[str]:
 
 
 def _is_well(case: Case, ended: Ended) -> bool:
-    """The server answers whatever it is asked about itself, and was not taken for gone."""
+    """The server answers whatever it is asked about itself, was not taken for gone, and answered in the time given."""
     is_there = case.trouble is None or not case.trouble.refuses_s
     said = " ".join(ended.stdout.split() + ended.stderr.split())
     return is_there and not case.has_control_faults and not any(text in said for text in FAILED_ALTOGETHER)

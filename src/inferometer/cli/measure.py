@@ -66,12 +66,14 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
-    if is_unanswered or any(level.is_given_up for level in levels):
+    if any(level.is_given_up for level in levels):
         return PeerError.exit_code
     if any(level.is_cut_short for level in levels) or any(
         remark.note is Note.WORKER_LOST for remark in result.remarks
     ):
         return LocalError.exit_code
+    if is_unanswered:
+        return PeerError.exit_code
     return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
 
 

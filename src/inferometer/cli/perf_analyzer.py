@@ -49,10 +49,9 @@ OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
     try:
         with interruptible():
-            return _run(words)
+            return _run(sys.argv[1:] if argv is None else argv)
     except InferometerError as error:
         _complain(f"error: {error}")
         return FAILURE

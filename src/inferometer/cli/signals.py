@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -9,6 +10,8 @@ from types import FrameType
 from inferometer.base.errors import LocalError
 from inferometer.base.shortage import maybe_shortage
 from inferometer.base.writing import FULL, unwritten
+
+WHILE_IMPORTING_S = 0.02  # between two tries to end a command
 
 
 def drop_output() -> int:
@@ -70,10 +73,23 @@ def interruptible() -> Iterator[None]:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt(number)
+        if not _is_importing(frame):
+            raise KeyboardInterrupt(number)
+        again = threading.Timer(WHILE_IMPORTING_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
 
     with _handled_by(end):
         yield
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Modules written in C take an exception in the middle of their import for a fault of theirs."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

@@ -30,20 +30,16 @@ from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
 from inferometer.target.traffic import IN_PROCESS
 
-FLUSH_NS = NS_PER_S // 2  # for the last words to a server: that requests are cancelled
-GROUP_SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-)  # sent to the whole group; the controller decides what becomes of us
+FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
+# Sent to the whole process group: the controller decides when a worker ends.
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
 
 def main() -> None:
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(
-        signal.SIG_UNBLOCK, GROUP_SIGNALS
-    )  # blocked since the start (workers.start_process)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)  # workers.start_process has blocked them
     controller = Connection(int(sys.argv[1]))
     try:
         job: Job = controller.recv()

@@ -29,7 +29,7 @@ ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
-DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server heeds a cancellation
+DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
@@ -102,10 +102,8 @@ class Workers:
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
         self._totals = Totals()  # of all records taken; what workers that have ended sent
-        self._sent: tuple[int, int] = (
-            0,
-            0,
-        )  # by those at work: requests, and how often one went out once more
+        # By those at work: requests, and how often one was sent again.
+        self._sent: tuple[int, int] = (0, 0)
         self._last: Harvest | None = None  # without its records
         self._nap_ns = NAP_NS  # nobody knows yet how many records will come
         self._around = _Around(0, 0, 0)

@@ -18,15 +18,11 @@ class Account:
     good: int  # in the levels' figures, as are the next two
     failed: int
     empty: int  # streams that ended well without a response
-    left_out_good: (
-        int  # ended in a warm-up, between levels, in windows that do not count, or after the last one
-    )
+    left_out_good: int  # ended in a warm-up, between levels, in windows that do not count, or after the last
     left_out_failed: int
     cut_off: int  # still running at the end: cancelled
     unsent: int  # of all that failed or were cut off: no byte went out, since no connection was made
-    resent: (
-        int  # times a request went out once more, since the server had closed the connection or refused it
-    )
+    resent: int  # times a request was sent again: the server had closed the connection or refused it
 
     @property
     def is_complete(self) -> bool:

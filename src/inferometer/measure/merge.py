@@ -23,7 +23,7 @@ from inferometer.measure.tokens import token_figures
 from inferometer.measure.windows import Window, add_failures, join_expenses, join_streams
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
-from inferometer.observe.statistics import ModelStatistics, difference, has_begun_anew
+from inferometer.observe.statistics import ModelStatistics, difference, is_reset
 from inferometer.records import status
 
 SHOWN = (50, 90, 95, 99)
@@ -154,16 +154,16 @@ def _client_cost(windows: Sequence[Window], lag: Series | None) -> ClientCost:
 
 def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
     before, after = windows[0].before, windows[-1].after
-    if before is None or after is None or counters_began_anew(windows):
+    if before is None or after is None or counters_were_reset(windows):
         return None
     return difference(model, before.counters, after.counters)
 
 
-def counters_began_anew(windows: Sequence[Window]) -> bool:
-    """Whether the server's counters were set back: what it did in between is not known."""
+def counters_were_reset(windows: Sequence[Window]) -> bool:
+    """Whether the server began to count from zero in between: then what it did is not known."""
     readings = [window.before for window in windows] + [windows[-1].after]
     counters = [reading.counters for reading in readings if reading is not None]
-    return any(has_begun_anew(before, after) for before, after in pairwise(counters))
+    return any(is_reset(before, after) for before, after in pairwise(counters))
 
 
 def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:

@@ -77,7 +77,7 @@ def _counters(row: Mapping[str, Any]) -> Counters:
     return Counters(**values)
 
 
-def has_begun_anew(before: Snapshot, after: Snapshot) -> bool:
+def is_reset(before: Snapshot, after: Snapshot) -> bool:
     """Whether some counter is lower than it was: the server was restarted, or a model was loaded again."""
     return any(
         getattr(after[key], name) < getattr(then, name)

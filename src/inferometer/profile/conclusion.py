@@ -14,7 +14,7 @@ from inferometer.load.plan import Open, Plan
 from inferometer.measure.doubts import Evidence, explain, moving_figure, slow_ends
 from inferometer.measure.ends import join_groups
 from inferometer.measure.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
-from inferometer.measure.merge import Subject, counters_began_anew, measurement, start_figures
+from inferometer.measure.merge import Subject, counters_were_reset, measurement, start_figures
 from inferometer.measure.readings import bounds
 from inferometer.measure.series import joined
 from inferometer.measure.stopping import Precision, Verdict, is_over
@@ -170,8 +170,8 @@ def _about(
 def _without_statistics(course: Course) -> Iterator[Remark]:
     if course.statistics_error is not None:
         yield Remark(Note.STATISTICS_MISSING, str(course.statistics_error))
-    elif counters_began_anew(course.windows):
-        text = "the server's counters began anew: it was restarted, or the model was loaded again"
+    elif counters_were_reset(course.windows):
+        text = "the server's counters were reset: it was restarted, or the model was loaded again"
         yield Remark(Note.STATISTICS_MISSING, text)
 
 

@@ -298,11 +298,20 @@ class _LevelRun:
         if recipe.is_whole and not self.windows:
             self._open.begin_at_first_send()
         if not self._is_read:  # the end was only seen afterwards
-            self._after = self._read_counters()
-            if self._after is not None and not self._is_finished:
-                self._collect(self._after.answered_ns)
+            self._read_late(end_ns)
         # A count can be filled by streams whose last responses came before the window began.
         self._close(max(end_ns, self._open.start_ns + 1))
+
+    def _read_late(self, end_ns: int) -> None:
+        """Where windows are short against the call, the reading of an earlier one was made after this one's end too:
+        another would be no nearer. All windows are merged then, so that theirs need not be told apart."""
+        is_merged = self._recipe.is_whole or isinstance(self._recipe.rule, Precision)
+        if is_merged and self._before is not None and self._before.asked_ns >= end_ns:
+            self._after = self._before
+            return
+        self._after = self._read_counters()
+        if self._after is not None and not self._is_finished:
+            self._collect(self._after.answered_ns)
 
     def _fill_until(self, end_ns: int) -> int:
         while True:
@@ -487,7 +496,8 @@ class _LevelRun:
         recent = self.figures if self._recipe.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self._start_ns
         is_silent = was_answered and self._is_silent
-        may_recover = was_answered and self._has_time and (is_silent or _is_failing(recent))
+        is_failing = is_silent or (_is_failing(recent) and not self._is_enough())
+        may_recover = is_failing and was_answered and self._has_time
         if self._is_given_up or (is_silent and not may_recover and not self._recipe.is_whole):
             self._cut_silence()
             return Verdict(is_done=True, is_stable=False, remark=self._given_up())
@@ -519,6 +529,11 @@ class _LevelRun:
         if self._recipe.is_whole or not isinstance(rule, Precision):
             return False
         return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
+
+    def _is_enough(self) -> bool:
+        """Failures may decide what the level is for."""
+        rule = self._recipe.rule
+        return isinstance(rule, Precision) and rule.is_enough is not None and rule.is_enough()
 
     def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
         if not any(row.request_count or row.empty_count for row in self.figures):

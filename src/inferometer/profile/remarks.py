@@ -16,6 +16,7 @@ from inferometer.observe.statistics import ModelStatistics
 SLACK_COUNTED = 0.01  # share of the requests that others may add, or that may be missing, before it is said
 SLACK = 0.02  # share by which rates may differ before it is said
 STOLEN_CORES = 0.05
+_NO_FILE = os.strerror(errno.EMFILE)
 _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 SPARE_FILES = 4  # left when a worker's files count as used up
 
@@ -65,6 +66,10 @@ def file_remarks(found: Measurement) -> Iterator[Remark]:
     if client.file_limit and client.files >= client.file_limit - SPARE_FILES:
         text = f"a worker had {client.files} files open, and the system allows {client.file_limit}"
         yield Remark(Note.FEW_FILES, text)
+    elif any(_NO_FILE in group.example for group in found.failures):  # at a moment when nobody counted them
+        yield Remark(
+            Note.FEW_FILES, f"a worker could open no more files: the system allows {client.file_limit}"
+        )
 
 
 def host_remarks(found: Measurement) -> Iterator[Remark]:

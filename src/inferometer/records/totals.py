@@ -17,9 +17,7 @@ class Totals:
     failed: int = 0
     cut_off: int = 0  # still running at the end, and cancelled
     unsent: int = 0  # of those that failed or were cut off: no byte went out, since no connection was made
-    resent: int = (
-        0  # times a request went out once more, since the server had closed the connection or refused it
-    )
+    resent: int = 0  # times a request was sent again: the server had closed the connection or refused it
 
     def and_records(self, records: Records) -> "Totals":
         good = int(np.count_nonzero(records.status == status.OK))

@@ -47,11 +47,19 @@ def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
 
 
 @pytest.mark.parametrize(
-    ("files", "limit", "is_said"),
-    [(10, 1024, False), (1020, 1024, True), (1024, 1024, True), (10**6, 0, False)],
+    ("files", "limit", "reason", "is_said"),
+    [
+        (10, 1024, "", False),
+        (1020, 1024, "", True),
+        (1024, 1024, "", True),
+        (10**6, 0, "", False),
+        (10, 64, "no socket could be made: Too many open files", True),
+        (64, 64, "no socket could be made: Too many open files", True),
+    ],
 )
-def test_files_that_are_used_up_are_noted(files, limit, is_said):
-    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, files=files, file_limit=limit))
+def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
+    client = ClientCost(1, 0.1, 30.0, 0, 0, files=files, file_limit=limit)
+    found = SimpleNamespace(client=client, failures=(FailureGroup("connect", 3, reason, 0.1, 0.2),))
     assert [remark.note for remark in file_remarks(found)] == ([Note.FEW_FILES] if is_said else [])
 
 
