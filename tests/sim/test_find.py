@@ -17,7 +17,7 @@ from inferometer.testing.target import Reply
 SEEDS = range(3)
 
 
-def found(made, recipe, promise, *, duration_s=60, **more):
+def found(made, recipe, promise, *, duration_s=30, **more):
     quest = Quest(parse_slo(promise), duration_s * NS_PER_S, **more)
     return [step.finding for step in find(made.bench, recipe(), quest)][-1]
 
@@ -77,7 +77,7 @@ def test_too_little_time_for_the_percentile_says_so():
     assert finding.needed_s > 60
 
 
-@pytest.mark.parametrize(("service_ms", "servers"), [(5, 1), (10, 4), (0.7, 1)])
+@pytest.mark.parametrize(("service_ms", "servers"), [(5, 1), (10, 4), (2, 1)])
 def test_highest_rate_is_within_five_percent_of_the_capacity(rig, recipe, service_ms, servers):
     made = rig(lambda number, sent: Reply(round(service_ms * NS_PER_MS)), servers=servers)
     finding = found(made, recipe, "p99<50ms")
@@ -129,7 +129,8 @@ def test_knee_is_where_latency_has_not_doubled(rig, recipe):
 
 
 def test_a_server_without_a_limit_has_an_interval_without_an_end(rig, recipe):
-    finding = found(rig(lambda number, sent: Reply(NS_PER_MS)), recipe, "p99<1s", duration_s=3, is_rate=False)
+    made = rig(lambda number, sent: Reply(100 * NS_PER_MS))
+    finding = found(made, recipe, "p99<200ms", duration_s=10, is_rate=False)
     assert finding.value >= finding.low >= 8
     assert (finding.high, finding.limited_by) == (None, "nothing in the range tried")
 
@@ -140,7 +141,7 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, recipe):
     assert next(steps).level.value == 10
     made.log.interrupt_after = 0
     finding = list(steps)[-1].finding
-    assert (finding.value, finding.low, finding.high) == (20, 0, None)
+    assert (finding.value, finding.low, finding.high) == (10, 0, None)
 
 
 # --- which load is next

@@ -77,9 +77,8 @@ class Run:
     length_s: float  # that the sections cover
     terms: tuple[Counts, ...]
     latency_ns: Floats  # the mean in each section that has requests
-    dispersion: float = (
-        1.0  # how many times as much these means differ as those of independent requests would
-    )
+    dispersion: float = 1.0  # how many times as much these differ as those of independent requests would
+    is_open: bool = True  # the queue can grow; by concurrency it cannot
 
     @property
     def requests(self) -> float:
@@ -175,7 +174,7 @@ def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], grou
     waiting = math.sqrt(sum(run.dispersion * run.length_s for run, _ in pool) / length_s)
     if _test(term, [counts for _, counts in pool], max(waiting, 1 + group_s * rate)) >= 0:
         return False
-    queued = [(run, counts) for run, counts in pool if not _is_far(run, term) and run.dispersion >= QUEUED]
+    queued = [(run, counts) for run, counts in pool if _is_queued(run, term)]
     if term.name == "errors" or not queued:
         return True
     memories = length_s / _memory_s(term, rate)
@@ -186,6 +185,11 @@ def _is_proven(term: Term, load: float, pool: Sequence[tuple[Run, Counts]], grou
         mean_ns = _total(pool, "total_ns") / _total(pool, "requests")
         return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
     return all(_is_lighter(term, [counts for _, counts in queued], place) for place in range(len(PARTS)))
+
+
+def _is_queued(run: Run, term: Term) -> bool:
+    """Whether requests wait in a queue that may yet grow."""
+    return run.is_open and run.dispersion >= QUEUED and not _is_far(run, term)
 
 
 def _total(pool: Sequence[tuple[Run, Counts]], name: str) -> float:

@@ -47,7 +47,7 @@ class Sampling:
     def run(self, until_ns: int) -> Run:
         """What is known at this time."""
         self._take()
-        begun_ns = self.recorded.begun_ns
+        begun_ns = self._begun_ns()
         cut_ns = until_ns - min(self._horizon_ns(), round(RECENT * max(0, until_ns - begun_ns)))
         whole = _joined(self._pieces, begun_ns, cut_ns)
         late = sum(int((piece.end_ns > cut_ns).sum()) for piece in self._pieces)
@@ -68,7 +68,17 @@ class Sampling:
         means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
         # Of requests that have not ended only the least they take is known: no less than those before them.
         means = np.where(missing[count > 0] > 0, np.maximum.accumulate(means), means)
-        return Run(self.load, (cut_ns - begun_ns) / NS_PER_S, rows, means, _dispersion(means, took))
+        length_s = (cut_ns - begun_ns) / NS_PER_S
+        return Run(self.load, length_s, rows, means, _dispersion(means, took), isinstance(self.plan, Open))
+
+    def _begun_ns(self) -> int:
+        """By concurrency the first requests all come at once: only those after them are like the rest."""
+        begun_ns = self.recorded.begun_ns
+        if isinstance(self.plan, Open) or not self._pieces:
+            return begun_ns
+        ends = np.concatenate([piece.end_ns for piece in self._pieces])
+        first = self.plan.concurrency - 1
+        return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns
 
     def _horizon_ns(self) -> int:
         """After so long it is known of every request whether it is beyond the limits."""

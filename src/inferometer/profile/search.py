@@ -115,7 +115,7 @@ def _between(inside: Sequence[Tried], known: Bracket, precision: float, *, is_wh
     if known.high is None:  # more load is decided soon
         return tidy(last.load * 1.5) if not is_whole else float(math.ceil(last.load * 1.5))
     if known.low is None:
-        return _lower(first, is_whole=is_whole)
+        return _lower(inside, is_whole=is_whole)
     least = max(math.log1p(precision), WORTH * math.log(known.high / known.low))
     for low, high in sorted(
         ((known.low, first.load), (last.load, known.high)), key=lambda gap: gap[0] / gap[1]
@@ -127,11 +127,15 @@ def _between(inside: Sequence[Tried], known: Bracket, precision: float, *, is_wh
     return min(again or inside, key=lambda row: row.runs).load
 
 
-def _lower(first: Tried, *, is_whole: bool) -> float:
-    """Nothing is kept for certain: the lowest again, then one that is easier to keep."""
-    if first.is_within and (first.runs < 2 or (is_whole and first.load == 1)):
-        return first.load
-    return tidy(first.load / 1.5) if not is_whole else max(1.0, first.load // 1.5)
+def _lower(inside: Sequence[Tried], *, is_whole: bool) -> float:
+    """Nothing is kept for certain: again the highest that is within the limits, as more load has more requests to prove
+    it with; each once more, and then one that is easier to keep."""
+    beyond = min((row.load for row in inside if not row.is_within), default=math.inf)
+    again = [row.load for row in inside if row.load < beyond and row.runs < 2]
+    if again:
+        return again[-1]
+    least = inside[0].load
+    return tidy(least / 1.5) if not is_whole else max(1.0, least // 1.5)
 
 
 def _middle(low: float, high: float, *, is_whole: bool) -> float:
