@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 import zlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -130,6 +131,7 @@ class Http2Wire(asyncio.Protocol):
         self._block_flags = 0
         self._streams: dict[int, _Stream] = {}
         self._waiting: dict[Seen, int] = {}  # calls without an answer, and their streams
+        self._recent: deque[Seen] = deque(maxlen=64)  # answered last
         self._is_over = False
         self._is_greeted = False
         self._early = b""  # what waits for the greeting
@@ -162,7 +164,9 @@ class Http2Wire(asyncio.Protocol):
         self._transport.abort()
 
     def lose(self) -> None:
-        """Calls that wait have no answer."""
+        """Calls that wait have no answer; a RST also takes back what the client has not read yet."""
+        for entry in self._recent:
+            entry.allowed.add("reset")
         self._doom("reset")
 
     def ruin(self) -> None:
@@ -220,6 +224,7 @@ class Http2Wire(asyncio.Protocol):
         """Nothing that happens later changes how the call ends."""
         if call.entry is not None and not self._is_over:
             call.entry.is_answered = True
+            self._recent.append(call.entry)
             self._waiting.pop(call.entry, None)
 
     def leave(self) -> None:
