@@ -116,10 +116,11 @@ def finding_sentence(finding: Finding) -> str:
 
 
 def _nothing_kept(finding: Finding, unit: str) -> str:
-    if any(row.verdict == "broken" for row in finding.judged) or not finding.judged:
+    lowest = min(finding.judged, key=lambda row: row.load, default=None)
+    if lowest is None or lowest.verdict == "broken":
         return f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}"
-    least = found_load(finding, min(row.load for row in finding.judged))
-    return f"Whether '{finding.promise}' is kept at {least} {unit}, the least that was tried, could not be decided"
+    least = f"{found_load(finding, lowest.load)} {unit}, the least that was tried"
+    return f"Whether '{finding.promise}' is kept at {least}, could not be decided ({limit_words(finding)})"
 
 
 def found_load(finding: Finding, load: float) -> str:

@@ -139,10 +139,14 @@ def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleTyp
             {"needed_s": 80.0},
             "Knee at 50.0. The time was too short to say more: give --duration 80s or longer.",
         ),
-        ({"value": 0.0, "low": 0.0}, "'p99<1ms' is not kept at any load that was tried; it broke on p99."),
         (
-            {"value": 0.0, "judged": (Judged(120.0, "undecided"),)},
-            "Whether 'p99<1ms' is kept at 120 requests/s, the least that was tried, could not be decided.",
+            {"value": 0.0, "low": 0.0, "judged": (Judged(98.0, "broken", ("p99",)),)},
+            "'p99<1ms' is not kept at any load that was tried; it broke on p99.",
+        ),
+        (
+            {"value": 0.0, "low": 0.0, "judged": (Judged(99.0, "undecided"), Judged(104.0, "broken"))},
+            "Whether 'p99<1ms' is kept at 99.0 requests/s, the least that was tried, could not be decided "
+            "(95 % interval up to 104).",
         ),
         (
             {"confidence": None, "judged": ()},
