@@ -1,6 +1,7 @@
 """What a gRPC server may do with its connections without anything being wrong: go away, come back, be narrow."""
 
 import json
+import re
 import socket
 import ssl
 import threading
@@ -120,6 +121,25 @@ def test_calls_that_a_second_goaway_refuses_are_made_again(words: tuple[str, ...
         ended = measure(fake, 100, 4, *words)
         assert len(connections(fake)) == 2
     assert_all_good(ended, 100)
+
+
+def test_statistics_go_on_after_their_connection_was_left(run: Callable) -> None:
+    """A GOAWAY on every connection, also on the one that is kept for the server's counters."""
+
+    def infer(number: int, call: Call) -> Act | None:
+        if number == 5:
+            for wire in list(fake.server.wires):
+                wire.goaway()
+        return None
+
+    with FakeGrpcTriton(infer) as fake:
+        ended = run(
+            "perf_analyzer",
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address),
+            *("-p", "100", "-s", "999999", "-r", "5"),
+        )
+    assert ended.code == 0, ended.stderr
+    assert re.search(r"^    Inference count: [1-9]", ended.stdout, re.M)
 
 
 def test_a_server_that_goes_away_again_and_again_costs_no_request(measure: Callable) -> None:

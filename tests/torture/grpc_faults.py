@@ -76,6 +76,7 @@ async def _head_then_silence(wire: Http2Wire, call: Call) -> None:
 
 async def _half_then_silence(wire: Http2Wire, call: Call) -> None:
     wire.send(wire.head(call) + wire.data(call, message(call.usual)[:7]))
+    wire.trailers(call)  # nothing can follow on this stream
 
 
 async def _bytes(wire: Http2Wire, call: Call) -> None:

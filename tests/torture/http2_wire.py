@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 import zlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -130,6 +131,7 @@ class Http2Wire(asyncio.Protocol):
         self._block_flags = 0
         self._streams: dict[int, _Stream] = {}
         self._waiting: dict[Seen, int] = {}  # calls without an answer, and their streams
+        self._recent: deque[Seen] = deque(maxlen=64)  # answered last
         self._is_over = False
         self._is_greeted = False
         self._early = b""  # what waits for the greeting
@@ -162,7 +164,9 @@ class Http2Wire(asyncio.Protocol):
         self._transport.abort()
 
     def lose(self) -> None:
-        """Calls that wait have no answer."""
+        """Calls that wait have no answer; a RST also takes back what the client has not read yet."""
+        for entry in self._recent:
+            entry.allowed.add("reset")
         self._doom("reset")
 
     def ruin(self) -> None:
@@ -211,7 +215,7 @@ class Http2Wire(asyncio.Protocol):
         return text if call.is_stream else text + self.trailers(call, ("grpc-status", "0"))
 
     def answer(self, call: Call) -> None:
-        if self.last < call.stream:
+        if self.last < call.stream or self._fate:
             return
         self.send(self.usual(call))
         self.answered(call)
@@ -220,6 +224,7 @@ class Http2Wire(asyncio.Protocol):
         """Nothing that happens later changes how the call ends."""
         if call.entry is not None and not self._is_over:
             call.entry.is_answered = True
+            self._recent.append(call.entry)
             self._waiting.pop(call.entry, None)
 
     def leave(self) -> None:
@@ -316,11 +321,15 @@ class Http2Wire(asyncio.Protocol):
             data = bytes(stream.body[PREFIX : PREFIX + size])
             del stream.body[: PREFIX + size]
             self._call(Call(number, stream.path, zlib.decompress(data, 47) if flag else data, is_stream))
-        if is_last and is_stream and not stream.is_over and not self._is_over:
-            self._finish(number, stream)
+        if is_last and is_stream:
+            self._start(self._finish(number, stream))
 
-    def _finish(self, number: int, stream: _Stream) -> None:
-        """The client has no more requests on this stream."""
+    async def _finish(self, number: int, stream: _Stream) -> None:
+        """The client has no more requests on this stream: it ends when all are answered."""
+        while number in self._waiting.values():
+            await asyncio.sleep(0.001)
+        if stream.is_over:
+            return
         stream.is_over = True
         head = b"" if stream.has_head else frame(HEADERS, END_HEADERS, number, block(*GRPC_HEAD))
         self.send(head + frame(HEADERS, END_HEADERS | END_STREAM, number, block(("grpc-status", "0"))))
@@ -346,7 +355,7 @@ class Http2Wire(asyncio.Protocol):
     def _overtaken(self, call: Call) -> None:
         answer = self._decide(call)
         if answer.step is not None:
-            self.log.add(answer.step, "", STREAM_ENDS | STATUSES, may_repeat=True)
+            self.log.add(answer.step, "", STREAM_ENDS | STATUSES | {"timeout"}, may_repeat=True)
 
     def _note(self, call: Call, step: int, fault: GrpcFault | None) -> Seen:
         if self._fate:
@@ -360,7 +369,7 @@ class Http2Wire(asyncio.Protocol):
         return entry
 
     async def _play(self, fault: GrpcFault, call: Call) -> None:
-        if call.stream > self.last or self._is_over or self._streams[call.stream].is_over:
+        if call.stream > self.last or self._fate or self._is_over or self._streams[call.stream].is_over:
             return  # something else has happened to it meanwhile
         entry = call.entry
         if entry is not None and (fault.kinds or fault.breaks or fault.loses) and not fault.is_mute:

@@ -17,6 +17,7 @@ from inferometer.measure import result as results
 from inferometer.measure.result import Result
 
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
+FAILED_ALTOGETHER = ("server gone", "gave its last good answer", "no request finished", "no answer")
 USAGE, LOCAL, INTERRUPTED = 2, 70, 130
 LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
 PEER = {"inferometer": 3, "perf_analyzer": 99}
@@ -70,8 +71,8 @@ def _shell(case: Case, ended: Ended) -> list[str]:
 def _is_well(case: Case, ended: Ended) -> bool:
     """The server answers whatever it is asked about itself, was not taken for gone, and answered in the time given."""
     is_there = case.trouble is None or not case.trouble.refuses_s
-    is_told = any(words in ended.stdout for words in ("server gone", "no request finished"))
-    return is_there and not case.has_control_faults and not is_told
+    said = " ".join(ended.stdout.split() + ended.stderr.split())
+    return is_there and not case.has_control_faults and not any(text in said for text in FAILED_ALTOGETHER)
 
 
 def _codes(case: Case) -> set[int]:

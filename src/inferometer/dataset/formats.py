@@ -238,7 +238,10 @@ def _array_bytes(wanted: Wanted, array: NDArray[Any]) -> bytes:
         if kind.kind not in "SU":
             remedy = "save an array of strings: np.array([...], dtype='S')"
             raise wanted.misfit(f"it holds {kind.name}", remedy=remedy)
-        return encode("BYTES", array.reshape(-1).tolist())
+        try:
+            return encode("BYTES", array.reshape(-1).tolist())
+        except (SystemError, ValueError) as error:  # as Python says it of numbers that stand for no character
+            raise wanted.misfit(f"its strings cannot be read: {error}", remedy="save it again") from error
     if datatype == "BF16" and kind == _BF16_BITS:
         return array.tobytes()
     saved = _ARRAY_TYPES.get(datatype, DATATYPES[datatype].numpy)

@@ -367,9 +367,8 @@ def interval_sentence(measurement: Measurement) -> str:
 
 def client_sentence(client: ClientCost, ports: int) -> str:
     """What measuring cost on this side; `ports` are those of the host, 0 when not known."""
-    words = [
-        f"{share(client.cpu_share)} of a core, {duration(client.cpu_us_per_request * NS_PER_US)} a request"
-    ]
+    each = duration(client.cpu_us_per_request * NS_PER_US)
+    words = [f"{share(client.cpu_share)} of a core" + (f", {each} a request" if client.cpu_share else "")]
     if client.lag_p99_ns:
         words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
     if client.loop_lag_max_ns:

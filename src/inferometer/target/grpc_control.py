@@ -54,15 +54,22 @@ class GrpcControl:
         """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
         rendered = render_call(self.block(method), request.SerializeToString())
         try:
+            if (
+                self._kept is not None and not self._kept[1].http2.can_open
+            ):  # the server takes no more calls on it
+                self._release()
             if self._kept is None:
                 self._kept = self._connect(TIMEOUT_S), GrpcConnection()
                 weakref.finalize(self, self._kept[0].close)
             return reply.FromString(_exchange(*self._kept, rendered, method, self._not_grpc()))
         except (OSError, PeerError, DecodeError):  # a server may close a connection that is idle
-            if self._kept is not None:
-                self._kept[0].close()
-                self._kept = None
+            self._release()
             return self.call(method, request, reply)
+
+    def _release(self) -> None:
+        if self._kept is not None:
+            self._kept[0].close()
+            self._kept = None
 
     def call(
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S

@@ -202,6 +202,8 @@ def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool
     def add(name: str, above: tuple[str, ...]) -> None:
         if name in added:
             return
+        if not isinstance(name, str):  # what is not UTF-8 comes as bytes
+            raise PeerError(f"a file imports {name!r:.80}, which is no name")
         if name in above or len(above) > DEEPEST:
             raise PeerError(
                 f"the file '{name}' imports itself, or more than {DEEPEST} files below each other"
