@@ -15,7 +15,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.measure.keeping import Judgement, Run, judge, judge_one, needed_requests
-from inferometer.measure.measurement import SPOILING, Level
+from inferometer.measure.measurement import Level
 from inferometer.measure.result import Finding, Judged, Result
 from inferometer.measure.slo import Slo
 from inferometer.measure.stopping import Precision
@@ -41,6 +41,11 @@ LOOK = 1.25  # how much longer a level has lasted each time it is looked at
 WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window
 ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a level
+SPOILT = {
+    Note.OVERLOADED: "overload",
+    Note.NOT_OFFERED: "requests that were not sent in time",
+    Note.CLIENT_LIMITED: "the limit of the client",
+}
 ENOUGH_LEVELS = 8  # that a search needs the requests of
 
 
@@ -252,12 +257,8 @@ class _Search:
         levels = [level for level in self.levels if level.value == above.load]
         if not any(level.measurement is not None and level.measurement.ended_count for level in levels):
             return "no answers"
-        spoilt = [
-            remark.text.partition(":")[0]
-            for level in levels
-            for remark in level.remarks
-            if remark.note in (*SPOILING, Note.CLIENT_LIMITED)
-        ]
+        notes = [remark.note for level in levels for remark in level.remarks]
+        spoilt = [words for note, words in SPOILT.items() if note in notes]
         return " and ".join(dict.fromkeys([*above.broken, *spoilt]))
 
     def _knee(self, value: float) -> float:

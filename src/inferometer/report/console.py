@@ -106,7 +106,7 @@ def finding_sentence(finding: Finding) -> str:
                 f"nothing is known to break it up to {found_load(finding, tried)}, the most that was tried"
             )
         else:
-            clauses.append(f"above, {finding.limited_by} breaks it")
+            clauses.append(f"above, it breaks on {finding.limited_by}")
     words = "; ".join(clauses) + "."
     if finding.knee:
         words += f" Knee at {found_load(finding, finding.knee)}."

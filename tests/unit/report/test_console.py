@@ -128,8 +128,8 @@ def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleTyp
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({}, "up to 98.0 requests/s (95 % interval 96.0 to 104); above, p99 breaks it. Knee at 50.0."),
-        ({"low": 0.0}, "up to 98.0 requests/s (95 % interval up to 104); above, p99"),
+        ({}, "up to 98.0 requests/s (95 % interval 96.0 to 104); above, it breaks on p99. Knee at 50.0."),
+        ({"low": 0.0}, "up to 98.0 requests/s (95 % interval up to 104); above, it breaks on p99"),
         (
             {"high": None},
             "(95 % interval 96.0 or more); nothing is known to break it up to 120, the most",
