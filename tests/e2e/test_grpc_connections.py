@@ -1,6 +1,7 @@
 """What a gRPC server may do with its connections without anything being wrong: go away, come back, be narrow."""
 
 import json
+import pickle
 import re
 import socket
 import ssl
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
+from inferometer.target.endpoint import Connection, Tls, parse_endpoint
+from inferometer.target.kind import TargetOptions
+from inferometer.target.kinds import KINDS
 from inferometer.testing.grpc_servers import (
     ENHANCE_YOUR_CALM,
     INITIAL_WINDOW_SIZE,
@@ -554,3 +558,16 @@ def test_control_calls_that_a_proxy_answers_are_explained(run: Callable) -> None
     assert ended.code == 99
     assert "HTTP status 503" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_control_that_has_been_used_goes_to_another_process():
+    """The guard of `diagnose --apply` gets it: what it keeps open stays here."""
+    with FakeGrpcTriton() as fake:
+        target = KINDS["triton"].open(
+            Connection(parse_endpoint(fake.server.address, default_port=1, tls=Tls())),
+            TargetOptions(protocol="grpc"),
+        )
+        model = target.describe(fake.model.name, "", ())
+        target.statistics(model)
+        again = pickle.loads(pickle.dumps(target))
+        assert list(again.statistics(model)) == list(target.statistics(model))

@@ -39,6 +39,10 @@ class GrpcControl:
         self._service = service
         self._kept: tuple[socket.socket, GrpcConnection] | None = None
 
+    def __reduce__(self) -> tuple[type["GrpcControl"], tuple[Connection, str]]:
+        """In another process, such as the one that restores a configuration, it opens a connection of its own."""
+        return GrpcControl, (self._connection, self._service)
+
     def block(self, method: str, *, compression: str | None = None) -> bytes:
         """The header block of a call."""
         endpoint = self._connection.endpoint
