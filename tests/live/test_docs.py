@@ -42,7 +42,7 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
         words = [word.replace(port, address) for word in words]
     if not named:
         words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
-    span = "3s" if words[0] == "find" else "500ms" if "ensemble_image" in words else "200ms"
+    span = "3s" if words[0] == "find" or "ensemble_image" in words else "300ms"
     short = ["--duration", span, *(["--budget", "1s"] if "--apply" in words else [])]
     words += ["-p", "150", "-r", "3", "-s", "999999"] if name == "perf_analyzer" else short
 os.execv({python!r}, [{python!r}, "-IS", {asking!r}, {nursery!r}, name, *words])
