@@ -88,7 +88,9 @@ def test_streams_are_as_few_as_the_classic_tool_has_threads(
             *("--request-count", "200", "--json", str(tmp_path / "r.json")),
         )
     assert ended.code == 0, ended.stderr
-    assert len(streams_of(fake)) == most
+    # At a rate, a stream is opened when all open ones are in use: fewer do where answers come at once.
+    used = len(streams_of(fake))
+    assert used <= most if "--request-rate-range" in words else used == most
     (level,) = api.load(str(tmp_path / "r.json")).levels
     assert level.measurement.request_count == len(fake.inferences) == 200
 
