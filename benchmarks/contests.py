@@ -20,7 +20,7 @@ from benchmarks.children import Ended, run, two_cores
 from benchmarks.nginx import LOOPBACK, nginx
 from benchmarks.parts import our_script, real_perf_analyzer
 from benchmarks.wrk import run_wrk
-from inferometer.testing.planted import Planted, plant
+from tests.support.planted import Planted, plant
 
 Open = Callable[[Setting], AbstractContextManager[Contest]]
 _Tool = tuple[Callable[..., Ended], str]  # how it is run, and what

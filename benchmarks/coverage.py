@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.measure.ends import Ends
-from inferometer.measure.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
-from inferometer.measure.measurement import Estimate
-from inferometer.measure.quantiles import percentile
-from inferometer.measure.series import Series
+from inferometer.stats.ends import Ends
+from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.quantiles import percentile
+from inferometer.stats.series import Series
 
 Times = NDArray[np.float64]
 

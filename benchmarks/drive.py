@@ -16,8 +16,8 @@ from benchmarks.children import pinned
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.load.workers import Workers
-from inferometer.target.endpoint import Endpoint
-from inferometer.target.traffic import Traffic, Wiring
+from inferometer.services.endpoint import Endpoint
+from inferometer.services.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
 
 _HOST = "127.0.0.1"

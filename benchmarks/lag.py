@@ -16,10 +16,10 @@ from benchmarks.drive import get_traffic
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Constant, Open
 from inferometer.load.workers import Workers
-from inferometer.profile.options import Options
-from inferometer.profile.prepare import prepare
+from inferometer.measure.options import Options
+from inferometer.measure.prepare import prepare
 from inferometer.records.records import Records, join
-from inferometer.target.traffic import Traffic
+from inferometer.services.traffic import Traffic
 
 _ROUND_NS = 1_000_000_000
 

@@ -16,10 +16,10 @@ import psutil
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
-from inferometer.measure.measurement import Level, WindowFigures
-from inferometer.measure.stopping import Stability
+from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.level import Bench, Point, Recipe, measure_level
+from inferometer.stats.measurement import Level, WindowFigures
+from inferometer.stats.stopping import Stability
 
 CONCURRENCY = 8
 _SERVICE_NS = 100_000
@@ -67,8 +67,8 @@ def long_run(count: int, port: int | None) -> LongRunReport:
 
 
 def _simulated() -> Bench:
-    from inferometer.testing.clock import FakeClock
-    from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+    from tests.support.clock import FakeClock
+    from tests.support.target import FakeServer, Reply, SimulatedLoad
 
     clock = FakeClock()
     # Latencies of many different lengths, as real ones are.

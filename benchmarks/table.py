@@ -4,7 +4,7 @@ from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
 from benchmarks.tuner import tuner
-from inferometer.testing.planted import PLANTED
+from tests.support.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"

@@ -17,16 +17,16 @@ from benchmarks.machine import Machine, busy_cores, this_machine
 from benchmarks.parts import real_perf_analyzer
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.measurement import Estimate, Level, Measurement
-from inferometer.measure.stopping import Precision
+from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.level import Bench, Point, Recipe, measure_level
 from inferometer.records import status
 from inferometer.report.format import quantity
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.planted import Planted, PlantedStep, plant
-from inferometer.testing.queues import KNOWN, Silent, exponential, fixed, queue, search
-from inferometer.testing.target import FakeServer, Reply, Script, SimulatedLoad
+from inferometer.stats.measurement import Estimate, Level, Measurement
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.planted import Planted, PlantedStep, plant
+from tests.support.queues import KNOWN, Silent, exponential, fixed, queue, search
+from tests.support.target import FakeServer, Reply, Script, SimulatedLoad
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"
 MS = NS_PER_MS
@@ -249,7 +249,7 @@ def real_rows() -> Iterator[Row]:
 
 def _contested(contest: _Contest, address: str, said: str) -> Row:
     from inferometer import api
-    from inferometer.profile.options import Range
+    from inferometer.measure.options import Range
 
     name, number = contest.load
     load = {"concurrency": int(number)} if "concurrency" in name else {"request_rate": Range(float(number))}

@@ -183,8 +183,8 @@ def _quality(address: str, ours: Answer | None, theirs: Answer) -> dict[str, flo
 
 def _rate(address: str, answer: Answer) -> float:
     from inferometer import api
-    from inferometer.target.endpoint import Connection, Tls, parse_endpoint
-    from inferometer.target.repository import HttpRepository
+    from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+    from inferometer.services.repository import HttpRepository
 
     HttpRepository(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load(
         "W", {**answer.config, "name": "W"}

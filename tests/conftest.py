@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from inferometer.load import workers
-from inferometer.testing.asking import bear_worker
-from inferometer.testing.commands import SHARED, nursery_address
+from tests.support.asking import bear_worker
+from tests.support.commands import SHARED, nursery_address
 
 # A busy machine makes any case slow: time is no reason to fail. Each run draws other cases.
 settings.register_profile(

@@ -10,25 +10,25 @@ RANK = {
     "wire": 1,
     "model": 1,
     "records": 1,
-    "target": 2,
+    "services": 2,
     "dataset": 2,
     "load": 3,
     "observe": 3,
     "server": 3,
-    "measure": 4,
-    "profile": 5,
-    "advise": 6,
+    "stats": 4,
+    "measure": 5,
+    "find": 6,
     "compare": 6,
+    "diagnose": 6,
     "report": 7,
     "tune": 8,
     "api": 9,
     "selftest": 9,
     "cli": 10,
-    "testing": 11,
 }
 MODELS = (("server", "models"), ("server", "vocoder"))  # of the embedded server, which runs them itself
-NEVER = {("measure", "load"), ("measure", "target"), ("measure", "wire")} | {
-    ("report", lower) for lower in ("load", "target", "wire", "profile")
+NEVER = {("stats", lower) for lower in ("load", "services", "wire")} | {
+    ("report", lower) for lower in ("load", "services", "wire", "measure")
 }
 
 

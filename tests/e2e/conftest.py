@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from inferometer.cli import main, perf_analyzer
-from inferometer.testing.commands import Ended, script
+from tests.support.commands import Ended, script
 
 COMMANDS = {"perf_analyzer": perf_analyzer.main, "inferometer": main.main}
 

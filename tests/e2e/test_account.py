@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.measure.account import Account
-from inferometer.testing import grpc_servers
-from inferometer.testing.servers import FakeTriton, Wire, answer, never, reply
+from inferometer.stats.account import Account
+from tests.support import grpc_servers
+from tests.support.servers import FakeTriton, Wire, answer, never, reply
 
 
 def accounted(path: Path) -> Account:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.servers import Act, FakeTriton, Request, Wire, answer_json, both, raw, reply
+from tests.support.servers import Act, FakeTriton, Request, Wire, answer_json, both, raw, reply
 
 ACCOUNTED = (
     "Server average accounted time was larger than client average wait time due to small sample size. "

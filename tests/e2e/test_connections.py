@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from inferometer import api
-from inferometer.testing.servers import (
+from tests.support.servers import (
     Act,
     FakeModel,
     FakeTriton,

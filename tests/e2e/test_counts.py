@@ -9,7 +9,7 @@ import pytest
 
 from inferometer import api
 from inferometer.base.notes import Note
-from inferometer.testing.servers import (
+from tests.support.servers import (
     Act,
     FakeModel,
     FakeTriton,

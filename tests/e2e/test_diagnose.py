@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.advise.diagnosis import UNKNOWN, read
-from inferometer.testing.servers import FakeTriton, reply
+from inferometer.diagnose.diagnosis import UNKNOWN, read
+from tests.support.servers import FakeTriton, reply
 
 SHORT = ("--concurrency-range", "1:2", "--duration", "300ms")
 

@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from grpc_reflection.v1alpha import reflection
 from grpc_tools import protoc
 
-from inferometer.testing.commands import Ended
+from tests.support.commands import Ended
 
 Run = Callable[..., Ended]
 PROTOS = Path(__file__).parent / "protos"

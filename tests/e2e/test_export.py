@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.testing.servers import FakeTriton, answer_json, reply
+from tests.support.servers import FakeTriton, answer_json, reply
 
 DEADLINE_S = 60
 ANSWER = {"outputs": [{"name": "OUTPUT0", "datatype": "INT32", "shape": [1], "data": [9]}]}

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from inferometer import api
-from inferometer.testing.servers import (
+from tests.support.servers import (
     Act,
     FakeTriton,
     Request,

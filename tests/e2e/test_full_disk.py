@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.advise import diagnosis as diagnoses
-from inferometer.measure import result as results
-from inferometer.testing.reports import sample_diagnosis, sample_result
-from inferometer.testing.servers import FakeTriton, Request
+from inferometer.diagnose import diagnosis as diagnoses
+from inferometer.stats import result as results
+from tests.support.reports import sample_diagnosis, sample_result
+from tests.support.servers import FakeTriton, Request
 
 LOCAL = 70
 COUNT = ("--request-count", "10")

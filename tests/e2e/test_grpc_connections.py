@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.target.endpoint import Connection, Tls, parse_endpoint
-from inferometer.target.kind import TargetOptions
-from inferometer.target.kinds import KINDS
-from inferometer.testing.grpc_servers import (
+from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.kind import TargetOptions
+from inferometer.services.kinds import KINDS
+from tests.support.grpc_servers import (
     ENHANCE_YOUR_CALM,
     INITIAL_WINDOW_SIZE,
     MAX_CONCURRENT_STREAMS,
@@ -43,7 +43,7 @@ from inferometer.testing.grpc_servers import (
     say,
     usual,
 )
-from inferometer.testing.servers import FakeModel
+from tests.support.servers import FakeModel
 
 BOTH = pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["unary", "streaming"])
 Certificate = Callable[[str], tuple[str, ssl.SSLContext]]
@@ -417,7 +417,7 @@ def test_metadata_that_cannot_be_sent_is_refused_with_one_sentence(
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["words", "no words"])
 def test_an_http_server_is_explained(words: bytes, run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inferometer.target.detect.TIMEOUT_S", 0.1)  # nothing answers a second time
+    monkeypatch.setattr("inferometer.services.detect.TIMEOUT_S", 0.1)  # nothing answers a second time
 
     def serve() -> None:
         connection, _ = listener.accept()

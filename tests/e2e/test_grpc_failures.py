@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.testing.grpc_servers import (
+from tests.support.grpc_servers import (
     CANCEL,
     HEAD,
     INTERNAL_ERROR,

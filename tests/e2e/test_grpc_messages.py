@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.grpc_servers import (
+from tests.support.grpc_servers import (
     INITIAL_WINDOW_SIZE,
     MAX_FRAME_SIZE,
     FakeGrpcTriton,
     asked,
 )
-from inferometer.testing.servers import FakeModel
+from tests.support.servers import FakeModel
 
 KIB, MIB = 1024, 1024 * 1024
 STREAMING = ("--streaming",)

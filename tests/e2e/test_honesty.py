@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.testing.grpc_servers import FakeGrpcTriton
-from inferometer.testing.servers import FakeTriton, Request, answer_json
+from tests.support.grpc_servers import FakeGrpcTriton
+from tests.support.servers import FakeTriton, Request, answer_json
 
 DEADLINE_S = 60
 LIMITED = """

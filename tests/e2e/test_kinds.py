@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.openai import FakeOpenAi
-from inferometer.testing.servers import (
+from tests.support.openai import FakeOpenAi
+from tests.support.servers import (
     Act,
     FakeModel,
     FakeTriton,

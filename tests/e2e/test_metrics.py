@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.servers import Act, FakeTriton, Request, answer, answer_json
+from tests.support.servers import Act, FakeTriton, Request, answer, answer_json
 
 DEADLINE_S = 60.0
 TWO_GPUS = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.nasty import NASTY
-from inferometer.testing.servers import FakeModel, FakeTriton, answer_json
+from tests.support.nasty import NASTY
+from tests.support.servers import FakeModel, FakeTriton, answer_json
 
 WORDS = "\x1b[31m[click](http://evil.example) <img src=x onerror=alert(1)> [red]x[/red] | =1+1\x07"
 COUNT = ("--request-count", "4")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inferometer.testing.openai import (
+from tests.support.openai import (
     DONE,
     END,
     LAST_CHUNK,
@@ -23,7 +23,7 @@ from inferometer.testing.openai import (
     stream_until_close,
     usage,
 )
-from inferometer.testing.servers import Wire, answer, answer_and_close, answer_json, both, held, raw
+from tests.support.servers import Wire, answer, answer_and_close, answer_json, both, held, raw
 
 CHAT = ("--service-kind", "openai", "-m", "tiny")
 CLASSIC = (*CHAT, "--endpoint", "v1/chat/completions", "--async")
@@ -268,7 +268,7 @@ def test_turns_of_a_session_come_in_order_with_all_that_was_said(run: Callable, 
 
 
 def test_requests_that_all_fail_are_explained_by_what_the_server_looks_like(run: Callable) -> None:
-    from inferometer.testing.servers import FakeTriton
+    from tests.support.servers import FakeTriton
 
     with FakeTriton() as fake:
         ended = run("inferometer", "measure", *CHAT, "-u", fake.server.address, "--duration", "200ms")
@@ -312,7 +312,7 @@ def test_the_export_has_every_event_with_its_time(streamed: bool, run: Callable,
 
 
 def test_the_export_of_plain_http_has_the_bodies(run: Callable, tmp_path: Path) -> None:
-    from inferometer.testing.servers import ScriptedServer
+    from tests.support.servers import ScriptedServer
 
     path = tmp_path / "export.json"
     with ScriptedServer(lambda request: answer(b"hello")) as server:

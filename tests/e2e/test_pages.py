@@ -11,7 +11,7 @@ from inferometer.base.errors import LocalError
 from inferometer.report.breakdown import level_pieces
 from inferometer.report.chromium import browsing, find_chromium, print_pdf, take_picture
 from inferometer.report.saved import write_page
-from inferometer.testing.reports import (
+from tests.support.reports import (
     WINDOWS,
     sample_comparison,
     sample_diagnosis,
@@ -273,7 +273,7 @@ def test_a_browser_that_ends_at_once_is_reported(monkeypatch, tmp_path):
 )
 def test_every_command_that_measures_writes_its_page(command, run, tmp_path):
     from inferometer.report.saved import read, to_html
-    from inferometer.testing.servers import FakeTriton
+    from tests.support.servers import FakeTriton
 
     page, saved = tmp_path / "page.html", tmp_path / "run.json"
     name, *words = command

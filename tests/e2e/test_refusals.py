@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.servers import (
+from tests.support.servers import (
     FakeModel,
     FakeTriton,
     ScriptedServer,
@@ -131,7 +131,7 @@ def test_a_port_that_accepts_and_says_nothing_is_given_up(
     run: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("control", "detect"):
-        monkeypatch.setattr(f"inferometer.target.{module}.TIMEOUT_S", 0.1)
+        monkeypatch.setattr(f"inferometer.services.{module}.TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ended = run("perf_analyzer", "-m", "fake", "-u", f"127.0.0.1:{listener.getsockname()[1]}")
     assert ended.code == 99

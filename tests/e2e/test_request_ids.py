@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inferometer.testing.grpc_servers import FakeGrpcTriton, asked
-from inferometer.testing.servers import FakeModel, FakeTriton, Request
+from tests.support.grpc_servers import FakeGrpcTriton, asked
+from tests.support.servers import FakeModel, FakeTriton, Request
 
 COUNT = 40
 ASYNC = ("--async",)

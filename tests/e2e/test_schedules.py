@@ -22,12 +22,12 @@ from inferometer.selftest import arrivals
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.selftest.child import NullServer
 from inferometer.selftest.drive import run_whole, workers
-from inferometer.target.endpoint import Connection, Endpoint
-from inferometer.target.traffic import Traffic
-from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
-from inferometer.target.triton_http import TritonHttp
-from inferometer.testing.grpc_servers import Act, Call, FakeGrpcTriton, Wire, asked, response, say
-from inferometer.testing.servers import FakeTriton
+from inferometer.services.endpoint import Connection, Endpoint
+from inferometer.services.traffic import Traffic
+from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
+from inferometer.services.triton_http import TritonHttp
+from tests.support.grpc_servers import Act, Call, FakeGrpcTriton, Wire, asked, response, say
+from tests.support.servers import FakeTriton
 
 
 def numbers(fake: FakeTriton) -> list[int]:

@@ -8,8 +8,8 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed
 from inferometer.load.workers import Workers
 from inferometer.records.records import Records, join
-from inferometer.target.endpoint import Endpoint
-from inferometer.target.traffic import Traffic, Wiring
+from inferometer.services.endpoint import Endpoint
+from inferometer.services.traffic import Traffic, Wiring
 
 LARGE = 64 * 1024 * 1024
 

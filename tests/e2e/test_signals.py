@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from inferometer.records.ring import CAPACITY
-from inferometer.testing.commands import script
-from inferometer.testing.servers import FakeTriton, Request, ScriptedServer, held, never, raw, reply
+from tests.support.commands import script
+from tests.support.servers import FakeTriton, Request, ScriptedServer, held, never, raw, reply
 
 DEADLINE_S = 60
 

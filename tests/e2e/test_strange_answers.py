@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from inferometer.target.messages import load_messages
-from inferometer.testing.grpc_servers import FakeGrpcTriton
-from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer
-from inferometer.testing.strange import strange, text_of
+from inferometer.services.messages import load_messages
+from tests.support.grpc_servers import FakeGrpcTriton
+from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer
+from tests.support.strange import strange, text_of
 
 service_pb2 = load_messages()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inferometer import api
-from inferometer.testing.grpc_servers import (
+from tests.support.grpc_servers import (
     MAX_CONCURRENT_STREAMS,
     STREAM_INFER,
     Act,
@@ -25,7 +25,7 @@ from inferometer.testing.grpc_servers import (
     response,
     say,
 )
-from inferometer.testing.servers import FakeModel
+from tests.support.servers import FakeModel
 
 
 class SequenceModel(FakeModel):

@@ -10,11 +10,11 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.model.numbers import encode
 from inferometer.model.tensor import Tensor
-from inferometer.target.endpoint import Connection, Tls, parse_endpoint
-from inferometer.target.kind import Answering, TargetOptions
-from inferometer.target.kinds import KINDS
-from inferometer.testing import grpc_servers as grpc
-from inferometer.testing.tfserving import FakeTfServing, ServedModel
+from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.kind import Answering, TargetOptions
+from inferometer.services.kinds import KINDS
+from tests.support import grpc_servers as grpc
+from tests.support.tfserving import FakeTfServing, ServedModel
 
 KIND = ("--service-kind", "tfserving")
 COUNTED = ("--request-count", "12")

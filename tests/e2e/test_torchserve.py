@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.servers import Act, Request, ScriptedServer, answer, answer_json, never
+from tests.support.servers import Act, Request, ScriptedServer, answer, answer_json, never
 
 KIND = ("--service-kind", "torchserve")
 COUNTED = ("--request-count", "6")

@@ -12,21 +12,21 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from harness import Choices, Family, corpus, damaged, damaged_seeds, each
 
-from inferometer.advise.observation import step_setup
 from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError
+from inferometer.diagnose.observation import step_setup
 from inferometer.model import answers
 from inferometer.model.answers import checked
 from inferometer.observe.statistics import difference, snapshot
-from inferometer.target.control import reason_of
-from inferometer.target.detect import QUESTIONS, Answer, recognize
-from inferometer.target.discovery import describe_model, plain_sentence
-from inferometer.target.grpc_control import document
-from inferometer.target.kind import TargetOptions
-from inferometer.target.messages import load_messages
-from inferometer.target.proto_schema import method_of_file
-from inferometer.target.tensorflow_messages import message
-from inferometer.target.tfserving import model_of
+from inferometer.services.control import reason_of
+from inferometer.services.detect import QUESTIONS, Answer, recognize
+from inferometer.services.discovery import describe_model, plain_sentence
+from inferometer.services.grpc_control import document
+from inferometer.services.kind import TargetOptions
+from inferometer.services.messages import load_messages
+from inferometer.services.proto_schema import method_of_file
+from inferometer.services.tensorflow_messages import message
+from inferometer.services.tfserving import model_of
 
 TENSOR = {"name": "A", "datatype": "INT32", "shape": [-1, 4]}
 METADATA = {"name": "m", "versions": ["1"], "platform": "", "inputs": [TENSOR], "outputs": [TENSOR]}

@@ -16,11 +16,11 @@ from inferometer.dataset.formats import Wanted, read_npy, read_npz, read_raw, re
 from inferometer.dataset.options import DataOptions
 from inferometer.dataset.replay import read_trace
 from inferometer.load.shape import parse_shape
+from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.profile.points import read_intervals
-from inferometer.target.dynamic_grpc import MESSAGES as CALLED
-from inferometer.target.endpoint import Tls, parse_endpoint, tls_context
-from inferometer.target.openai import PAYLOAD
+from inferometer.services.dynamic_grpc import MESSAGES as CALLED
+from inferometer.services.endpoint import Tls, parse_endpoint, tls_context
+from inferometer.services.openai import PAYLOAD
 
 FOLDER = tempfile.TemporaryDirectory(prefix="inferometer-fuzz-", dir="/dev/shm")
 

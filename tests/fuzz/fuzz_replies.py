@@ -5,13 +5,13 @@ from typing import Any
 
 from harness import Choices, Family, corpus, damaged
 
-from inferometer.target.messages import load_messages
-from inferometer.target.openai_reply import OpenAiReader
-from inferometer.target.tensorflow_messages import message
-from inferometer.target.tfserving import predicted
-from inferometer.target.tfserving_rest import Columns
-from inferometer.target.validation import grpc_outputs, grpc_tensors, http_tensors
-from inferometer.testing.strange import strange, text_of
+from inferometer.services.messages import load_messages
+from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.tensorflow_messages import message
+from inferometer.services.tfserving import predicted
+from inferometer.services.tfserving_rest import Columns
+from inferometer.services.validation import grpc_outputs, grpc_tensors, http_tensors
+from tests.support.strange import strange, text_of
 
 JSON_WORDS = (
     b"null",

@@ -10,19 +10,19 @@ from fuzz_replies import JSON_WORDS
 from harness import Choices, Family, corpus, damaged
 from rich.console import Console
 
-from inferometer.advise import diagnosis as diagnoses
 from inferometer.compare import comparison as comparisons
 from inferometer.compare.saved import compare_saved
 from inferometer.compare.verdict import Terms
-from inferometer.measure import result as results
+from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.report import classic
 from inferometer.report import comparison as comparison_words
 from inferometer.report import console as result_words
 from inferometer.report import diagnosis as diagnosis_words
 from inferometer.report.csv import composing_csvs, main_csv
 from inferometer.report.saved import consistent, from_json, to_html, to_markdown
-from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
-from inferometer.testing.strange import ODD, paths, replaced, text_of
+from inferometer.stats import result as results
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
+from tests.support.strange import ODD, paths, replaced, text_of
 
 
 def shortened(value: Any) -> Any:

@@ -14,7 +14,6 @@ from fuzz_saved import shortened
 from harness import Choices, Family, corpus, damaged, damaged_seeds
 
 from inferometer.cli.tuner import parse_options
-from inferometer.testing.strange import strange, text_of
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.dialect import checkpoint, stored
@@ -26,6 +25,7 @@ from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.space import Bounds, automatic
 from inferometer.tune.study import SCHEMA, Study, from_json, to_json
 from inferometer.tune.variant import Names
+from tests.support.strange import strange, text_of
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "tune"))
 

@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
-from inferometer.testing.commands import Ended
+from tests.support.commands import Ended
 
 FIXTURE_MODELS = Path(__file__).parent / "models"
 W_CONFIG = """backend: "python"

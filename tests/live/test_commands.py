@@ -14,15 +14,15 @@ import psutil
 import pytest
 
 from inferometer import api
-from inferometer.advise.apply import ENOUGH
-from inferometer.advise.diagnosis import read as read_diagnosis
 from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
-from inferometer.measure.result import to_json
+from inferometer.diagnose.apply import ENOUGH
+from inferometer.diagnose.diagnosis import read as read_diagnosis
 from inferometer.report import classic
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
-from inferometer.testing.commands import Ended, call
+from inferometer.stats.result import to_json
+from tests.support.commands import Ended, call
 
 pytestmark = pytest.mark.live
 

@@ -17,7 +17,7 @@ import pytest
 
 from inferometer import api
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.testing.commands import Ended, call_script
+from tests.support.commands import Ended, call_script
 
 pytestmark = pytest.mark.live
 

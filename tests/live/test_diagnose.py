@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from inferometer import api
-from inferometer.advise.diagnosis import Diagnosis, read
+from inferometer.diagnose.diagnosis import Diagnosis, read
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.testing.commands import Ended, call
-from inferometer.testing.planted import PLANTED, SLOW_FIRST, Planted, plant
+from tests.support.commands import Ended, call
+from tests.support.planted import PLANTED, SLOW_FIRST, Planted, plant
 
 pytestmark = pytest.mark.live
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing import asking
-from inferometer.testing.commands import nursery_address
-from inferometer.testing.openai import FakeOpenAi
-from inferometer.testing.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
-from inferometer.testing.tfserving import FakeTfServing
+from tests.support import asking
+from tests.support.commands import nursery_address
+from tests.support.openai import FakeOpenAi
+from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
+from tests.support.tfserving import FakeTfServing
 
 pytestmark = pytest.mark.live
 
@@ -127,7 +127,7 @@ def test_python_of_the_readme_runs(triton, tmp_path):
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     code = code.replace("localhost:8000", triton.http_address).replace("concurrency=(1, 4)", "duration_s=0.3")
     before = (
-        f"from inferometer import api\nfrom inferometer.measure import result\nfrom pathlib import Path\n"
+        f"from inferometer import api\nfrom inferometer.stats import result\nfrom pathlib import Path\n"
         f"result.write(api.measure('simple', url='{triton.http_address}', duration_s=0.3), Path('before.json'))\n"
     )
     done = subprocess.run(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.commands import call_script
+from tests.support.commands import call_script
 
 pytestmark = pytest.mark.live
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.commands import call
+from tests.support.commands import call
 
 pytestmark = pytest.mark.live
 

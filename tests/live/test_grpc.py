@@ -14,7 +14,7 @@ import pytest
 from inferometer import api
 from inferometer.cli import perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.testing.commands import Ended, call_here
+from tests.support.commands import Ended, call_here
 
 pytestmark = pytest.mark.live
 

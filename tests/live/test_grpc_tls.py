@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from inferometer.cli import main, perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.testing.commands import Ended, call_here
+from tests.support.commands import Ended, call_here
 
 pytestmark = pytest.mark.live
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.measure.measurement import Measurement
-from inferometer.measure.result import Result
 from inferometer.server.repository import example_repository
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
-from inferometer.testing.commands import call, call_script
+from inferometer.stats.measurement import Measurement
+from inferometer.stats.result import Result
+from tests.support.commands import call, call_script
 
 MODELS = Path(__file__).parent / "models"
 DEADLINE_S = 120

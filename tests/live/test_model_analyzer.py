@@ -9,7 +9,7 @@ import pytest
 
 from inferometer.server.ports import Ports, choose_ports
 from inferometer.server.repository import example_repository
-from inferometer.testing.commands import call
+from tests.support.commands import call
 
 # Says as many words as it is asked for: the first after 20 ms, the others 5 ms apart.
 TALKER = """

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from inferometer.testing.commands import call_script
+from tests.support.commands import call_script
 
 pytestmark = pytest.mark.live
 

@@ -10,7 +10,7 @@ import pytest
 from inferometer import api
 from inferometer.base.notes import Note
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.testing.commands import script
+from tests.support.commands import script
 
 pytestmark = pytest.mark.live
 

@@ -21,12 +21,19 @@ from inferometer.base.errors import PeerError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.target.discovery import describe_model
-from inferometer.target.endpoint import Connection, Endpoint
-from inferometer.target.shared_memory import FOLDER, OutputPlaces, Shared, layout, region_name, shared_region
-from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
-from inferometer.target.triton_http import HttpOptions, TritonHttp
-from inferometer.testing.commands import Ended, call_script, script
+from inferometer.services.discovery import describe_model
+from inferometer.services.endpoint import Connection, Endpoint
+from inferometer.services.shared_memory import (
+    FOLDER,
+    OutputPlaces,
+    Shared,
+    layout,
+    region_name,
+    shared_region,
+)
+from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
+from inferometer.services.triton_http import HttpOptions, TritonHttp
+from tests.support.commands import Ended, call_script, script
 
 pytestmark = pytest.mark.live
 

@@ -9,17 +9,17 @@ import sys
 
 import pytest
 
-from inferometer.profile.options import Options
+from inferometer.measure.options import Options
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.target.endpoint import Connection, Tls, parse_endpoint
-from inferometer.target.repository import GrpcRepository, HttpRepository
-from inferometer.testing.commands import Ended, call
+from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.repository import GrpcRepository, HttpRepository
 from inferometer.tune import model_config
 from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.search.search import Effort
 from inferometer.tune.session import profile
 from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
 from inferometer.tune.space import Bounds
+from tests.support.commands import Ended, call
 
 pytestmark = pytest.mark.live
 
@@ -136,7 +136,7 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
             else Addresses(http="", grpc=server.grpc_address)
         )
         launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
-        from inferometer.profile.options import Options
+        from inferometer.measure.options import Options
 
         asked = settings(models, tmp_path, launch, options=Options(model="W", protocol=protocol))
         (study,) = profile(asked, Watcher())

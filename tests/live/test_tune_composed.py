@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing.commands import call
 from inferometer.tune import model_config
+from tests.support.commands import call
 
 pytestmark = pytest.mark.live
 

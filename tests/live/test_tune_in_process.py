@@ -13,12 +13,12 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
-from inferometer.testing.commands import call
 from inferometer.tune import model_config
 from inferometer.tune.search.search import Effort
 from inferometer.tune.session import profile
 from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
 from inferometer.tune.space import Bounds
+from tests.support.commands import call
 
 pytestmark = pytest.mark.live
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from inferometer.testing.commands import call_script
+from tests.support.commands import call_script
 
 pytestmark = pytest.mark.live
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.measure.stopping import Stability
+from inferometer.measure.level import Bench, Recipe
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.level import Bench, Recipe
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+from inferometer.stats.stopping import Stability
+from tests.support.clock import FakeClock
+from tests.support.target import FakeServer, Reply, SimulatedLoad
 
 MODEL = ModelSpec("fake", "", (), ())
 

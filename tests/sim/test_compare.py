@@ -12,12 +12,12 @@ from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import metrics
 from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.stopping import Precision
+from inferometer.measure.level import Bench, Point, Recipe
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.level import Bench, Point, Recipe
 from inferometer.records import status
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.target import FakeServer, Reply, SimulatedLoad
 
 RECIPE = Recipe(ModelSpec("fake", "", (), ()), 1, None, Precision(0.02, NS_PER_S))
 SERVICE_NS = 8 * NS_PER_MS

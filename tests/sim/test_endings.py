@@ -7,8 +7,8 @@ from inferometer.load.plan import Closed, Constant, Listed, Open, Periodic, Plan
 from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.records import status
 from inferometer.records.records import Records, join
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+from tests.support.clock import FakeClock
+from tests.support.target import FakeServer, Reply, SimulatedLoad
 
 MANY = 5000
 REFUSED = Reply(0, status.CONNECT, is_unsent=True)

@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.measure.keeping import judge
-from inferometer.measure.slo import parse_slo
-from inferometer.profile.find import Quest, find
-from inferometer.profile.search import Tried, bounds, next_load
+from inferometer.find.keeping import judge
+from inferometer.find.run import Quest, find
+from inferometer.measure.search import Tried, bounds, next_load
 from inferometer.records import status
-from inferometer.testing.queues import KNOWN, Known, exponential, fixed, queue, search
-from inferometer.testing.target import Reply
+from inferometer.stats.slo import parse_slo
+from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
+from tests.support.target import Reply
 
 SEEDS = range(3)
 

@@ -11,15 +11,15 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Cost, Harvest
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.stopping import Precision
-from inferometer.profile.level import Bench, Point, measure_level
-from inferometer.profile.options import Options, Range
-from inferometer.profile.points import points
-from inferometer.profile.search import Verdicts
+from inferometer.measure.level import Bench, Point, measure_level
+from inferometer.measure.options import Options, Range
+from inferometer.measure.points import points
+from inferometer.measure.search import Verdicts
 from inferometer.records.records import NO_TIMES, from_rows
 from inferometer.records.ring import COLUMNS
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import Reply
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.target import Reply
 
 BEGIN_NS = FakeClock()()
 ONE = Point("concurrency", 1, Closed(1))

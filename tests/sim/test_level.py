@@ -7,12 +7,12 @@ import pytest
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Listed, Open
-from inferometer.measure.stopping import Precision
+from inferometer.measure.level import Point, measure_level, warm_up
 from inferometer.observe.statistics import Counters
-from inferometer.profile.level import Point, measure_level, warm_up
 from inferometer.records import status
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import Reply
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.target import Reply
 
 FIRST_NS = FakeClock()()
 

@@ -7,9 +7,9 @@ import pytest
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import Closed
+from inferometer.measure.level import Point, measure_level
 from inferometer.observe.metrics import Sample
-from inferometer.profile.level import Point, measure_level
-from inferometer.testing.target import Reply
+from tests.support.target import Reply
 
 
 @dataclass

@@ -11,15 +11,15 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Ramps
 from inferometer.load.shape import parse_shape
-from inferometer.measure.stopping import Precision
-from inferometer.profile.agenda import Agenda
-from inferometer.profile.level import Bench, Point, measure_level
-from inferometer.profile.scaling import measure_with_enough_workers
+from inferometer.measure.agenda import Agenda
+from inferometer.measure.level import Bench, Point, measure_level
+from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.records import status
 from inferometer.records.records import join
 from inferometer.selftest import arrivals
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.target import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
 
 MS = NS_PER_MS
 

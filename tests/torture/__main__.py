@@ -12,10 +12,9 @@ from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.support.nursery import nursery
 from tests.torture.case import Case, draw
 from tests.torture.run import Report, run
-
-from inferometer.testing.nursery import nursery
 
 
 def main() -> int:

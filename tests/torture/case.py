@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.support.servers import FakeModel
 from tests.torture import control_faults, grpc_faults, http1_faults, sse_faults
 from tests.torture.machine import Trouble, draw_trouble
 from tests.torture.server import CONNECT, AnyFault, Planned
-
-from inferometer.testing.servers import FakeModel
 
 MODEL = FakeModel(name="m")
 LARGE_BYTES = 200_000

@@ -5,6 +5,9 @@ import struct
 import zlib
 
 from hpack import Encoder
+from tritonclient.grpc import service_pb2
+
+from inferometer.base.codes import GRPC_CODES
 from tests.torture.frames import (
     ACK,
     CONTINUATION,
@@ -32,9 +35,6 @@ from tests.torture.frames import (
 from tests.torture.grpc_site import stream_error, stream_response
 from tests.torture.http1_faults import MARKUP
 from tests.torture.http2_wire import GRPC_HEAD, Act, Call, GrpcFault, Http2Wire
-from tritonclient.grpc import service_pb2
-
-from inferometer.base.codes import GRPC_CODES
 
 GOOD = (("grpc-status", "0"),)
 PLENTY = 1000  # streams

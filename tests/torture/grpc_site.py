@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from google.protobuf.json_format import ParseDict
-from tests.torture.http2_wire import Call
-from tests.torture.sites import EXTENSIONS, Counters, statistics
 from tritonclient.grpc import service_pb2
 
-from inferometer.testing.servers import FakeModel
+from tests.support.servers import FakeModel
+from tests.torture.http2_wire import Call
+from tests.torture.sites import EXTENSIONS, Counters, statistics
 
 CALLS = {
     "ServerMetadata": "server",

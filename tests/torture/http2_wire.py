@@ -12,6 +12,8 @@ from random import Random
 from typing import Any
 
 from hpack import Decoder
+
+from inferometer.base.codes import GRPC_CODES
 from tests.torture.frames import (
     ACK,
     CONTINUATION,
@@ -36,8 +38,6 @@ from tests.torture.frames import (
 )
 from tests.torture.http1_wire import LINGER
 from tests.torture.log import Log, Seen
-
-from inferometer.base.codes import GRPC_CODES
 
 GRPC_HEAD = ((":status", "200"), ("content-type", "application/grpc"))
 PREFIX = 5

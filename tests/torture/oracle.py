@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.errors import InferometerError
+from inferometer.stats import result as results
+from inferometer.stats.result import Result
 from tests.torture.case import Case
 from tests.torture.log import Log, Seen
 from tests.torture.matching import match
-
-from inferometer.base.errors import InferometerError
-from inferometer.measure import result as results
-from inferometer.measure.result import Result
 
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
 FAILED_ALTOGETHER = ("server gone", "gave its last good answer", "no request finished", "no answer")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from tests.support.asking import Born, bear
 from tests.torture import machine
 from tests.torture.case import (
     GRPC,
@@ -32,8 +33,6 @@ from tests.torture.machine import Trouble
 from tests.torture.oracle import Ended, complaints
 from tests.torture.server import Choice, FaultServer
 from tests.torture.sites import HttpSite, OpenAi, Plain, TritonHttp
-
-from inferometer.testing.asking import Born, bear
 
 SHARED_MEMORY = Path("/dev/shm")
 GONE_S = 5.0  # processes of a run that is over may take so long to end

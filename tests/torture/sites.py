@@ -4,10 +4,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tests.support.openai import DONE, END, ROLE, delta, usage
+from tests.support.servers import FakeModel, reply
 from tests.torture.http1_wire import Request
-
-from inferometer.testing.openai import DONE, END, ROLE, delta, usage
-from inferometer.testing.servers import FakeModel, reply
 
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics", "system_shared_memory")
 

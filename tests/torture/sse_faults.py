@@ -3,10 +3,9 @@
 import asyncio
 import json
 
+from tests.support.openai import DONE, END, ROLE, delta, event, usage
 from tests.torture.http1_faults import Act, Fault, Wire
 from tests.torture.sites import json_reply, sse
-
-from inferometer.testing.openai import DONE, END, ROLE, delta, event, usage
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 WORDS = (delta("one"), delta("two"))

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+
 from tests.torture.case import KINDS, draw, faults_of
 from tests.torture.control_faults import FAULTS as CONTROL_FAULTS
 from tests.torture.log import Log, Seen

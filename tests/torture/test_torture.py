@@ -1,9 +1,9 @@
 """The short form: some runs of one seed. `make torture` has more, and `python -m tests.torture --only` one of them."""
 
 import pytest
-from tests.torture.run import run
 
-from inferometer.testing.commands import nursery_address
+from tests.support.commands import nursery_address
+from tests.torture.run import run
 
 SEED, RUNS, PARTS = 1, 96, 12
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inferometer.advise.diagnosis import Diagnosis
     from inferometer.compare.comparison import Comparison
-    from inferometer.measure.result import Result
-    from inferometer.profile.level import Watcher
+    from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.measure.level import Watcher
     from inferometer.report.saved import Report
+    from inferometer.stats.result import Result
     from inferometer.tune.study import Study
 
 __all__ = ["compare", "diagnose", "find", "load", "measure", "to_html", "to_markdown", "tune"]
@@ -24,12 +24,12 @@ def measure(
 ) -> "Result":
     """Load a model and measure it: one level, or (start, end[, step]) of them; one request at a time unless asked.
 
-    `options` are the fields of `inferometer.profile.options.Options`: url, batch, headers, data and so on. Each level
+    `options` are the fields of `inferometer.measure.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
-    from inferometer.profile.options import Options, Range
-    from inferometer.profile.prepare import prepare
-    from inferometer.profile.run import run
+    from inferometer.measure.options import Options, Range
+    from inferometer.measure.prepare import prepare
+    from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
 
     levels = (concurrency,) if isinstance(concurrency, int) else concurrency
@@ -60,10 +60,10 @@ def find(
     It is in the result's `finding`; `duration_s` is the time for the whole search, `options` are those of `measure`.
     """
     from inferometer.base.units import NS_PER_S
-    from inferometer.measure.slo import parse_slo
-    from inferometer.profile.find import Quest, run_find
-    from inferometer.profile.options import Options
-    from inferometer.profile.prepare import prepare
+    from inferometer.find.run import Quest, run_find
+    from inferometer.measure.options import Options
+    from inferometer.measure.prepare import prepare
+    from inferometer.stats.slo import parse_slo
 
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
@@ -100,7 +100,7 @@ def tune(
     c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it.
     `inferometer.tune.study.recommend` says which trial won and why.
     """
-    from inferometer.profile.options import Options
+    from inferometer.measure.options import Options
     from inferometer.tune.session import profile
     from inferometer.tune.short import Wish, settings
     from inferometer.tune.space import Bounds
@@ -142,8 +142,8 @@ def compare(
     from inferometer.compare.live import Order, compare_live, contestants, numbered
     from inferometer.compare.saved import compare_saved
     from inferometer.compare.verdict import Terms
-    from inferometer.measure.result import Result
-    from inferometer.profile.options import Options, Range
+    from inferometer.measure.options import Options, Range
+    from inferometer.stats.result import Result
 
     terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
     results = [variant for variant in variants if isinstance(variant, Result)]
@@ -178,10 +178,10 @@ def diagnose(
     `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
     measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
     """
-    from inferometer.advise.apply import Tools, Treatment, consult
-    from inferometer.advise.run import Asked
     from inferometer.base.clock import monotonic_ns
-    from inferometer.profile.options import Options, Range
+    from inferometer.diagnose.apply import Tools, Treatment, consult
+    from inferometer.diagnose.run import Asked
+    from inferometer.measure.options import Options, Range
 
     span = (
         Range(concurrency)
@@ -206,7 +206,7 @@ def diagnose(
 
 def load(path: str) -> "Result":
     """A result that was saved with `--json`."""
-    from inferometer.measure.result import read
+    from inferometer.stats.result import read
 
     return read(Path(path))
 

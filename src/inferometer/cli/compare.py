@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
 
 
 def _check(asked: dict[str, Any]) -> None:
-    from inferometer.profile.checks import check_asked
+    from inferometer.measure.checks import check_asked
 
     if "words" not in asked:
         check_asked({**asked, "model": next(iter(asked.get("models", ())), "")})
@@ -95,8 +95,8 @@ def _compare(asked: Mapping[str, Any]) -> "Comparison":
 
 def _saved(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
     from inferometer.compare.saved import compare_saved
-    from inferometer.measure.result import read
     from inferometer.report.saved import consistent
+    from inferometer.stats.result import read
 
     names: Sequence[str] = asked["words"]
     results = [(name, read(Path(name))) for name in names]

@@ -11,7 +11,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.writing import SCREEN, Outputs, write_file
 
 if TYPE_CHECKING:
-    from inferometer.advise.diagnosis import Diagnosis
+    from inferometer.diagnose.diagnosis import Diagnosis
 
 MODEL = "ensemble_image"
 MEMBERS = ("preprocessing", "classifier", "postprocessing")
@@ -39,11 +39,11 @@ def main(argv: list[str]) -> int:
 
 
 def _demo(folder: Path) -> int:
-    from inferometer.advise.apply import Treatment
-    from inferometer.advise.run import Asked
     from inferometer.cli.diagnose import INTERRUPTED, watch
     from inferometer.dataset.build import DataOptions
-    from inferometer.profile.options import Options, Range
+    from inferometer.diagnose.apply import Treatment
+    from inferometer.diagnose.run import Asked
+    from inferometer.measure.options import Options, Range
     from inferometer.server.embedded import EmbeddedTriton
 
     data = write_input(folder)
@@ -86,10 +86,10 @@ def _show(diagnosis: "Diagnosis") -> None:
 
 def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:
     """The sweep for other tools, and the whole story: reports are made from it."""
-    from inferometer.advise import diagnosis as diagnoses
-    from inferometer.measure import result as results
+    from inferometer.diagnose import diagnosis as diagnoses
     from inferometer.report.files import write_csv
     from inferometer.report.saved import write_page
+    from inferometer.stats import result as results
 
     page, story = folder / "report.html", folder / "diagnosis.json"
     sweep, table = folder / "result.json", folder / "result.csv"

@@ -14,10 +14,10 @@ from inferometer.cli.measure import Watching, exit_code, make_progress
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
-    from inferometer.advise.apply import Outcome, Treatment
-    from inferometer.advise.run import Asked
-    from inferometer.advise.settings import Config
-    from inferometer.profile.options import Options
+    from inferometer.diagnose.apply import Outcome, Treatment
+    from inferometer.diagnose.run import Asked
+    from inferometer.diagnose.settings import Config
+    from inferometer.measure.options import Options
 
 LEVEL_S = 3.0
 BUDGET = "3m"
@@ -81,9 +81,9 @@ def _parser() -> argparse.ArgumentParser:
 def _diagnose(options: "Options", own: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from inferometer.advise.apply import Treatment
-    from inferometer.advise.diagnosis import write
-    from inferometer.advise.run import Asked
+    from inferometer.diagnose.apply import Treatment
+    from inferometer.diagnose.diagnosis import write
+    from inferometer.diagnose.run import Asked
     from inferometer.report.console import WIDTH
     from inferometer.report.diagnosis import render
     from inferometer.report.files import writable
@@ -116,7 +116,7 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
-    from inferometer.advise.settings import write_configs
+    from inferometer.diagnose.settings import write_configs
 
     for path in write_configs(configs, folder):
         print(printable(f"Written: {path}"))
@@ -124,9 +124,9 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
-    from inferometer.advise.apply import Tools, consult
     from inferometer.base.clock import monotonic_ns
     from inferometer.cli.signals import Interrupts
+    from inferometer.diagnose.apply import Tools, consult
     from inferometer.report.diagnosis import trial_words
 
     def say(text: str) -> None:

@@ -13,10 +13,10 @@ from inferometer.cli.measure import Watching, export, make_progress, write_repor
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
-    from inferometer.measure.result import Result
-    from inferometer.profile.find import Quest
-    from inferometer.profile.options import Options
-    from inferometer.profile.prepare import Setup
+    from inferometer.find.run import Quest
+    from inferometer.measure.options import Options
+    from inferometer.measure.prepare import Setup
+    from inferometer.stats.result import Result
 
 DURATION_S = 60.0
 NOT_FOUND = 1
@@ -51,12 +51,12 @@ def main(argv: list[str]) -> int:
 def _find(options: "Options", own: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from inferometer.measure.slo import parse_slo
-    from inferometer.profile.find import Quest
-    from inferometer.profile.prepare import prepare
+    from inferometer.find.run import Quest
+    from inferometer.measure.prepare import prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.stats.slo import parse_slo
 
     if own.start is not None and own.start <= 0:
         raise UsageError(f"--start is {own.start:g}", remedy="give a rate or a concurrency above 0")
@@ -90,7 +90,7 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
 
 def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
     from inferometer.cli.signals import Interrupts
-    from inferometer.profile.find import run_find
+    from inferometer.find.run import run_find
 
     result = setup.result
     with Interrupts().caught() as interrupts:

@@ -13,10 +13,10 @@ from inferometer.cli.parser import Ask, parse_measure, print_measure_help
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
-    from inferometer.measure.result import Result
-    from inferometer.profile.options import Options
-    from inferometer.profile.prepare import Setup
+    from inferometer.measure.options import Options
+    from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
+    from inferometer.stats.result import Result
 
 TOO_MANY_FAILURES = 1
 
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 def _measure(options: "Options") -> int:
     from rich.console import Console
 
-    from inferometer.profile.prepare import prepare
+    from inferometer.measure.prepare import prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
@@ -114,7 +114,7 @@ def export(setup: "Setup", outputs: Outputs) -> None:
 def watch(setup: "Setup", outputs: Outputs) -> "Result":
     """Run it with progress on stderr; the JSON file grows with every level."""
     from inferometer.cli.signals import Interrupts
-    from inferometer.profile.run import run
+    from inferometer.measure.run import run
 
     result = setup.result
     with Interrupts().caught() as interrupts:
@@ -129,7 +129,7 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
 
 def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
     """The file with all figures; a disk that is full now may have room after the next level."""
-    from inferometer.measure.result import write
+    from inferometer.stats.result import write
 
     if name is not None:
         outputs.attempt(Path(name), lambda: write(result, Path(name)))

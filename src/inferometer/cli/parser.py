@@ -17,14 +17,14 @@ from inferometer.base.errors import UsageError
 from inferometer.base.options import Dialect, Option
 from inferometer.dataset.options import OPTIONS as DATASET
 from inferometer.load.options import OPTIONS as LOAD
-from inferometer.measure.options import OPTIONS as MEASURE
-from inferometer.profile.checks import check_asked
+from inferometer.measure.checks import check_asked
 from inferometer.report.options import OPTIONS as REPORT
-from inferometer.target.kinds import AUTO
-from inferometer.target.options import OPTIONS as TARGET
+from inferometer.services.kinds import AUTO
+from inferometer.services.options import OPTIONS as TARGET
+from inferometer.stats.options import OPTIONS as MEASURE
 
 if TYPE_CHECKING:
-    from inferometer.profile.options import Options
+    from inferometer.measure.options import Options
 
 
 class Ask(Enum):
@@ -300,8 +300,8 @@ def _stray(word: str, secret: bool) -> UsageError:
 
 def _options(asked: dict[str, Any]) -> "Options":
     from inferometer.dataset.build import DataOptions
-    from inferometer.profile.options import Options, Range
-    from inferometer.target.endpoint import Tls
+    from inferometer.measure.options import Options, Range
+    from inferometer.services.endpoint import Tls
 
     names = {field.name for field in fields(Options)}
     if "precision" in asked:

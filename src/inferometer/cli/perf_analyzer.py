@@ -17,10 +17,10 @@ from inferometer.cli.parser import Ask, parse_classic
 from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 
 if TYPE_CHECKING:
-    from inferometer.measure.measurement import Level, Measurement, WindowFigures
-    from inferometer.measure.result import Result
-    from inferometer.profile.options import Options
-    from inferometer.profile.prepare import Setup
+    from inferometer.measure.options import Options
+    from inferometer.measure.prepare import Setup
+    from inferometer.stats.measurement import Level, Measurement, WindowFigures
+    from inferometer.stats.result import Result
 
 VERSION = "2.51.0"  # of the dialect
 
@@ -95,8 +95,8 @@ def _complain(text: str) -> None:
 
 
 def _profile(options: "Options") -> int:
-    from inferometer.profile.prepare import prepare
-    from inferometer.profile.run import run
+    from inferometer.measure.prepare import prepare
+    from inferometer.measure.run import run
     from inferometer.report import classic
     from inferometer.report.export import exportable
     from inferometer.report.files import writable

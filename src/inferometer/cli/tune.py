@@ -13,7 +13,7 @@ from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
-    from inferometer.profile.options import Options
+    from inferometer.measure.options import Options
     from inferometer.tune.search.search import Proposal, Say, Skip
     from inferometer.tune.short import Wish
     from inferometer.tune.study import Study

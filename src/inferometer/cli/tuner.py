@@ -13,7 +13,7 @@ from inferometer.cli.tuner_console import Console, SearchConsole, Stops, error_l
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from inferometer.profile.options import Options
+    from inferometer.measure.options import Options
     from inferometer.tune.dialect.asked import Asked, Dialect
     from inferometer.tune.dialect.checkpoint import Found
     from inferometer.tune.dialect.job import AnalyzeJob, ProfileJob, ReportJob, Reports
@@ -186,7 +186,7 @@ def _recall(
 
 
 def _sending(job: "ProfileJob") -> "Sending":
-    from inferometer.profile.options import Options
+    from inferometer.measure.options import Options
     from inferometer.tune.dialect import perf_analyzer
     from inferometer.tune.dialect.flags import data_flags
     from inferometer.tune.dialect.stored import Sending

@@ -10,8 +10,8 @@ from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.validation import validated
 from inferometer.base.writing import write_file
-from inferometer.measure.measurement import Estimate
-from inferometer.measure.result import Result, plain, with_notes
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.result import Result, plain, with_notes
 
 KIND = "comparison"
 SCHEMA = 1

@@ -15,8 +15,8 @@ from inferometer.compare.comparison import (
 from inferometer.compare.metrics import Metric
 from inferometer.compare.paired import FEWEST, paired_percent, unpaired_percent
 from inferometer.compare.turns import Course
-from inferometer.measure.measurement import Estimate, Level, Measurement
-from inferometer.measure.series import joined
+from inferometer.stats.measurement import Estimate, Level, Measurement
+from inferometer.stats.series import joined
 
 
 def of_turns(base: Course, other: Course, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:

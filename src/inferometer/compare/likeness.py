@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from inferometer.measure.result import Result
+from inferometer.stats.result import Result
 
 _LOAD = {
     "mode": "kind of load",

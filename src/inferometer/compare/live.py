@@ -20,13 +20,13 @@ from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch,
 from inferometer.compare.similarity import similarities
 from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
-from inferometer.measure.measurement import Level
-from inferometer.profile.level import Point, warm_up
-from inferometer.profile.options import Options
-from inferometer.profile.points import points
-from inferometer.profile.prepare import Setup, prepare
-from inferometer.profile.run import bench, crew
-from inferometer.profile.search import Verdicts
+from inferometer.measure.level import Point, warm_up
+from inferometer.measure.options import Options
+from inferometer.measure.points import points
+from inferometer.measure.prepare import Setup, prepare
+from inferometer.measure.run import bench, crew
+from inferometer.measure.search import Verdicts
+from inferometer.stats.measurement import Level
 
 DURATION_S = 10.0
 OUTPUTS = 20

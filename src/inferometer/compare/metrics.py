@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inferometer.compare.comparison import FASTER, NO_DIFFERENCE, SLOWER, THROUGHPUT
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 
 PERCENTILES = (50, 95, 99)
 

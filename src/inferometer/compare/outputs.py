@@ -8,10 +8,10 @@ from inferometer.compare.similarity import FLOATS, Reply
 from inferometer.dataset.batches import batch
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Step
+from inferometer.measure.prepare import Setup
 from inferometer.model.numbers import ElementError, encode_fractions, values
 from inferometer.model.tensor import Tensor
-from inferometer.profile.prepare import Setup
-from inferometer.target.kind import Answering
+from inferometer.services.kind import Answering
 
 
 class NotComparableError(Exception):

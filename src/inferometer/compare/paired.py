@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.measure.difference import difference
-from inferometer.measure.intervals import student_t
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.difference import difference
+from inferometer.stats.intervals import student_t
+from inferometer.stats.measurement import Estimate
 
 CONFIDENCE = 0.98  # of all intervals of a comparison together
 TRIMMED = 0.2  # share cut off at either end

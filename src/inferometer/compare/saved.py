@@ -8,8 +8,8 @@ from inferometer.compare.differences import of_levels, overall
 from inferometer.compare.likeness import unlike
 from inferometer.compare.metrics import metrics
 from inferometer.compare.verdict import Findings, Terms, conclude
-from inferometer.measure.measurement import Level
-from inferometer.measure.result import Result
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result
 
 _NOT_IN_TURNS = (
     "these results were measured apart: what changed on the machine in between counts as a difference "

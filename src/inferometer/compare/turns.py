@@ -14,14 +14,14 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.compare.metrics import PERCENTILES
 from inferometer.load.plan import Closed, Periodic, Plan
-from inferometer.measure.measurement import Level, WindowFigures
-from inferometer.measure.merge import Subject, measurement
-from inferometer.measure.series import joined
-from inferometer.measure.stopping import Precision
-from inferometer.measure.windows import Window, figures
-from inferometer.profile.conclusion import is_capped
-from inferometer.profile.level import Bench, Point, Recipe, measure_level_windows
-from inferometer.profile.remarks import client_remarks
+from inferometer.measure.conclusion import is_capped
+from inferometer.measure.level import Bench, Point, Recipe, measure_level_windows
+from inferometer.measure.remarks import client_remarks
+from inferometer.stats.measurement import Level, WindowFigures
+from inferometer.stats.merge import Subject, measurement
+from inferometer.stats.series import joined
+from inferometer.stats.stopping import Precision
+from inferometer.stats.windows import Window, figures
 
 ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both
 FEWEST_ROUNDS = 10

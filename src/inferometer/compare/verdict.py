@@ -17,7 +17,7 @@ from inferometer.compare.comparison import (
 )
 from inferometer.compare.gates import ERRORS, Gate, judge
 from inferometer.compare.paired import CONFIDENCE
-from inferometer.measure.measurement import Level
+from inferometer.stats.measurement import Level
 
 _BROKEN = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST, Note.NO_REPLY)
 _LIMITED = (Note.CLIENT_LIMITED, Note.NOT_OFFERED)

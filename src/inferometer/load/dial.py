@@ -12,7 +12,7 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.records import status as outcome
-from inferometer.target.endpoint import Endpoint, tls_context
+from inferometer.services.endpoint import Endpoint, tls_context
 
 Address = tuple[int, tuple[object, ...]]
 

@@ -14,8 +14,8 @@ from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
-from inferometer.target.sequence_marks import PLACE, http_mark
-from inferometer.target.traffic import Reading, Reply, ReplyReader, Wiring
+from inferometer.services.sequence_marks import PLACE, http_mark
+from inferometer.services.traffic import Reading, Reply, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
 
 BUFFER = 256 * 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.target.traffic import Validation, Wiring
+from inferometer.services.traffic import Validation, Wiring
 
 
 @dataclass(frozen=True, slots=True)

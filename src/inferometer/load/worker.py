@@ -28,7 +28,7 @@ from inferometer.load.replies import Replies
 from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
-from inferometer.target.traffic import IN_PROCESS
+from inferometer.services.traffic import IN_PROCESS
 
 FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
 # Sent to the whole process group: the controller decides when a worker ends.
@@ -91,7 +91,7 @@ def _open_link(job: Job, reactor: EpollReactor, spool: Spool | None) -> OpenLink
 def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
     if job.validation is None:
         return None if spool is None else Replies(None, spool)
-    from inferometer.target.validation import Checker
+    from inferometer.services.validation import Checker
 
     return Replies(Checker(job.validation), spool, job.wiring.outputs)
 

@@ -23,7 +23,7 @@ from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
 from inferometer.records.totals import Totals
-from inferometer.target.traffic import Traffic
+from inferometer.services.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
 NAP_NS = ROUND_NS // 4  # or this often, when there are many

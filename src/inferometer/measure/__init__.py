@@ -1,1 +1,1 @@
-"""Rank 4: windows, quantiles, intervals, stability. Pure functions over records."""
+"""Rank 5: one level, search over levels: the imperative shell around load and measure."""

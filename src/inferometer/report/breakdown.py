@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from inferometer.measure.measurement import Measurement
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.server import compute_ns, unique, workers
+from inferometer.stats.measurement import Measurement
 
 WAIT = "waiting to be sent"
 SEND = "client send"

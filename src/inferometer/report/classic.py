@@ -7,9 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.base.notes import Note
-from inferometer.measure.measurement import FailureGroup, Level, Measurement, Rates, Streaming, WindowFigures
-from inferometer.measure.result import Result
-from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.format import (
     classic_value,
@@ -27,6 +24,9 @@ from inferometer.report.format import (
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
 from inferometer.report.tokens import classic_lines
+from inferometer.stats.measurement import FailureGroup, Level, Measurement, Rates, Streaming, WindowFigures
+from inferometer.stats.result import Result
+from inferometer.stats.server_metrics import ServerMetrics
 
 SERVICE_KINDS = {
     "triton": "TRITON",

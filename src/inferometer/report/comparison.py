@@ -28,9 +28,9 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.differences import headline
-from inferometer.measure.measurement import Estimate
 from inferometer.report.escape import markdown, terminal, xml
 from inferometer.report.format import duration, first_line, level_label, plural, quantity, share
+from inferometer.stats.measurement import Estimate
 
 WIDTH = 100
 _STYLES = {FASTER: "green", SLOWER: "red", MIXED: "yellow"}

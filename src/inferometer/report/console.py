@@ -9,17 +9,6 @@ from rich.text import Text
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.measure.measurement import (
-    ClientCost,
-    Doubt,
-    FailureGroup,
-    Level,
-    Measurement,
-    SequenceFigures,
-    StartFigures,
-    Streaming,
-)
-from inferometer.measure.result import Finding, Result
 from inferometer.report.escape import terminal
 from inferometer.report.format import (
     NONE,
@@ -40,6 +29,17 @@ from inferometer.report.format import (
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.server import Part, parts
 from inferometer.report.tokens import text_lines
+from inferometer.stats.measurement import (
+    ClientCost,
+    Doubt,
+    FailureGroup,
+    Level,
+    Measurement,
+    SequenceFigures,
+    StartFigures,
+    Streaming,
+)
+from inferometer.stats.result import Finding, Result
 
 BAR_WIDTH = 24
 WIDTH = 100

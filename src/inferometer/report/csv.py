@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.units import NS_PER_US
-from inferometer.measure.measurement import Level, Measurement
-from inferometer.measure.result import Result
-from inferometer.measure.server_metrics import ServerMetrics
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.escape import file_part
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import any_cache, average_ns, compute_ns
+from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.result import Result
+from inferometer.stats.server_metrics import ServerMetrics
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of one file have the same columns."""

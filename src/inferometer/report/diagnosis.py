@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from inferometer.advise.diagnosis import Diagnosis, StepFigures, Suggestion, Trial
+from inferometer.diagnose.diagnosis import Diagnosis, StepFigures, Suggestion, Trial
 from inferometer.report.console import WIDTH
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, quantity, share

@@ -12,9 +12,9 @@ import numpy as np
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import replacing
-from inferometer.measure.exported import Export, ExportedLevel, ExportedRequest, Value
 from inferometer.model.numbers import values
 from inferometer.report.files import writable
+from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, Value
 
 FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is
 UNSUPPORTED = ("FP16", "BF16")  # the classic form has no values of these

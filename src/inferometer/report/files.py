@@ -6,8 +6,8 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import Outputs, write_file
-from inferometer.measure.result import Result
 from inferometer.report.csv import composing_csvs, main_csv
+from inferometer.stats.result import Result
 
 
 def writable(path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
-from inferometer.measure.measurement import Distribution, Estimate, Level
+from inferometer.stats.measurement import Distribution, Estimate, Level
 
 NONE = "-"  # stands for a figure that does not exist
 STANDARD_PERCENTILES = (50, 90, 95, 99)

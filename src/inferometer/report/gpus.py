@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inferometer.measure.server_metrics import GpuFigures
 from inferometer.report.format import decimal
+from inferometer.stats.server_metrics import GpuFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.units import NS_PER_US
-from inferometer.measure.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 from inferometer.report.format import duration, plural, quantity, share
+from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 
 GIB = 1024**3
 

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
-from inferometer.measure.exported import Export, ExportedLevel, ExportedRequest
 from inferometer.report.export import Texts
+from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest
 
 ROWS = 20_000  # of a row group, or
 CHARACTERS = 32 * 1024 * 1024  # of text, whichever comes first

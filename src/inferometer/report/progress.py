@@ -7,10 +7,10 @@ from rich.live import Live
 
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.measurement import Level, WindowFigures
 from inferometer.report.console import level_sentence
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
+from inferometer.stats.measurement import Level, WindowFigures
 
 LIVE_LINES = 8
 PLAIN_PERIOD_NS = 5 * NS_PER_S

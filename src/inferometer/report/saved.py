@@ -4,20 +4,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferometer.advise import diagnosis as diagnoses
-from inferometer.advise.diagnosis import Diagnosis
 from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.compare import comparison as comparisons
 from inferometer.compare.comparison import Comparison
-from inferometer.measure import result as results
-from inferometer.measure.result import Result
+from inferometer.diagnose import diagnosis as diagnoses
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
 from inferometer.report.html.comparison_page import comparison_document
 from inferometer.report.html.diagnosis_page import diagnosis_document
 from inferometer.report.html.measure_page import measure_document
 from inferometer.report.html.page import render, write
 from inferometer.report.markdown import markdown
+from inferometer.stats import result as results
+from inferometer.stats.result import Result
 
 Report = Result | Diagnosis | Comparison
 

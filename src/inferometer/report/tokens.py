@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from inferometer.measure.measurement import Distribution, Goodput, Measurement, TokenFigures
 from inferometer.report.format import decimal, duration, plural, quantity, share, whole_us
+from inferometer.stats.measurement import Distribution, Goodput, Measurement, TokenFigures
 
 
 def text_lines(measurement: Measurement) -> Iterator[str]:

@@ -1,11 +1,11 @@
 """A measurement in one sentence."""
 
-from inferometer.measure.measurement import Level, Measurement
-from inferometer.measure.result import Result
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.report.console import finding_sentence
 from inferometer.report.format import duration, interval, level_label, quantity, share
 from inferometer.report.server import parts
+from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.result import Result
 
 NEAR = 0.05  # share of the highest throughput within which a lighter load does as well
 

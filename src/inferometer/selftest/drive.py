@@ -8,15 +8,15 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.measurement import Level, Measurement, WindowFigures
-from inferometer.measure.stopping import Precision
+from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.profile.level import Bench, Point, Recipe, measure_level
 from inferometer.records.records import Records, join
 from inferometer.selftest.child import NullServer
-from inferometer.target.endpoint import Connection, Endpoint
-from inferometer.target.traffic import Traffic
+from inferometer.services.endpoint import Connection, Endpoint
+from inferometer.services.traffic import Traffic
+from inferometer.stats.measurement import Level, Measurement, WindowFigures
+from inferometer.stats.stopping import Precision
 
 PATIENCE_NS = 5 * NS_PER_S  # beyond the time a level should take
 MODEL = ModelSpec(
@@ -36,10 +36,10 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
     connection = Connection(Endpoint("127.0.0.1", port))
     steps = ((Tensor("INPUT", "UINT8", (size,), bytes(size)),),)
     if protocol == "grpc":
-        from inferometer.target.triton_grpc import GrpcOptions, TritonGrpc
+        from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
 
         return TritonGrpc(connection, GrpcOptions()).traffic(MODEL, steps)
-    from inferometer.target.triton_http import TritonHttp
+    from inferometer.services.triton_http import TritonHttp
 
     return TritonHttp(connection).traffic(MODEL, steps)
 

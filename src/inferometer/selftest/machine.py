@@ -14,11 +14,11 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.load.reactor import SPIN_NS
 from inferometer.load.timer import Timer
-from inferometer.measure.quantiles import percentile
 from inferometer.observe.host import PORT_RANGE, local_ports
 from inferometer.report.format import duration
 from inferometer.selftest.check import Check, Verdict
 from inferometer.selftest.pace import Pace
+from inferometer.stats.quantiles import percentile
 
 PART = "machine"
 WAKES = 200

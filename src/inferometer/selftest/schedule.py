@@ -7,7 +7,6 @@ import numpy as np
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Constant, Open, Poisson
-from inferometer.measure.quantiles import Durations, percentile
 from inferometer.records.records import Records
 from inferometer.report.format import duration, quantity
 from inferometer.selftest import arrivals
@@ -16,6 +15,7 @@ from inferometer.selftest.check import Check, Figure, Verdict
 from inferometer.selftest.child import Child, NullServer
 from inferometer.selftest.drive import run_whole, workers
 from inferometer.selftest.pace import Pace
+from inferometer.stats.quantiles import Durations, percentile
 
 PART = "schedule"
 PLANS: tuple[tuple[str, float], ...] = (

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
 from inferometer.load.plan import Constant, Open
-from inferometer.measure.measurement import Distribution
 from inferometer.report.format import duration
 from inferometer.selftest.behaviour import Behaviour, Stall
 from inferometer.selftest.check import Check, Figure, Verdict
 from inferometer.selftest.child import Child, NullServer
 from inferometer.selftest.drive import Run, run_whole, workers
 from inferometer.selftest.pace import Pace
+from inferometer.stats.measurement import Distribution
 
 PART = "stall"
 RATE = 200

@@ -2,9 +2,9 @@
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.build import build
-from inferometer.profile.checks import check_model
-from inferometer.profile.options import Options
-from inferometer.profile.points import read_intervals
+from inferometer.measure.checks import check_model
+from inferometer.measure.options import Options
+from inferometer.measure.points import read_intervals
 from inferometer.tune import model_config
 from inferometer.tune.local_models import described
 from inferometer.tune.scoping import are_whole, groups, make_scope, own_config

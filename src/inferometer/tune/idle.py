@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from inferometer.measure.measurement import Estimate
 from inferometer.observe.gpu import Gpu
+from inferometer.stats.measurement import Estimate
 from inferometer.tune.trial import Figures, Trial
 
 MEGA = 1_000_000

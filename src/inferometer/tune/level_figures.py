@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Sequence
 
 from inferometer.base.units import NS_PER_MS
-from inferometer.measure.measurement import Distribution, Estimate, Level, Measurement
-from inferometer.measure.server_metrics import GpuFigures
+from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
+from inferometer.stats.server_metrics import GpuFigures
 from inferometer.tune.trial import Figures
 
 MEGA = 1_000_000

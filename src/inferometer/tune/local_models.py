@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import MissingError, PeerError
+from inferometer.measure.options import Options
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.options import Options
-from inferometer.target.discovery import describe_model
+from inferometer.services.discovery import describe_model
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 

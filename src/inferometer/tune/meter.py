@@ -14,16 +14,16 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.measurement import Level
-from inferometer.measure.stopping import Precision
+from inferometer.measure.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
+from inferometer.measure.options import Options
+from inferometer.measure.points import read_intervals
+from inferometer.measure.prepare import Setup, moved, prepare
+from inferometer.measure.run import bench, crew
 from inferometer.observe.host_load import HostMeter
 from inferometer.observe.poller import HostEndpoint
-from inferometer.profile.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
-from inferometer.profile.options import Options
-from inferometer.profile.points import read_intervals
-from inferometer.profile.prepare import Setup, moved, prepare
-from inferometer.profile.run import bench, crew
 from inferometer.server.in_process import Host
+from inferometer.stats.measurement import Level
+from inferometer.stats.stopping import Precision
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.launch.site import Site
 from inferometer.tune.level_figures import figures, gpu_figures

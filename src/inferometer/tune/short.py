@@ -5,9 +5,9 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.measure.slo import parse_slo
-from inferometer.profile.options import Options
+from inferometer.measure.options import Options
 from inferometer.server.repository import example_repository
+from inferometer.stats.slo import parse_slo
 from inferometer.tune.goal import Constraint
 from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.metrics import BY_TAG

@@ -7,7 +7,7 @@ from inferometer.tune.launch.site import Site
 from inferometer.tune.search.search import Effort, Proposal
 
 if TYPE_CHECKING:
-    from inferometer.measure.measurement import Level
+    from inferometer.stats.measurement import Level
     from inferometer.tune.meter import EngineMeter
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from inferometer.testing.landscape import Landscape, SimulatedTrials
 from inferometer.tune import model_config
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.scoring import rank
@@ -16,6 +15,7 @@ from inferometer.tune.search.smart import SPENT, smart
 from inferometer.tune.space import Bounds, automatic
 from inferometer.tune.trial import Status
 from inferometer.tune.variant import Names
+from tests.support.landscape import Landscape, SimulatedTrials
 
 BASE = model_config.parse_text(
     """name: "m" max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }

@@ -1,6 +1,7 @@
 """The numbers behind the bars."""
 
 import pytest
+
 from benchmarks.arithmetic import (
     HELD,
     INFORMATION,

@@ -1,6 +1,7 @@
 """What two perf_analyzers print, read and compared."""
 
 import pytest
+
 from benchmarks.classic_output import csv_figures, duration_s, printed_figures
 from benchmarks.side_by_side import LOADS, MODELS, Cell, Run, cells, judge
 

@@ -1,6 +1,7 @@
 """What wrk prints."""
 
 import pytest
+
 from benchmarks.bar import BenchError
 from benchmarks.wrk import parse_duration_us, parse_report
 

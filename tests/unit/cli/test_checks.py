@@ -6,9 +6,9 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.cli.parser import parse_classic
 from inferometer.dataset.build import DataOptions
+from inferometer.measure.checks import check, check_model
+from inferometer.measure.options import Options, Range
 from inferometer.model.spec import ModelSpec
-from inferometer.profile.checks import check, check_model
-from inferometer.profile.options import Options, Range
 
 ASKED = Options(model="m")
 MODEL = ModelSpec(name="m", version="", inputs=(), outputs=())

@@ -6,7 +6,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.cli.compare import main
 from inferometer.cli.main import main as inferometer
 from inferometer.compare.comparison import read
-from inferometer.measure.measurement import (
+from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
     Estimate,
@@ -14,7 +14,7 @@ from inferometer.measure.measurement import (
     Level,
     Measurement,
 )
-from inferometer.measure.result import SCHEMA, Result, write
+from inferometer.stats.result import SCHEMA, Result, write
 
 
 def level(rate, failed, remarks=()):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from inferometer.cli.parser import parse_classic
-from inferometer.profile.options import Options, Range
+from inferometer.measure.options import Options, Range
 
 FILE = sys.executable  # any that exists
 

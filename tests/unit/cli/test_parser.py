@@ -13,8 +13,8 @@ from inferometer.base.errors import UsageError
 from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.parser import GROUPS, Ask, parse_classic, parse_measure, print_measure_help
 from inferometer.dataset.build import DataOptions
-from inferometer.profile.options import Options, Range
-from inferometer.target.endpoint import Tls
+from inferometer.measure.options import Options, Range
+from inferometer.services.endpoint import Tls
 
 SECTION_1_AND_6_1 = """
 -m -x --service-kind --endpoint --bls-composing-models --model-signature-name -v --version

@@ -2,12 +2,12 @@
 
 import pytest
 
-from inferometer.advise import diagnosis as diagnoses
 from inferometer.cli.main import main
 from inferometer.compare import comparison as comparisons
-from inferometer.measure import result as results
+from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.report.saved import to_html, to_markdown
-from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
+from inferometer.stats import result as results
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 RESULT = sample_result()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferometer.measure.measurement import (
+from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
     Estimate,
@@ -10,7 +10,7 @@ from inferometer.measure.measurement import (
     Level,
     Measurement,
 )
-from inferometer.measure.result import SCHEMA, Result
+from inferometer.stats.result import SCHEMA, Result
 
 EFFECTIVE = {
     "mode": "concurrency",

@@ -14,7 +14,7 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.gates import judge, parse_gates
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 
 
 @pytest.mark.parametrize(

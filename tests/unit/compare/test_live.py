@@ -7,8 +7,8 @@ from inferometer.base.units import NS_PER_S
 from inferometer.compare.live import Order, check_order, contestants
 from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, Look, Pace, schedules
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.profile.level import Point
-from inferometer.profile.options import Options
+from inferometer.measure.level import Point
+from inferometer.measure.options import Options
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
 from inferometer.records.records import join
-from inferometer.testing.clock import FakeClock
-from inferometer.testing.target import FakeServer, Reply, SimulatedLoad
+from tests.support.clock import FakeClock
+from tests.support.target import FakeServer, Reply, SimulatedLoad
 
 MS = 1_000_000
 

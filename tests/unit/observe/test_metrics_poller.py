@@ -11,7 +11,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.observe import poller as module
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling, warnings_about
-from inferometer.testing.clock import FakeClock
+from tests.support.clock import FakeClock
 
 DEADLINE_S = 30.0
 HOUR_NS = 3600 * NS_PER_S

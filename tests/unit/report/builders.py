@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from inferometer.base.notes import Remark
-from inferometer.measure.measurement import (
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
     Estimate,
@@ -13,8 +14,7 @@ from inferometer.measure.measurement import (
     Measurement,
     WindowFigures,
 )
-from inferometer.measure.result import Result
-from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.stats.result import Result
 
 EFFECTIVE: dict[str, Any] = {
     "batch": 1,

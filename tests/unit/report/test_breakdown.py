@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inferometer.report.breakdown import level_pieces, server_pieces, steps
-from inferometer.testing.reports import sample_result
+from tests.support.reports import sample_result
 
 
 def test_pieces_add_up_to_the_mean_latency():

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from inferometer.base.notes import Note, Remark
-from inferometer.measure.measurement import FailureGroup
-from inferometer.measure.result import from_json, to_json
 from inferometer.report import classic
+from inferometer.stats.measurement import FailureGroup
+from inferometer.stats.result import from_json, to_json
 
 Golden = Callable[[str, str], None]
 REFERENCE = Path(__file__).parents[2] / "golden" / "reference"

@@ -25,8 +25,8 @@ from inferometer.compare.comparison import (
     Turn,
     Variant,
 )
-from inferometer.measure.measurement import Estimate
 from inferometer.report.comparison import render, sentences, to_junit, to_markdown
+from inferometer.stats.measurement import Estimate
 
 ROWS = (
     Difference("throughput", 846.2, 1022.4, Estimate(20.8, 18.1, 23.6), FASTER),

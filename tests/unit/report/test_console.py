@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.measure.measurement import ClientCost, Doubt, FailureGroup, StartFigures
-from inferometer.measure.result import Finding, Judged
 from inferometer.report.console import closing_sentence, finding_sentence, render, verdict_words
+from inferometer.stats.measurement import ClientCost, Doubt, FailureGroup, StartFigures
+from inferometer.stats.result import Finding, Judged
 
 Golden = Callable[[str, str], None]
 

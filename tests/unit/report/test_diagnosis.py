@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from inferometer.advise.diagnosis import (
+from inferometer.diagnose.diagnosis import (
     COMMAND,
     COMPUTE,
     INSTANCES,

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.measure.exported import (
+from inferometer.model.numbers import encode
+from inferometer.report.export import exportable, json_value, write_export
+from inferometer.stats.exported import (
     Export,
     ExportedLevel,
     ExportedRequest,
     ExportedResponse,
     Value,
 )
-from inferometer.model.numbers import encode
-from inferometer.report.export import exportable, json_value, write_export
 
 VALUES = [
     ("one number is bare", "INT32", encode("INT32", [5]), "5"),

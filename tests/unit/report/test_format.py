@@ -2,8 +2,8 @@
 
 import pytest
 
-from inferometer.measure.measurement import Estimate
 from inferometer.report import format as form
+from inferometer.stats.measurement import Estimate
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from inferometer.report import escape
 from inferometer.report.document import Code, Column, Document, Facts, Message, Messages, Section, Table
 from inferometer.report.markdown import markdown
 from inferometer.report.saved import to_markdown
-from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 
 @pytest.mark.parametrize(

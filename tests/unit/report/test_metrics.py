@@ -5,12 +5,12 @@ from types import ModuleType
 
 import pytest
 
-from inferometer.measure.measurement import Measurement
-from inferometer.measure.result import from_json, to_json
-from inferometer.measure.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 from inferometer.report.classic import report
 from inferometer.report.csv import main_csv
 from inferometer.report.metrics import metrics_lines
+from inferometer.stats.measurement import Measurement
+from inferometer.stats.result import from_json, to_json
+from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 
 AAA = GpuFigures("GPU-aaa", 0.1961538, 55.3, 1_000_000_026, 50_000_000_000)
 BBB = GpuFigures("GPU-bbb", 0.25, 123.45678, 2_097_152, 50_000_000_000)

@@ -13,15 +13,15 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from inferometer.measure.measurement import FailureGroup
 from inferometer.report import classic, escape
 from inferometer.report import comparison as comparison_words
 from inferometer.report import console as result_words
 from inferometer.report import csv as classic_table
 from inferometer.report import diagnosis as diagnosis_words
 from inferometer.report.saved import to_html, to_markdown
-from inferometer.testing.nasty import NASTY, with_texts
-from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
+from inferometer.stats.measurement import FailureGroup
+from tests.support.nasty import NASTY, with_texts
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 SEEDS = range(12)
 STYLES = re.compile(r"\x1b\[[0-9;]*m")

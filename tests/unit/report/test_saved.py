@@ -5,12 +5,12 @@ import json
 import pytest
 
 from inferometer import api
-from inferometer.advise import diagnosis as diagnoses
 from inferometer.base.errors import UsageError
 from inferometer.compare import comparison as comparisons
-from inferometer.measure import result as results
+from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.report.saved import read, to_html, to_markdown, write_page
-from inferometer.testing.reports import sample_comparison, sample_diagnosis, sample_result
+from inferometer.stats import result as results
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 KINDS = [
     (sample_result(), results.write),

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.measure.measurement import Rates
-from inferometer.measure.result import from_json, to_json
 from inferometer.report import classic
 from inferometer.report.console import render
 from inferometer.report.csv import main_csv
+from inferometer.stats.measurement import Rates
+from inferometer.stats.result import from_json, to_json
 
 SCHEDULE = {"request_count": 90, "schedule_s": 2.5, "schedule": "hold 50 for 2.5s", "speed": 1.0}
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from inferometer.measure.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures
-from inferometer.measure.result import from_json, to_json
 from inferometer.report.classic import level_block
 from inferometer.report.csv import main_csv
 from inferometer.report.tokens import classic_lines, text_lines
+from inferometer.stats.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures
+from inferometer.stats.result import from_json, to_json
 
 US = 1000
 NONE = Distribution(0, 0, 0, 0, 0, ())

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_US
-from inferometer.measure.measurement import Distribution
 from inferometer.selftest import ceiling, faults, run, schedule, stall
 from inferometer.selftest.behaviour import Stall, dealt
 from inferometer.selftest.check import SCHEMA, Check, SelfTest, Verdict, to_json
 from inferometer.selftest.pace import QUICK
+from inferometer.stats.measurement import Distribution
 
 QUIET = schedule.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)
 BUSY = schedule.Lags(20 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)

@@ -9,9 +9,6 @@ from onnx import numpy_helper
 from PIL import Image
 
 from inferometer.base.errors import UsageError
-from inferometer.server.build_classifier import CLASSES, build_classifier, classifier_path, classifier_weights
-from inferometer.server.build_images import PICTURES, draw
-from inferometer.server.build_vocoder import build_vocoder, vocoder_weights
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import (
     example_image,
@@ -19,6 +16,9 @@ from inferometer.server.repository import (
     example_repository,
     vocoder_repository,
 )
+from tools.build_classifier import CLASSES, build_classifier, classifier_path, classifier_weights
+from tools.build_images import PICTURES, draw
+from tools.build_vocoder import build_vocoder, vocoder_weights
 
 
 def test_the_committed_network_is_the_one_the_script_makes():

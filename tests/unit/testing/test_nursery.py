@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.testing import asking
-from inferometer.testing.asking import bear_worker
-from inferometer.testing.commands import call, nursery_address
+from tests.support import asking
+from tests.support.asking import bear_worker
+from tests.support.commands import call, nursery_address
 
 
 def test_it_has_a_process_of_its_own_and_both_streams() -> None:

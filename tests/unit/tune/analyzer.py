@@ -14,7 +14,7 @@ from scripted import answer, server
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.cli import model_analyzer
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.launch.site import Addresses, Control, ServerSite

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.search.search import Proposal, Search, Steps

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.goal import Constraint, Goal, constraints, objectives

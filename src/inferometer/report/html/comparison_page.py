@@ -18,7 +18,6 @@ from inferometer.compare.comparison import (
     Difference,
     to_json,
 )
-from inferometer.measure.result import Result
 from inferometer.report import document as blocks
 from inferometer.report.document import (
     Block,
@@ -37,6 +36,7 @@ from inferometer.report.format import duration, level_label, level_value, plural
 from inferometer.report.html.measure_page import when
 from inferometer.report.html.outputs import outputs_section
 from inferometer.report.html.variants import distribution_section, throughput_section, turns_section
+from inferometer.stats.result import Result
 
 TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
 _OUTCOMES = {

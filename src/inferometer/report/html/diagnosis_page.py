@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from inferometer.advise.diagnosis import (
+from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
     UNKNOWN,
@@ -12,7 +12,6 @@ from inferometer.advise.diagnosis import (
     Suggestion,
     to_json,
 )
-from inferometer.measure.result import Result, plain
 from inferometer.report.document import (
     Axis,
     Bar,
@@ -42,6 +41,7 @@ from inferometer.report.html.time_bars import time_section
 from inferometer.report.html.timeline import timeline_section
 from inferometer.report.html.trials import change_words, gain, trials_section
 from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.stats.result import Result, plain
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 

@@ -1,11 +1,11 @@
 """The latency distribution as percentile curves whose axis stretches the tail."""
 
-from inferometer.measure.measurement import Distribution, Level, Measurement
-from inferometer.measure.result import Result
 from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Spread, Table
 from inferometer.report.format import duration, level_label, level_value
 from inferometer.report.html.units import time_axis
 from inferometer.report.verdict import measured
+from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.stats.result import Result
 
 CURVES = 5
 SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)

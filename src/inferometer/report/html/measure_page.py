@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 
 from inferometer.base.units import NS_PER_US
-from inferometer.measure.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
-from inferometer.measure.result import Finding, Result, to_json
 from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
 from inferometer.report.document import (
     Block,
@@ -39,6 +37,8 @@ from inferometer.report.html.time_bars import time_section
 from inferometer.report.html.timeline import timeline_section
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.verdict import best, verdict
+from inferometer.stats.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
+from inferometer.stats.result import Finding, Result, to_json
 
 
 def measure_document(result: Result) -> Document:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inferometer.measure.result import Result
 from inferometer.report.document import Column, Facts, Section, Table
 from inferometer.report.format import quantity
+from inferometer.stats.result import Result
 
 GIB = 1024**3
 ABSENT = "-"

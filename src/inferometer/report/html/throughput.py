@@ -1,11 +1,11 @@
 """Throughput against latency: the curve that says how much load is worth it."""
 
-from inferometer.measure.measurement import Estimate, Level, Measurement
-from inferometer.measure.result import Result
 from inferometer.report.document import Chart, Point, Section, Series
 from inferometer.report.format import duration, interval, level_label, level_value, quantity, share
 from inferometer.report.html.units import rate_axis, time_axis
 from inferometer.report.verdict import NEAR, best, enough, measured
+from inferometer.stats.measurement import Estimate, Level, Measurement
+from inferometer.stats.result import Result
 
 COLOURS = {50: "blue", 99: "orange"}
 MORE = "green"

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from inferometer.measure.measurement import Level, Measurement
-from inferometer.measure.result import Result
 from inferometer.report import breakdown
 from inferometer.report.breakdown import Piece, Step, level_pieces, steps
 from inferometer.report.document import Bar, Bars, Block, Column, Section, Segment, Table
 from inferometer.report.format import duration, level_label, level_value, share
 from inferometer.report.verdict import best, measured
+from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.result import Result
 
 COLOURS = {
     breakdown.WAIT: "part-wait",

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.measurement import Level, WindowFigures
-from inferometer.measure.result import Result
 from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Span, Table
 from inferometer.report.format import duration, level_label, level_value, quantity
 from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.stats.measurement import Level, WindowFigures
+from inferometer.stats.result import Result
 
 MARKED = 240  # windows up to which each is a point that can be pointed at
 LISTED = 1000

@@ -1,7 +1,6 @@
 """What came of trying the suggestions: before, predicted, measured."""
 
-from inferometer.advise.diagnosis import Change, Diagnosis, Trial
-from inferometer.measure.result import Result
+from inferometer.diagnose.diagnosis import Change, Diagnosis, Trial
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -18,6 +17,7 @@ from inferometer.report.format import change_text, duration, quantity, share
 from inferometer.report.html.throughput import limits
 from inferometer.report.html.units import rate_axis, time_axis
 from inferometer.report.verdict import measured
+from inferometer.stats.result import Result
 
 COLOURS = ("blue", "orange", "green", "purple", "grey")
 

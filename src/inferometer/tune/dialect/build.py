@@ -8,7 +8,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
-from inferometer.profile.options import Options
+from inferometer.measure.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.tune.dialect import rules
 from inferometer.tune.dialect.asked import Asked, Dialect

@@ -9,7 +9,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
 from inferometer.base.writing import write_file
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.flags import data_flags

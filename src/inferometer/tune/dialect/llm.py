@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.profile.options import Options
+from inferometer.measure.options import Options
 from inferometer.tune.dialect.values import Read, choice, flag, mapping, number, text, whole
 from inferometer.tune.metrics import TOKEN_TAGS
 from inferometer.tune.prompts import LENGTHS, Prompts

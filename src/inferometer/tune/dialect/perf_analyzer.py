@@ -16,7 +16,7 @@ from pathlib import Path
 
 from inferometer.base.errors import LocalError
 from inferometer.base.writing import writing
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.flags import LOAD_FLAGS, SWITCHES, data_flags, words
 from inferometer.tune.dialect.job import External

@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.server.in_process import Host
-from inferometer.target.endpoint import Connection, Tls, parse_endpoint
-from inferometer.target.repository import READY, GrpcRepository, HttpRepository, Repository
+from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.repository import READY, GrpcRepository, HttpRepository, Repository
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.variant import Variant

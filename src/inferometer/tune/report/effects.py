@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.measure.measurement import Estimate
+from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.metrics import BY_TAG
 from inferometer.tune.study import Study

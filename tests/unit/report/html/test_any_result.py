@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inferometer.measure.measurement import Estimate
-from inferometer.measure.quantiles import distribution
 from inferometer.report.saved import to_html, to_markdown
-from inferometer.testing.reports import sample_result
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.quantiles import distribution
+from tests.support.reports import sample_result
 
 TIMES = st.lists(st.integers(1, 10**12), min_size=1, max_size=40)
 RATES = st.floats(0, 1e9, allow_nan=False)

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from inferometer.advise import diagnosis as diagnoses
 from inferometer.base.notes import Note, Remark
 from inferometer.compare import comparison as comparisons
-from inferometer.measure import result as results
-from inferometer.measure.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
+from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.report.html.timeline import first_counted
 from inferometer.report.saved import document, from_json, to_html
-from inferometer.testing.reports import (
+from inferometer.stats import result as results
+from inferometer.stats.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
+from tests.support.reports import (
     DISCARDED,
     WINDOW_S,
     WINDOWS,
@@ -267,7 +267,7 @@ def test_an_invalid_comparison_says_why_first():
 
 def test_percentile_curves_rise_and_pass_through_the_exact_percentiles():
     from inferometer.report.html.distribution import curve
-    from inferometer.testing.reports import sample_latency
+    from tests.support.reports import sample_latency
 
     for count in (1, 2, 7, 100, 2000):
         latency = sample_latency(30.0, count)

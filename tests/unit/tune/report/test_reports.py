@@ -9,11 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from scripted import W, drive, server
 
-from inferometer.measure.measurement import Estimate
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
-from inferometer.testing.nasty import NASTY, with_texts
+from inferometer.stats.measurement import Estimate
 from inferometer.tune.dialect import tables
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
@@ -29,6 +28,7 @@ from inferometer.tune.space import Bounds, automatic
 from inferometer.tune.study import SCHEMA, Study, from_json, to_json
 from inferometer.tune.trial import Figures, Status
 from inferometer.tune.variant import Names
+from tests.support.nasty import NASTY, with_texts
 
 BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted import W
 
-from inferometer.measure.measurement import Estimate
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.stats.measurement import Estimate
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import across, facts, text

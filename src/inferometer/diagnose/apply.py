@@ -1,0 +1,177 @@
+"""Try the suggestions out: load the first, measure, keep it if it is better, think again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from inferometer.base.clock import Clock
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
+from inferometer.diagnose.diagnosis import Diagnosis, Suggestion, Trial
+from inferometer.diagnose.observation import Observation
+from inferometer.diagnose.reconfigure import ModelControl, Reconfiguration
+from inferometer.diagnose.run import Asked, Patient, Say, diagnose, examine, measure_once, watch_host
+from inferometer.diagnose.settings import changed_config
+from inferometer.measure.level import Watcher
+from inferometer.measure.options import Range
+from inferometer.measure.prepare import prepare
+from inferometer.stats.result import Result
+
+ENOUGH = 0.05  # predicted gain below which nothing more is tried
+BETTER = 0.02  # measured gain from which a change is kept
+
+Configs = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """How far to go."""
+
+    budget_s: float
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a treatment acts with."""
+
+    watcher: Watcher
+    say: Say
+    tell: Callable[[Trial], None]  # each trial as soon as it is known
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The diagnosis with its trials, the configurations that won, and what ended the trials early, if anything did."""
+
+    diagnosis: Diagnosis
+    configs: Configs = field(default_factory=dict)
+    error: PeerError | None = None
+
+
+def consult(asked: Asked, treatment: Treatment | None, tools: Tools) -> Outcome:
+    """Examine, diagnose, and with a treatment try the suggestions out."""
+    patient = examine(asked, tools.watcher, tools.say)
+    diagnosis, found = diagnose(patient)
+    if treatment is None or tools.watcher.is_interrupted():
+        return Outcome(diagnosis)
+    return apply(patient, diagnosis, found, treatment, tools)
+
+
+def apply(
+    patient: Patient, diagnosis: Diagnosis, found: Conclusion, treatment: Treatment, tools: Tools
+) -> Outcome:
+    """Whatever happens, the server has its original configuration again afterwards, unless it is to be kept."""
+    end_ns = tools.clock() + round(treatment.budget_s * NS_PER_S)
+    course = _Course(patient, diagnosis, found, tools)
+    target = patient.setup.target
+    if not isinstance(target, ModelControl):
+        raise UsageError(
+            f"servers of kind {patient.setup.options.service_kind} cannot load a model with another configuration",
+            remedy="leave out --apply, and change the configuration yourself",
+        )
+    server = Reconfiguration(target)
+    won: Configs = {}
+    error = None
+    try:
+        with server:
+            while tools.clock() < end_ns and not tools.watcher.is_interrupted():
+                suggestion = course.next()
+                if suggestion is None:
+                    break
+                course.attempt(suggestion, server)
+            won = server.changed
+            server.keep = treatment.keep
+    except PeerError as found_error:
+        error = found_error
+    return Outcome(course.outcome(server.is_restored), won, error)
+
+
+class _Course:
+    """Trials as they are made. The evidence grows with each, and so the next prediction gets better."""
+
+    def __init__(self, patient: Patient, diagnosis: Diagnosis, found: Conclusion, tools: Tools) -> None:
+        self._patient = patient
+        self._diagnosis = diagnosis
+        self._found = found
+        self._tools = tools
+        self._evidence = patient.evidence
+        self._results: list[Result] = []
+        self._trials: list[Trial] = []
+        self._tried: set[tuple[str, str, str]] = set()
+        self._best = patient.evidence.sweep[-1]
+
+    def next(self) -> Suggestion | None:
+        return next(
+            (
+                row
+                for row in self._found.suggestions
+                if row.change.can_apply and row.gain > ENOUGH and _key(row) not in self._tried
+            ),
+            None,
+        )
+
+    def attempt(self, suggestion: Suggestion, server: Reconfiguration) -> None:
+        self._tried.add(_key(suggestion))
+        name = suggestion.change.model
+        before = server.config(name)
+        self._tools.say(f"Trying: {suggestion.text}")
+        try:
+            server.change(name, changed_config(before, suggestion.change))
+        except PeerError as error:
+            if "explicit" in error.remedy:
+                raise
+            self._note(Trial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
+            return
+        row, result = self._measure(suggestion)
+        self._results.append(result)
+        is_better = row is not None and row.throughput > self._best.throughput * (1 + BETTER)
+        is_kept = is_better and not self._tools.watcher.is_interrupted()  # half a measurement proves nothing
+        self._note(self._trial(suggestion, row, is_kept))
+        if not is_kept:
+            server.change(name, before)
+        if row is not None:
+            self._learn(row, is_kept)
+
+    def _measure(self, suggestion: Suggestion) -> tuple[Observation | None, Result]:
+        asked = self._patient.asked
+        options = replace(asked.options, concurrency=Range(suggestion.concurrency))
+        setup = prepare(options, command=self._diagnosis.command)
+        return measure_once(setup, watch_host(setup, self._tools.watcher), suggestion.concurrency)
+
+    def _trial(self, suggestion: Suggestion, row: Observation | None, is_kept: bool) -> Trial:
+        place = len(self._diagnosis.results) + len(self._results) - 1
+        if row is None:
+            return Trial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well")
+        gain = row.throughput / self._best.throughput - 1
+        return Trial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place)
+
+    def _learn(self, row: Observation, is_kept: bool) -> None:
+        seen = self._evidence
+        if is_kept:
+            self._best = row
+            self._evidence = Evidence((*seen.sweep, row), seen.extra)
+        else:
+            self._evidence = Evidence(seen.sweep, (*seen.extra, row))
+        self._found = conclude(self._evidence, self._patient.circumstances)
+
+    def _note(self, trial: Trial) -> None:
+        self._trials.append(trial)
+        self._tools.tell(trial)
+
+    def outcome(self, is_restored: bool | None) -> Diagnosis:
+        is_better = any(trial.is_kept for trial in self._trials)
+        return replace(
+            self._diagnosis,
+            trials=tuple(self._trials),
+            results=(*self._diagnosis.results, *self._results),
+            after=self._found.verdict if is_better else None,
+            is_restored=is_restored,
+        )
+
+
+def _key(suggestion: Suggestion) -> tuple[str, str, str]:
+    change = suggestion.change
+    return change.model, change.kind, change.after

@@ -1,0 +1,229 @@
+"""Figures -> verdict. Pure.
+
+What limits a pipeline is found by asking the fitted model what would happen otherwise: with twice the instances of
+the busiest step, with more cores, with batches. The share of time alone would not tell: a step may take most of the
+time and still have room.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inferometer.base.units import NS_PER_S
+from inferometer.diagnose.diagnosis import (
+    BATCHING,
+    CLIENT,
+    COMPUTE,
+    CPU,
+    LIGHT,
+    NETWORK,
+    OVERHEAD,
+    QUEUE,
+    UNKNOWN,
+    StepFigures,
+    Verdict,
+)
+from inferometer.diagnose.fit import lightest
+from inferometer.diagnose.observation import Observation
+from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
+from inferometer.diagnose.queueing import predict
+
+BUSY_CLIENT = 0.9  # of a core
+BUSY_STEP = 0.8  # of the time of its instances
+BUSY_HOST = 0.85  # of all cores
+STARVED = 0.25  # of the latency, waiting for a core
+WORTHWHILE = 0.1  # gain below which a change is taken for none
+GROWING = 0.1  # of throughput with the load, above which the end is not reached
+
+
+def step_table(rows: Sequence[Observation]) -> tuple[StepFigures, ...]:
+    """The steps at the last observation."""
+    top, light = rows[-1], lightest(rows)
+    light_s = {
+        step.name: calls * (step.wait_s + step.own_s) / light.latency_s for step, calls, _ in light.walk()
+    }
+    work_s = sum(calls * step.own_s for step, calls, _ in top.walk())
+    return tuple(
+        StepFigures(
+            name=step.name,
+            depth=depth,
+            calls=calls,
+            service_ns=step.service_s * NS_PER_S,
+            queue_ns=calls * step.wait_s * NS_PER_S,
+            compute_ns=calls * step.own_s * NS_PER_S,
+            latency_share=min(1.0, calls * (step.wait_s + step.own_s) / top.latency_s),
+            light_share=min(1.0, light_s.get(step.name, 0.0)),
+            compute_share=calls * step.own_s / work_s if work_s else 0.0,
+            instances=step.setup.instances,
+            device=step.setup.device,
+            batch=step.batch,
+            max_batch=step.setup.max_batch,
+            is_batching=step.setup.is_batching,
+            utilisation=top.throughput * calls * step.service_s / (step.batch * step.setup.instances),
+            bound=step.setup.instances * step.batch / (calls * step.service_s)
+            if calls * step.service_s
+            else None,
+        )
+        for step, calls, depth in top.walk()
+    )
+
+
+def outside_s(row: Observation) -> tuple[float, float]:
+    """Of the latency: seconds outside the server, and in it but in no step."""
+    if row.server_s is None:
+        return row.latency_s, 0.0
+    in_steps_s = sum(step.calls * (step.wait_s + step.service_s) for step in row.steps)
+    return max(0.0, row.latency_s - row.server_s), max(0.0, row.server_s - in_steps_s)
+
+
+def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
+    """What limits the throughput at the last observation; `pipeline` is what was fitted to them."""
+    top = rows[-1]
+    if top.client_share > BUSY_CLIENT:
+        return Verdict(
+            CLIENT,
+            f"This tool is the limit: it used {top.client_share:.0%} of a core to send and receive. "
+            "Add worker processes with --workers, or run it on another machine.",
+        )
+    if not top.steps:
+        return Verdict(
+            UNKNOWN,
+            f"The server gives no statistics, so only the client's view is known: {top.throughput:.4g} infer/s at "
+            f"concurrency {top.concurrency}, {_growth_words(rows)}.",
+        )
+    table = step_table(rows)
+    busiest = max(table, key=lambda row: row.utilisation)
+    if busiest.utilisation >= BUSY_STEP:
+        return _busy_step(top, busiest, pipeline)
+    hungriest = _maybe_hungriest(top)
+    if _is_host_busy(top) and hungriest is not None:
+        return Verdict(CPU, f"{_cpu_words(top)} {hungriest} waits for a core most.", hungriest)
+    if _is_host_busy(top) and not _is_growing(rows):
+        return Verdict(CPU, f"{_cpu_words(top)} No step keeps its instances busy all the time.")
+    return _no_busy_step(rows, table, busiest)
+
+
+# --- a step whose instances are busy
+
+
+def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Verdict:
+    now = predict(pipeline, top.concurrency).throughput
+    quiet = undisturbed(top, pipeline)
+    alone = predict(quiet, top.concurrency).throughput
+    station = next(station for station, _ in pipeline.walk() if station.name == busiest.name)
+    more = predict(with_station(quiet, busiest.name, instances=2 * station.instances), top.concurrency)
+    free = predict(replace(quiet, cores=Cores()), top.concurrency)
+    helps_more = more.throughput / alone - 1
+    helps_cores = free.throughput / alone - 1
+    is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and _may_be_host(top)
+    if is_shared_out or _is_starved(top, busiest):
+        shared = "more instances would only share the same cores"
+        sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
+        return Verdict(CPU, sentence, busiest.name)
+    words = f"all {busiest.instances} instances of it are" if busiest.instances > 1 else "its one instance is"
+    bound = busiest.bound or 0.0
+    sentence = (
+        f"{busiest.name} limits the throughput: {words} busy {min(busiest.utilisation, 1.0):.0%} of the time, which "
+        f"allows at most {bound:.3g} infer/s. When nothing waits it is {busiest.light_share:.0%} of a request's time."
+    )
+    if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
+        batched = predict(with_station(pipeline, busiest.name, is_batching=True), top.concurrency).throughput
+        if batched / now - 1 > WORTHWHILE:
+            sentence += (
+                f" It could take up to {station.max_batch} at once, but the server gives it one request after the "
+                "other: dynamic batching is off."
+            )
+            return Verdict(BATCHING, sentence, busiest.name)
+    return Verdict(COMPUTE, sentence, busiest.name)
+
+
+def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
+    if top.host is None:
+        return pipeline
+    return replace(pipeline, cores=replace(pipeline.cores, count=float(top.host.cores)))
+
+
+def _may_be_host(top: Observation) -> bool:
+    return top.host is None or _is_host_busy(top)
+
+
+def _is_host_busy(top: Observation) -> bool:
+    return top.host is not None and top.host.busy >= BUSY_HOST * top.host.cores
+
+
+def _is_starved(top: Observation, busiest: StepFigures) -> bool:
+    """On a full machine, most of the time its instances are held they wait for a core."""
+    use = None if top.host is None else top.host.models.get(busiest.name)
+    held = busiest.utilisation * busiest.instances
+    return use is not None and _is_host_busy(top) and use.waiting > held / 2
+
+
+def _maybe_hungriest(top: Observation) -> str | None:
+    """The step that waits most for a core, if all of them together do so for a good part of the latency."""
+    models = {} if top.host is None else top.host.models
+    if sum(use.waiting for use in models.values()) < STARVED * top.concurrency:
+        return None
+    return max(models, key=lambda name: models[name].waiting)
+
+
+def _cpu_words(top: Observation) -> str:
+    host = top.host
+    if host is None:
+        return "The cores are exhausted: executions take longer the more of them run at once."
+    words = f"The CPU is exhausted: {host.busy:.2g} of {host.cores} cores are busy"
+    if host.server is None:
+        return f"{words}."
+    ours = top.throughput / top.items * top.client_core_s
+    others = max(0.0, host.busy - host.server - ours)
+    parts = [f"the server uses {host.server:.2g}"]
+    if others > 0.1 * host.cores:
+        parts.append(f"other programs {others:.2g}")
+    return f"{words}; {', '.join(parts)}."
+
+
+# --- no step is busy
+
+
+def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], busiest: StepFigures) -> Verdict:
+    top = rows[-1]
+    client_s, overhead_s = outside_s(top)
+    waiting_s = sum(row.queue_ns for row in table) / NS_PER_S
+    working_s = sum(row.compute_ns for row in table) / NS_PER_S
+    shares = {NETWORK: client_s, OVERHEAD: overhead_s, QUEUE: waiting_s, LIGHT: working_s}
+    kind = max(shares, key=lambda name: shares[name])
+    share = shares[kind] / top.latency_s
+    idle = f"no step is busy more than {busiest.utilisation:.0%} of the time"
+    if kind == NETWORK:
+        return Verdict(
+            NETWORK,
+            f"{share:.0%} of the latency passes between client and server, and {idle}: the network and its buffers.",
+        )
+    if kind == OVERHEAD:
+        return Verdict(
+            OVERHEAD, f"{share:.0%} of the latency is the server's own work around the steps, and {idle}."
+        )
+    if kind == QUEUE:
+        slowest = max(table, key=lambda row: row.queue_ns)
+        return Verdict(
+            QUEUE,
+            f"{share:.0%} of the latency is waiting, most of it before {slowest.name}, though {idle}: requests come in "
+            "bursts, or a queue delay holds them back.",
+            slowest.name,
+        )
+    return Verdict(
+        LIGHT,
+        f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
+        "More load would bring more.",
+        busiest.name,
+    )
+
+
+def _is_growing(rows: Sequence[Observation]) -> bool:
+    before = [
+        row for row in rows[:-1] if row.items == rows[-1].items and row.concurrency < rows[-1].concurrency
+    ]
+    return bool(before) and rows[-1].throughput > before[-1].throughput * (1 + GROWING)
+
+
+def _growth_words(rows: Sequence[Observation]) -> str:
+    return "and it still grows with the load" if _is_growing(rows) else "and it no longer grows with the load"

@@ -1,0 +1,218 @@
+"""A whole diagnosis as one value and one file: every report can be made again from it."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.documents import decode
+from inferometer.base.errors import UsageError
+from inferometer.base.validation import validated
+from inferometer.base.writing import write_file
+from inferometer.stats import result as results
+from inferometer.stats.result import Result
+
+SCHEMA = 1
+COMMAND = "diagnose"
+
+CLIENT = "client"  # the tool itself was the limit
+NETWORK = "network"  # time passes between client and server
+QUEUE = "queue"  # requests wait though no step is busy: too few arrive to be served at once, or a delay holds them
+COMPUTE = "compute"  # one step's instances are all busy
+BATCHING = "batching"  # the same, and the step could take several requests at once but does not
+CPU = "cpu"  # every core is busy
+OVERHEAD = "overhead"  # the server's own work around the steps
+LIGHT = "light"  # nothing is: more load would bring more throughput
+UNKNOWN = "unknown"  # the server gives no statistics
+KINDS = (CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN)
+
+INSTANCES = "instances"
+DYNAMIC_BATCHING = "dynamic batching"
+TRANSPORT = "transport"
+CLIENT_BATCH = "client batch"
+THREADS = "server threads"
+CONCURRENCY = "concurrency"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What limits the throughput: its kind, the step it is about (if any), and one plain sentence."""
+
+    kind: str  # one of KINDS
+    sentence: str
+    step: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    """One step (a model that works) at the diagnosed level."""
+
+    name: str
+    depth: int  # 0 for a step of the pipeline, 1 for one that such a step calls, and so on
+    calls: float  # per request of the top model
+    service_ns: float  # of one execution, whatever its batch
+    queue_ns: float  # waiting, per request of the top model
+    compute_ns: float  # working, per request of the top model
+    latency_share: float  # of the latency the client sees, waiting included
+    light_share: float  # the same at the lightest load of the sweep, where hardly anything waits
+    compute_share: float  # of the work of all steps
+    instances: int
+    device: str  # cpu or gpu
+    batch: float  # inferences per execution, as formed
+    max_batch: int  # 0 for a model that takes no batches
+    is_batching: bool  # the server forms batches for it
+    utilisation: float  # throughput x service time / instances: 1 when all its instances are always busy
+    bound: (
+        float | None
+    )  # infer/s the pipeline cannot exceed because of this step; None when it was not called
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing to change. `settings` is what it replaces in the model's configuration; empty when it is not there."""
+
+    kind: str  # instances, dynamic batching, transport, client batch, server threads, concurrency
+    model: str  # whose; the top model for what concerns the client
+    before: str
+    after: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def can_apply(self) -> bool:
+        return bool(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A change with what it is expected to bring, and why."""
+
+    change: Change
+    text: str  # what to do, in words
+    concurrency: int  # the load the prediction is for
+    throughput: float  # predicted, infer/s
+    latency_ns: float  # predicted mean
+    gain: float  # of throughput, as a share: 0.4 is 40 % more
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A suggestion that was tried: predicted against measured."""
+
+    suggestion: Suggestion
+    throughput: float  # measured, infer/s; 0 when the configuration could not be loaded
+    latency_ns: float
+    gain: float  # measured
+    is_kept: bool
+    result: int | None  # its place in the diagnosis's results
+    failure: str = ""  # what the server said when it refused the configuration
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted throughput."""
+        return self.throughput / self.suggestion.throughput if self.suggestion.throughput else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """What the queueing model says for one load, beside what was measured."""
+
+    concurrency: int
+    throughput: float
+    latency_ns: float
+    measured_throughput: float | None
+    measured_latency_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The host as far as it was seen; None where it was not."""
+
+    cores: int | None
+    effective_cores: float | None  # what so many busy instances really got, when that could be seen
+    cpu_share: float | None  # at the diagnosed level, all cores together
+    gpu_share: float | None  # of the busiest GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """`results` holds the sweep first, then one result for each trial that was measured."""
+
+    schema: int
+    tool: str
+    command: str
+    started_at: str
+    model: str
+    verdict: Verdict
+    concurrency: int  # the diagnosed level
+    throughput: float  # measured there
+    latency_ns: float
+    steps: tuple[StepFigures, ...]
+    client_ns: float  # of the latency: outside the server
+    overhead_ns: float  # of the latency: in the server, but in no step
+    machine: Machine
+    suggestions: tuple[Suggestion, ...]
+    curve: tuple[CurvePoint, ...]
+    results: tuple[Result, ...]
+    trials: tuple[Trial, ...] = ()
+    after: Verdict | None = None  # once trials were kept: what limits it now
+    is_restored: bool | None = None  # once something was applied: whether the original configuration is back
+    notes: tuple[str, ...] = ()  # what could not be seen, and what that means
+
+    @property
+    def best(self) -> Trial | None:
+        """The last trial that was kept."""
+        return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
+
+
+def to_json(diagnosis: Diagnosis) -> str:
+    """The file's text; the same diagnosis gives the same bytes."""
+    return json.dumps(dataclasses.asdict(diagnosis), indent=1, sort_keys=True, default=results.plain) + "\n"
+
+
+def is_diagnosis(document: object) -> bool:
+    """Whether a JSON document is one of ours, of whatever schema."""
+    return isinstance(document, dict) and document.get("command") == COMMAND and "verdict" in document
+
+
+def from_json(text: str, origin: str) -> Diagnosis:
+    """The diagnosis in a file's text; a file of another kind or schema is refused."""
+    from pydantic import ValidationError
+
+    try:
+        document = decode(text)
+    except ValueError as error:
+        raise UsageError(
+            f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"
+        ) from error
+    if not is_diagnosis(document):
+        raise UsageError(
+            f"'{origin}' is not a diagnosis", remedy="give a file written with `inferometer diagnose --json`"
+        )
+    if document.get("schema") != SCHEMA:
+        raise UsageError(
+            f"'{origin}' has diagnosis schema {document.get('schema')}, and this version reads {SCHEMA}",
+            remedy="diagnose again",
+        )
+    try:
+        return validated(Diagnosis, results.with_notes(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"'{origin}' is not a diagnosis: {where}: {first['msg']}", remedy="diagnose again"
+        ) from error
+
+
+def write(diagnosis: Diagnosis, path: Path) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    write_file(path, to_json(diagnosis))
+
+
+def read(path: Path) -> Diagnosis:
+    try:
+        return from_json(path.read_text(), str(path))
+    except OSError as error:
+        raise UsageError(f"'{path}' cannot be read: {error.strerror}", remedy="check the name") from error

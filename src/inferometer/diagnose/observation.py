@@ -1,0 +1,183 @@
+"""What was seen of a pipeline under one load: per step how often it is called, how long it works, how it is set up."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.stats.measurement import Level
+
+US_PER_S = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StepSetup:
+    """How a step is configured at the server."""
+
+    instances: int = 1
+    device: str = "cpu"
+    max_batch: int = 0
+    is_batching: bool = False
+    preferred: tuple[int, ...] = ()
+    delay_s: float = 0.0
+    is_sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step as seen. Its members, if it calls any, are in `service_s` but not in `own_s`."""
+
+    name: str
+    calls: float  # per call of the caller
+    service_s: float  # mean of an execution
+    own_s: float
+    wait_s: float = 0.0  # mean per call
+    batch: float = 1.0  # inferences per execution
+    setup: StepSetup = StepSetup()
+    members: tuple["Step", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CoreUse:
+    """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
+
+    cores: float = 0.0
+    waiting: float = 0.0
+
+    def __add__(self, other: "CoreUse") -> "CoreUse":
+        return CoreUse(self.cores + other.cores, self.waiting + other.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """Cores in use while a level was measured, on the machine the server runs on."""
+
+    cores: int
+    busy: float  # all of them together
+    server: float | None = None  # by the server and its children, when they could be found
+    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
+    gpu_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A level with everything that explains it."""
+
+    concurrency: int
+    items: int  # inferences in a request
+    throughput: float  # infer/s
+    latency_s: float
+    steps: tuple[Step, ...]
+    server_s: float | None = None  # of the latency, in the server
+    client_share: float = 0.0  # of a core, the busiest worker of ours
+    client_core_s: float = 0.0  # our own core time per request
+    host: HostUse | None = None
+    variation: float | None = None  # of the latency: standard deviation over mean
+
+    def walk(self) -> Iterator[tuple[Step, float, int]]:
+        """Every step with its calls per request and its depth, members after their caller."""
+        for step in self.steps:
+            yield from _walk(step, 1.0, 0)
+
+
+def _walk(step: Step, calls: float, depth: int) -> Iterator[tuple[Step, float, int]]:
+    yield step, calls * step.calls, depth
+    for member in step.members:
+        yield from _walk(member, calls * step.calls, depth + 1)
+
+
+def step_setup(config: Mapping[str, Any]) -> StepSetup:
+    """What a model's configuration says, in the server's own JSON form."""
+    groups = config.get("instance_group", ())
+    batching = config.get("dynamic_batching")
+    return StepSetup(
+        instances=max(1, sum(_instances(group) for group in groups)),
+        device="gpu" if any(group.get("kind") == "KIND_GPU" for group in groups) else "cpu",
+        max_batch=int(config.get("max_batch_size", 0)),
+        is_batching=batching is not None,
+        preferred=tuple(int(size) for size in (batching or {}).get("preferred_batch_size", ())),
+        delay_s=int((batching or {}).get("max_queue_delay_microseconds", 0)) / US_PER_S,
+        is_sequence="sequence_batching" in config,
+    )
+
+
+def _instances(group: Mapping[str, Any]) -> int:
+    on = len(group.get("gpus", ())) if group.get("kind") == "KIND_GPU" else 1
+    return max(1, int(group.get("count", 1))) * max(1, on)
+
+
+def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observation | None:
+    """What a level of a sweep shows; None when no request ended well. Without statistics it has no steps."""
+    found = level.measurement
+    if found is None or not found.request_count:
+        return None
+    stats = found.server
+    has_calls = stats is not None and stats.counters.success_count > 0
+    calls = stats.counters.success_count if stats is not None else 0
+    return Observation(
+        concurrency=max(1, round(level.value)) if level.mode == "concurrency" else 1,
+        items=found.batch,
+        throughput=found.infer_per_s.value,
+        latency_s=found.latency.mean_ns / NS_PER_S,
+        steps=tuple(_steps(model, stats, 1.0)) if stats is not None and has_calls else (),
+        server_s=stats.counters.success_ns / calls / NS_PER_S if stats is not None and has_calls else None,
+        client_share=found.client.cpu_share,
+        client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
+        host=host,
+        variation=found.latency.std_ns / found.latency.mean_ns if found.latency.mean_ns else None,
+    )
+
+
+def _steps(model: ModelSpec, stats: ModelStatistics, calls: float) -> Iterator[Step]:
+    """Those that work; `calls` is how often the model is called by what calls it."""
+    if not (model.is_ensemble and model.composing):
+        if stats.counters.compute_infer_count:
+            yield _step(model, stats, calls)
+        return
+    seen: set[tuple[str, str]] = set()  # the server counts per model, not per place in an ensemble
+    for member, member_stats, places in _in_order(model, stats):
+        if (member.name, member_stats.version) not in seen:
+            seen.add((member.name, member_stats.version))
+            yield from _steps(member, member_stats, calls * places)
+
+
+def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec, ModelStatistics, int]]:
+    """The members as an ensemble lists its steps, with how often it does: exact, unlike counts of a short time."""
+    listed = [step.get("model_name") for step in model.config.get("ensemble_scheduling", {}).get("step", ())]
+    found = [
+        (member, member_stats, max(1, listed.count(member.name)))
+        for member, member_stats in zip(model.composing, stats.members, strict=True)
+    ]
+    return sorted(found, key=lambda row: listed.index(row[0].name) if row[0].name in listed else len(listed))
+
+
+def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
+    counters = stats.counters
+    count = counters.compute_infer_count
+    service_s = _compute_ns(counters) / count / NS_PER_S
+    members = tuple(
+        step
+        for member, member_stats in zip(model.composing, stats.members, strict=True)
+        for step in _steps(member, member_stats, _ratio(member_stats, counters))
+    )
+    below_s = sum(member.calls * (member.wait_s + member.service_s) for member in members)
+    return Step(
+        name=model.name,
+        calls=calls * count / max(count, counters.success_count),  # what the cache answers is no work
+        service_s=service_s,
+        own_s=max(0.0, service_s - below_s),
+        wait_s=counters.queue_ns / counters.queue_count / NS_PER_S if counters.queue_count else 0.0,
+        batch=counters.inference_count / counters.execution_count if counters.execution_count else 1.0,
+        setup=step_setup(model.config),
+        members=members,
+    )
+
+
+def _ratio(member: ModelStatistics, caller: Counters) -> float:
+    return member.counters.success_count / caller.success_count if caller.success_count else 0.0
+
+
+def _compute_ns(counters: Counters) -> int:
+    return counters.compute_input_ns + counters.compute_infer_ns + counters.compute_output_ns

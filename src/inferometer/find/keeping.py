@@ -1,0 +1,390 @@
+"""Whether a load keeps a promise, as far as its requests can tell: kept, broken, or undecided.
+
+The statistic. A promise about a percentile is one about a share: p99<40ms says that fewer than 1 % of the requests take
+40 ms or longer. Requests beyond the limit are counted, and the count is tested against that share (binomial test, one
+side at a time). An interval of the percentile itself says nothing where too few are beyond, and a search has to decide
+at many loads on few requests. Errors are a share too; a mean is tested with Student's t.
+
+Requests are not independent: they wait in the same queue and meet the same stalls. A run is cut into sections of equal
+time, and the number of requests is divided by how much more the sections differ than independent requests would. As
+slow requests come in groups at one load they do at others: the length of these groups at all loads that are not broken
+counts, so that a run which met no stall does not count as proof that there are none.
+
+A queue needs time to grow: at a load just above the capacity the first requests are as quick as any. So a run only
+proves that a promise is kept when its latency is steady: neighbouring sections must not resemble each other (von
+Neumann's ratio), unless latency moves so little that it stays far from the limit. A run whose queue grows all the time
+and ends beyond the limit breaks the promise, and so does one where so many are beyond that no steady queue explains it.
+
+More load never makes a server faster: what was seen at higher loads counts as proof that a load is kept, and what was
+seen at lower ones as proof that it is broken.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.stats.slo import Slo, Term
+
+Verdict = Literal["kept", "broken", "undecided"]
+Floats = NDArray[np.float64]
+
+# Of each test. A search makes several near the limit, and the ends of its interval have 2.5 % each; a load is looked at
+# again and again while it is measured, and what is broken by far is seen to be soon.
+KEPT_ALPHA = 0.015
+BROKEN_ALPHA = 0.005
+SECTIONS = 32
+FEWEST_SECTIONS = 12
+LEAST_COUNT = 2  # requests in a section
+STEADY = 1.0  # von Neumann's ratio is 2 for independent sections and falls to 0 for a queue that only grows
+FAR = 10.0  # times the movement of latency that must fit between it and the limit
+GROWING = 0.8  # Kendall's rank correlation of latency with time
+MARKOV = 0.0125  # a share has its multiple a with a probability of at most 1 / a, however requests depend on each other
+TREND = 0.5
+MOST_ALIKE = 0.8
+RARELY = 0.005
+QUEUED = 1.5  # dispersion of latency from which on requests wait for each other
+NEAR = 1.3  # times a load up to which others tell how long requests go slow together
+MEMORY = 20.0  # times the memory of a queue at the limit that must be measured
+PARTS = (0.25, 0.5)
+PART_ALPHA = 0.05
+MEAN_SPREADS = 2.0
+MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mean
+RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One figure in the sections of a run: how many requests, how many beyond its limit, their durations added up.
+
+    `partly` has how many are beyond each of `PARTS` of the way from a quick request to the limit.
+    """
+
+    requests: Floats
+    beyond: Floats
+    total_ns: Floats
+    partly: tuple[Floats, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one measurement at a load says about each term of the promise."""
+
+    load: float
+    length_s: float  # that the sections cover
+    terms: tuple[Counts, ...]
+    latency_ns: Floats  # the mean in each section that has requests
+    dispersion: float = 1.0  # how many times as much these differ as those of independent requests would
+    is_open: bool = True  # the queue can grow; by concurrency it cannot
+
+    @property
+    def requests(self) -> float:
+        return max((float(counts.requests.sum()) for counts in self.terms), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of all runs at a load, in the light of all others."""
+
+    load: float
+    verdict: Verdict
+    is_within: bool  # the figures as they were measured are within the limits
+    broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
+
+
+def judge(promise: Slo, runs: Sequence[Run], least_s: float) -> tuple[Judgement, ...]:
+    """By load. What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
+    court = _Court(promise, runs, least_s)
+    loads = sorted({run.load for run in runs})
+    broken = {load: court.broken_terms(load) for load in loads}
+    lowest = min((load for load in loads if broken[load]), default=math.inf)
+    return tuple(court.judgement(load, broken[load], lowest) for load in loads)
+
+
+def judge_one(promise: Slo, runs: Sequence[Run], least_s: float, *, load: float, lowest: float) -> Judgement:
+    """Of one load only, while it is measured; `lowest` is the least of the others that is broken."""
+    court = _Court(promise, runs, least_s)
+    return court.judgement(load, court.broken_terms(load), lowest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Court:
+    promise: Slo
+    runs: Sequence[Run]
+    least_s: float
+
+    def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
+        beyond = self._beyond(load)
+        if broken:
+            return Judgement(load, "broken", not beyond, broken)
+        others = [run for run in self.runs if run.load < lowest or run.load <= load]
+        is_kept = not beyond and all(
+            self._is_kept(number, load, others) for number in range(len(self.promise.terms))
+        )
+        return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond)
+
+    def _beyond(self, load: float) -> tuple[str, ...]:
+        """Terms whose figure, as it was measured, is not within the limit."""
+        at_load = [run for run in self.runs if run.load == load]
+        return tuple(
+            term.label
+            for number, term in enumerate(self.promise.terms)
+            if _is_beyond(term, [run.terms[number] for run in at_load])
+        )
+
+    # --- broken
+
+    def broken_terms(self, load: float) -> tuple[str, ...]:
+        at_load = [run for run in self.runs if run.load == load]
+        lower = sorted({run.load for run in self.runs if run.load <= load}, reverse=True)
+        found = []
+        for number, term in enumerate(self.promise.terms):
+            steady = [run for run in self.runs if run.load <= load and _is_steady([run], None)]
+            pools = [[run.terms[number] for run in steady if run.load >= least] for least in lower]
+            if any(_is_overrun(run, run.terms[number], term) for run in at_load) or any(
+                _test(term, pool) > 0 for pool in pools if pool
+            ):
+                found.append(term.label)
+        return tuple(found)
+
+    # --- kept
+
+    def _is_kept(self, number: int, load: float, others: Sequence[Run]) -> bool:
+        term = self.promise.terms[number]
+        if term.name == "errors" and not any(run.terms[number].beyond.any() for run in others):
+            return True  # no failure was seen at any load that does not break another term: nothing to test
+        group_s = _group_s([(run, run.terms[number]) for run in others if run.load <= NEAR * load])
+        pool: list[tuple[Run, Counts]] = []
+        for higher in sorted({run.load for run in others if run.load >= load}):
+            runs = [run for run in others if run.load == higher]
+            if not _is_steady(runs, term):
+                return (
+                    False  # all runs of a load count or none: those that happened to be quick prove nothing
+                )
+            pool += [(run, run.terms[number]) for run in runs]
+            is_long = sum(run.length_s for run, _ in pool) >= self.least_s
+            if is_long and _is_proven(term, pool, group_s):
+                return True
+        return False
+
+
+def _is_proven(term: Term, pool: Sequence[tuple[Run, Counts]], group_s: float) -> bool:
+    """Whether these runs, at this load and above, prove that the figure is within its limit."""
+    length_s = sum(run.length_s for run, _ in pool)
+    rate = sum(run.requests for run, _ in pool) / length_s
+    # Slow requests come in shorter groups than latency remembers; their own groups are only known once some are slow.
+    waiting = math.sqrt(sum(run.dispersion * run.length_s for run, _ in pool) / length_s)
+    if _test(term, [counts for _, counts in pool], max(waiting, 1 + group_s * rate)) >= 0:
+        return False
+    queued = [(run, counts) for run, counts in pool if run.is_open and not _is_far(run, term)]
+    if term.name == "errors" or not queued:
+        return True
+    memories = length_s / _memory_s(term, rate)
+    if memories < MEMORY:
+        return False
+    if term.share is None:
+        # A short run of a queue that is quick by chance also scatters little: its own spread says too little.
+        mean_ns = _total(pool, "total_ns") / _total(pool, "requests")
+        return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
+    waited = [counts for run, counts in queued if run.dispersion >= QUEUED]
+    return not waited or all(_is_lighter(term, waited, place) for place in range(len(PARTS)))
+
+
+def _total(pool: Sequence[tuple[Run, Counts]], name: str) -> float:
+    return float(sum(getattr(counts, name).sum() for _, counts in pool))
+
+
+def _memory_s(term: Term, rate: float) -> float:
+    """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
+    scale_s = term.limit / 1e9 / -math.log(MEAN_SHARE if term.share is None else term.share)
+    return 4 * rate * scale_s * scale_s
+
+
+def _is_lighter(term: Term, parts: Sequence[Counts], place: int) -> bool:
+    """Whether fewer are beyond a part of the limit than in a queue that is at its limit (its tail is exponential)."""
+    share = MEAN_SHARE if term.share is None else term.share
+    partly = [Counts(part.requests, part.partly[place], part.total_ns) for part in parts]
+    requests, beyond = (
+        float(sum(getattr(part, name).sum() for part in partly)) for name in ("requests", "beyond")
+    )
+    dispersion = max(1.0, _dispersion(partly))
+    return _at_most(beyond / dispersion, requests / dispersion, share ** PARTS[place]) < PART_ALPHA
+
+
+def _is_beyond(term: Term, parts: Sequence[Counts]) -> bool:
+    requests = sum(float(part.requests.sum()) for part in parts)
+    if not requests:
+        return term.name != "errors"  # nothing answered keeps no promise about latency
+    if term.share is None:
+        return sum(float(part.total_ns.sum()) for part in parts) / requests >= term.limit
+    return sum(float(part.beyond.sum()) for part in parts) / requests > term.share
+
+
+# --- tests
+
+
+def _test(term: Term, parts: Sequence[Counts], least_dispersion: float = 1.0) -> int:
+    """1 where the figure is beyond its limit for certain, -1 where it is within, 0 where that is not known."""
+    if term.share is None:
+        return _test_mean(term.limit, parts)
+    requests, beyond = (
+        float(sum(getattr(part, name).sum() for part in parts)) for name in ("requests", "beyond")
+    )
+    if not requests:
+        return 0
+    dispersion = max(1.0, _dispersion(parts))
+    if _at_least(beyond / dispersion, requests / dispersion, term.share) < BROKEN_ALPHA:
+        return 1
+    dispersion = max(dispersion, least_dispersion)
+    return -1 if _at_most(beyond / dispersion, requests / dispersion, term.share) < KEPT_ALPHA else 0
+
+
+def _test_mean(limit: float, parts: Sequence[Counts]) -> int:
+    means = np.concatenate(
+        [part.total_ns[part.requests > 0] / part.requests[part.requests > 0] for part in parts]
+    )
+    if len(means) < FEWEST_SECTIONS:
+        return 0
+    deviations = means - means.mean()
+    alike = _alike([deviations])
+    error = math.sqrt(
+        float(deviations @ deviations) / (len(means) - 1) / len(means) * (1 + alike) / (1 - alike)
+    )
+    distance = float(means.mean()) - limit
+    return 0 if abs(distance) <= _T * error else (1 if distance > 0 else -1)
+
+
+_T = 3.2  # times the standard error: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
+
+
+def _dispersion(parts: Sequence[Counts]) -> float:
+    """How many times as much sections differ as they would if requests were independent."""
+    requests = float(sum(part.requests.sum() for part in parts))
+    share = float(sum(part.beyond.sum() for part in parts)) / requests
+    if not 0 < share < 1:
+        return 1.0
+    rests = [part.beyond - part.requests * share for part in parts]
+    sections = sum(map(len, rests))
+    if sections < 2:
+        return requests  # as if all were one
+    squares = sum(float(rest @ rest) for rest in rests) / (sections - 1)
+    alike = _alike(rests)
+    return squares / (requests / sections * share * (1 - share)) * (1 + alike) / (1 - alike)
+
+
+def _alike(series: Iterable[Floats]) -> float:
+    """Correlation of neighbouring sections, as far as it widens an interval."""
+    parts = list(series)
+    squares = sum(float(part @ part) for part in parts)
+    if not squares:
+        return 0.0
+    count = sum(map(len, parts))
+    neighbours = sum(float(part[:-1] @ part[1:]) for part in parts)
+    return min(max(neighbours / squares + 1 / count, 0.0), MOST_ALIKE)
+
+
+def _group_s(rows: Sequence[tuple[Run, Counts]]) -> float:
+    """For how long requests go slow together, where that was seen."""
+    found = []
+    for run, counts in rows:
+        requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
+        # A queue that grows is no group.
+        if 2 <= beyond < RARE * requests and _rank_correlation(run.latency_ns) < TREND:
+            found.append((_dispersion([counts]) - 1) * run.length_s / requests)
+    return float(np.median(found)) if found else 0.0
+
+
+def _is_far(run: Run, term: Term) -> bool:
+    """Latency moves so little that it stays far from the limit."""
+    means = run.latency_ns
+    if term.figure != "latency" or not len(means):
+        return False
+    return bool(term.limit - means.max() > FAR * (means.max() - means.min()))
+
+
+def _is_steady(runs: Sequence[Run], term: Term | None) -> bool:
+    """Whether runs of a load are so much longer than its queue remembers that more of the same would not change it."""
+    if term is not None and all(_is_far(run, term) for run in runs):
+        return True
+    whole = np.concatenate([run.latency_ns for run in runs])
+    if len(whole) < FEWEST_SECTIONS:
+        return False
+    deviations = whole - whole.mean()
+    steps = np.concatenate([np.diff(run.latency_ns) for run in runs])
+    return float(steps @ steps) >= STEADY * float(deviations @ deviations) * len(steps) / len(whole)
+
+
+def _is_overrun(run: Run, counts: Counts, term: Term) -> bool:
+    """More is beyond than any steady queue within the limit explains, or a queue that only grows ended far beyond."""
+    requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
+    if len(counts.requests) < FEWEST_SECTIONS:
+        return False
+    if term.share is not None and beyond > requests * term.share / MARKOV:
+        return True
+    means = run.latency_ns
+    if term.figure != "latency" or len(means) < FEWEST_SECTIONS or _rank_correlation(means) < GROWING:
+        return False
+    # A queue at its limit with an exponential tail is rarely as long as this.
+    times = max(1.2, math.log(RARELY) / math.log(MEAN_SHARE if term.share is None else term.share))
+    return bool((means[-len(means) // 4 :] > times * term.limit).all())
+
+
+def _rank_correlation(values: Floats) -> float:
+    """Kendall's, of values with their order."""
+    if len(values) < 2:
+        return 0.0
+    signs = np.sign(values[None, :] - values[:, None])
+    return float(np.triu(signs, 1).sum()) / (len(values) * (len(values) - 1) / 2)
+
+
+# --- the binomial distribution
+
+
+def _at_most(successes: float, trials: float, share: float) -> float:
+    """Probability of so few of so many, each with this share; between whole numbers it is interpolated."""
+    if successes >= trials:
+        return 1.0
+    count, total = math.floor(successes), math.floor(trials)
+    fraction = successes - count
+    return float(_below(count, total, share) ** (1 - fraction) * _below(count + 1, total, share) ** fraction)
+
+
+def _at_least(successes: float, trials: float, share: float) -> float:
+    if successes < 1:
+        return 1.0
+    count, total = math.floor(successes), math.ceil(trials)
+    fraction = successes - count
+    more, fewer = (max(0.0, 1 - _below(number, total, share)) for number in (count, count - 1))
+    return float(fewer ** (1 - fraction) * more**fraction)
+
+
+_EXACT = 20_000  # terms of the sum; beyond, the normal distribution is as good
+
+
+def _below(count: int, total: int, share: float) -> float:
+    if share <= 0 or count >= total:
+        return 1.0
+    if count > _EXACT:
+        spread = math.sqrt(total * share * (1 - share))
+        return 0.5 * math.erfc((total * share - count - 0.5) / spread / math.sqrt(2))
+    numbers = np.arange(1, count + 1)
+    ratios = np.log((total - numbers + 1) / numbers * share / (1 - share))
+    logarithms = total * math.log1p(-share) + np.concatenate(([0.0], np.cumsum(ratios)))
+    return min(1.0, float(np.exp(logarithms).sum()))
+
+
+def needed_requests(promise: Slo) -> int:
+    """At one load, none of them beyond: fewer can never prove the strictest percentile of the promise."""
+    shares = [term.share for term in promise.terms if term.share is not None and term.name != "errors"]
+    return max(
+        (math.ceil(math.log(KEPT_ALPHA) / math.log1p(-share)) for share in shares),
+        default=FEWEST_SECTIONS * 4,
+    )
+
+
+def section_count(requests: int) -> int:
+    """How many sections to cut so many requests into."""
+    return max(1, min(SECTIONS, requests // LEAST_COUNT))

@@ -1,0 +1,307 @@
+"""The most load that keeps a promise, with an interval: measure where it is not known yet, for as long as it takes.
+
+Every load that is tried is kept, broken or undecided (keeping.py). A level ends as soon as its load is decided;
+one that cannot be decided in its share of the time is left for others, and comes again when they are done. The interval
+goes from the highest load that is kept to the lowest that is broken: what is undecided lies between. In the end its low
+end is held for a quarter of the time: what comes rarely, such as stalls, does not show in short levels.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S
+from inferometer.find.keeping import Judgement, Run, judge, judge_one, needed_requests
+from inferometer.find.sampling import Sampling
+from inferometer.load.load import Recorded
+from inferometer.load.plan import Closed, Constant, Open, Poisson
+from inferometer.measure.level import Bench, Point, Recipe, Watcher
+from inferometer.measure.prepare import Setup
+from inferometer.measure.run import bench, crew, settled
+from inferometer.measure.scaling import measure_with_enough_workers
+from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Finding, Judged, Result
+from inferometer.stats.slo import Slo
+from inferometer.stats.stopping import Precision
+
+CONFIDENCE = 0.95
+CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
+FIRST_S = 1.0  # for the look at one request at a time, and its share of the whole time where that is less
+FIRST_SHARE = 0.05
+COARSE = 0.08  # share of the whole time for a level until the limit lies between two loads
+FINE = 0.25  # share of the time that is left for a level after that, and for one that is measured again
+AGAIN = 0.5
+LEAST = 0.06  # share of the whole time that a load must have been measured for to count as kept
+HOLD = 0.25  # share of the whole time for which the low end of the interval is measured in the end
+REST = 0.03  # share of the whole time that is too little for another level
+LIMITS = 4  # times the longest limit that a level lasts at least
+LOOK = 1.25  # how much longer a level has lasted each time it is looked at
+WINDOWS = 40  # in a level
+SHORTEST_NS = 30_000_000  # of a window
+ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a level
+SPOILT = {
+    Note.OVERLOADED: "overload",
+    Note.NOT_OFFERED: "requests that were not sent in time",
+    Note.CLIENT_LIMITED: "the limit of the client",
+}
+ENOUGH_LEVELS = 8  # that a search needs the requests of
+
+
+@dataclass(frozen=True, slots=True)
+class Quest:
+    """What to find and in how much time."""
+
+    promise: Slo
+    duration_ns: int
+    is_rate: bool = True
+    distribution: str = "constant"
+    seed: int = 0
+    start: float | None = None  # the first to try; a look at one request at a time tells otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A level of the search; `finding` comes with the last. Without a level the search was stopped before the first."""
+
+    level: Level | None
+    finding: Finding | None = None
+
+
+def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
+    """Levels as they are measured. The last step has the finding."""
+    search = _Search(replace(bench, load=Recorded(bench.load)), recipe, quest)
+    search.end_ns = bench.clock() + quest.duration_ns
+    start = search.first_load()
+    level = None
+    while start is not None and not search.is_over(level):
+        load = next_load(search.tried(), start, CLOSE, is_whole=not quest.is_rate)
+        hold_ns = 0 if load is not None else search.hold_ns()
+        search.drain()
+        if search.is_over(level) or (load is None and not hold_ns):
+            break
+        if level is not None:
+            yield Step(level)
+        level = search.measure(search.low if load is None else load, hold_ns)
+    yield Step(level, search.finding())
+
+
+def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
+    """The result after each level of the search; the last one has the finding."""
+    result = setup.result
+    with crew(setup) as load:
+        for step in find(bench(setup, load, watcher), setup.recipe, quest):
+            levels = result.levels if step.level is None else (*result.levels, step.level)
+            result = replace(result, levels=levels, finding=step.finding)
+            yield result
+        yield settled(result, load, watcher)
+
+
+@dataclass(slots=True)
+class _Search:
+    bench: Bench
+    recipe: Recipe
+    quest: Quest
+    end_ns: int = 0
+    levels: list[Level] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    # --- measuring
+
+    def first_load(self) -> float | None:
+        """Half of the rate of one request at a time, which is no level of the search; None when it was stopped."""
+        quest = self.quest
+        if quest.start is not None:
+            return quest.start
+        if not quest.is_rate:
+            return 1.0
+        duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * quest.duration_ns))
+        rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
+        level = self._level(rule, Point("concurrency", 1, Closed(1)))
+        if self.is_over(level):
+            return None
+        found = level.measurement
+        rate = 1.0 if found is None or not found.request_count else found.infer_per_s.value / found.batch
+        return tidy(rate / 2)
+
+    def is_over(self, level: Level | None) -> bool:
+        if self.bench.watcher.is_interrupted() or (level is not None and level.is_cut_short):
+            return True
+        return self.left_ns <= REST * self.quest.duration_ns
+
+    @property
+    def left_ns(self) -> int:
+        return self.end_ns - self.bench.clock()
+
+    @property
+    def low(self) -> float:
+        return bounds(self.tried()).low or 0.0
+
+    def hold_ns(self) -> int:
+        """How much longer the low end must be measured, as stalls come more rarely than a load is decided."""
+        if not self.low:
+            return 0
+        held_s = sum(run.length_s for run in self.runs if run.load == self.low)
+        missing_ns = round(HOLD * self.quest.duration_ns - held_s * NS_PER_S)
+        return min(missing_ns, self.left_ns) if missing_ns > REST * self.quest.duration_ns else 0
+
+    def measure(self, load: float, hold_ns: int = 0) -> Level:
+        """Until the load is decided, at the latest when its share of the time is over; or for so long in any case."""
+        point = self._point(load)
+        assert isinstance(self.bench.load, Recorded)
+        assert isinstance(point.plan, Open | Closed)
+        sampling = Sampling(self.quest.promise, load, point.plan, self.bench.load)
+        broken = [row.load for row in self.judged() if row.verdict == "broken"]
+        look = _Look(self, sampling, min(broken, default=math.inf))
+        is_enough = (lambda: False) if hold_ns else look.is_decided
+        longest_ns = hold_ns or self._longest_ns(load)
+        level = self._level(Precision(0.0, longest_ns, is_enough=is_enough), point)
+        self.levels.append(level)
+        self.runs.append(sampling.run(look.until_ns()))
+        return level
+
+    def judged(self) -> tuple[Judgement, ...]:
+        return judge(self.quest.promise, self.runs, self.least_s)
+
+    @property
+    def least_s(self) -> float:
+        return LEAST * self.quest.duration_ns / NS_PER_S
+
+    def _longest_ns(self, load: float) -> int:
+        """A level's share of the time: enough to decide by, where there is as much."""
+        left, whole = self.left_ns, self.quest.duration_ns
+        is_bracketed = {row.is_within for row in self.tried()} == {True, False}
+        is_again = any(run.load == load for run in self.runs)
+        share = (AGAIN if is_again else FINE) * left if is_bracketed else COARSE * whole
+        limit = max((term.limit for term in self.quest.promise.terms if term.name != "errors"), default=0.0)
+        wanted = LIMITS * limit
+        if is_bracketed:
+            wanted = max(wanted, 1.2 * needed_requests(self.quest.promise) / self._per_s(load) * NS_PER_S)
+        return max(1, round(min(max(share, wanted), left)))
+
+    def _per_s(self, load: float) -> float:
+        """Requests, as far as they can be told."""
+        if self.quest.is_rate:
+            return load
+        rates = [run.requests / run.length_s for run in self.runs if run.length_s > 0]
+        return max(rates, default=1.0) or 1.0
+
+    def drain(self) -> None:
+        """What the last level left in the server's queue is not the next one's."""
+        self.bench.load.apply(Closed(0))
+
+    def _level(self, rule: Precision, point: Point) -> Level:
+        timed = replace(
+            self.recipe,
+            rule=rule,
+            window_ns=max(rule.duration_ns // WINDOWS, SHORTEST_NS),
+            window_count=None,
+            is_whole=False,
+            finds_warm_up=False,  # a promise covers all requests
+        )
+        return measure_with_enough_workers(self.bench, timed, point)
+
+    def _point(self, load: float) -> Point:
+        quest = self.quest
+        if not quest.is_rate:
+            return Point("concurrency", load, Closed(int(load)))
+        # Other arrivals in each level: the same ones again would tell nothing new.
+        seed = quest.seed + len(self.levels)
+        schedule = Poisson(load, seed) if quest.distribution == "poisson" else Constant(load)
+        return Point("request_rate", load, Open(schedule), load)
+
+    # --- what is known
+
+    def tried(self) -> list[Tried]:
+        times = [run.load for run in self.runs]
+        return [Tried(row.load, row.verdict, row.is_within, times.count(row.load)) for row in self.judged()]
+
+    def finding(self) -> Finding:
+        rows = self.judged()
+        known = bounds([Tried(row.load, row.verdict, row.is_within) for row in rows])
+        value = _value(rows, known)
+        return Finding(
+            promise=self.quest.promise.text,
+            mode="request_rate" if self.quest.is_rate else "concurrency",
+            value=value,
+            low=self._outwards(known.low or 0.0, -1),
+            high=None if known.high is None else self._outwards(known.high, 1),
+            limited_by=self._limit(rows, value),
+            knee=self._knee(value),
+            confidence=CONFIDENCE,
+            judged=tuple(Judged(row.load, row.verdict, row.broken) for row in rows),
+            needed_s=self._needed_s(value, known),
+        )
+
+    def _outwards(self, load: float, sign: int) -> float:
+        return tidy(load * (1 + sign * ROUNDING)) if self.quest.is_rate else load
+
+    def _needed_s(self, value: float, known: Bracket) -> float:
+        """Where the interval is open or wide because there was no time for the requests it takes."""
+        if value and known.low is not None and known.high is not None:
+            return 0.0
+        load = value or min((run.load for run in self.runs), default=0.0)
+        if not load:
+            return 0.0
+        seconds = ENOUGH_LEVELS * needed_requests(self.quest.promise) / self._per_s(load)
+        return tidy(seconds) if seconds > self.quest.duration_ns / NS_PER_S else 0.0
+
+    def _limit(self, rows: tuple[Judgement, ...], value: float) -> str:
+        """What the lowest load above the value broke."""
+        above = next(
+            (row for row in rows if row.load > value and (row.broken or row.verdict == "broken")), None
+        )
+        if above is None:
+            return "nothing in the range tried"
+        levels = [level for level in self.levels if level.value == above.load]
+        if not any(level.measurement is not None and level.measurement.ended_count for level in levels):
+            return "no answers"
+        notes = [remark.note for level in levels for remark in level.remarks]
+        spoilt = [words for note, words in SPOILT.items() if note in notes]
+        return " and ".join(dict.fromkeys([*above.broken, *spoilt]))
+
+    def _knee(self, value: float) -> float:
+        """Of the loads up to the value, the highest whose median latency is less than twice that of the lowest."""
+        measured = sorted(
+            (level.value, level.measurement.latency.percentile_ns(50))
+            for level in self.levels
+            if level.measurement is not None and level.measurement.request_count and level.value <= value
+        )
+        if not measured:
+            return 0.0
+        base = measured[0][1]
+        return max(load for load, latency in measured if latency < 2 * base or load == measured[0][0])
+
+
+def _value(rows: tuple[Judgement, ...], known: Bracket) -> float:
+    """The most that was measured within the limits, where nothing below it was beyond."""
+    lowest_beyond = min(
+        (row.load for row in rows if not row.is_within or row.verdict == "broken"), default=None
+    )
+    within = [row.load for row in rows if lowest_beyond is None or row.load < lowest_beyond]
+    return max([*within, known.low or 0.0], default=0.0)
+
+
+@dataclass(slots=True)
+class _Look:
+    """Decides after a window whether its level has lasted long enough."""
+
+    search: _Search
+    sampling: Sampling
+    lowest: float  # of the loads that are known to be broken
+    next_ns: int = 0
+
+    def until_ns(self) -> int:
+        return self.search.bench.clock()
+
+    def is_decided(self) -> bool:
+        now, begun = self.search.bench.clock(), self.sampling.recorded.begun_ns
+        if now < self.next_ns:
+            return False
+        self.next_ns = begun + round(LOOK * (now - begun))
+        run = self.sampling.run(now)
+        search = self.search
+        runs = [*search.runs, run]
+        found = judge_one(search.quest.promise, runs, search.least_s, load=run.load, lowest=self.lowest)
+        return found.verdict != "undecided"

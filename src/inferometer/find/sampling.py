@@ -1,0 +1,163 @@
+"""The requests of a level as they come, cut into sections by when they were due: what a promise is judged by.
+
+Sections go by the time at which a request was due, not by the time at which it ended: requests that have not ended yet
+are part of their section. They are counted as beyond every limit, as only requests are looked at that were due so long
+ago that they have waited for longer than the limit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.units import NS_PER_S
+from inferometer.find.keeping import PARTS, Counts, Floats, Run, section_count
+from inferometer.load.load import Recorded
+from inferometer.load.plan import Arrivals, Closed, Open
+from inferometer.records import status
+from inferometer.records.records import Records
+from inferometer.stats.slo import Slo, Term
+from inferometer.stats.tokens import between_ns
+
+RECENT = 0.25  # share of a run whose requests are left out at most, because they may not have ended yet
+QUICK = 0.1  # share of requests that are quicker than a quick one
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Requests that ended: when they were due or sent, whether they failed, and each figure (-1 where it has none)."""
+
+    began_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    failed: NDArray[np.bool_]
+    figures: dict[str, NDArray[np.int64]]
+
+
+@dataclass(slots=True)
+class Sampling:
+    """Of one level, while it is measured."""
+
+    promise: Slo
+    load: float
+    plan: Open | Closed
+    recorded: Recorded
+    _pieces: list[_Piece] = field(default_factory=list)
+
+    def run(self, until_ns: int) -> Run:
+        """What is known at this time."""
+        self._take()
+        begun_ns = self._begun_ns()
+        cut_ns = until_ns - min(self._horizon_ns(), round(RECENT * max(0, until_ns - begun_ns)))
+        whole = _joined(self._pieces, begun_ns, cut_ns)
+        late = sum(int((piece.end_ns > cut_ns).sum()) for piece in self._pieces)
+        total = len(whole.began_ns)
+        if isinstance(self.plan, Open):
+            total = Arrivals(self.plan).by(cut_ns - begun_ns)
+        edges = np.linspace(begun_ns, max(cut_ns, begun_ns + 1), section_count(total) + 1)
+        ended = _histogram(whole.began_ns, edges)
+        missing = self._due(edges, begun_ns) - ended if isinstance(self.plan, Open) else np.zeros_like(ended)
+        if isinstance(self.plan, Closed):
+            missing[-1] = max(
+                0, self.plan.concurrency - late
+            )  # each that has not ended since was sent before
+        waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
+        rows = tuple(self._counts(term, whole, edges, missing, waited_ns) for term in self.promise.terms)
+        good, took = _figure(whole, "latency")
+        count = _histogram(good, edges) + missing
+        means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
+        # Of requests that have not ended only the least they take is known: more than those before them took.
+        longest = np.maximum.accumulate(means) + np.arange(len(means))
+        means = np.where(missing[count > 0] > 0, longest, means)
+        length_s = (cut_ns - begun_ns) / NS_PER_S
+        return Run(self.load, length_s, rows, means, _dispersion(means, took), isinstance(self.plan, Open))
+
+    def _begun_ns(self) -> int:
+        """By concurrency the first requests all come at once: only those after them are like the rest."""
+        begun_ns = self.recorded.begun_ns
+        if isinstance(self.plan, Open) or not self._pieces:
+            return begun_ns
+        ends = np.concatenate([piece.end_ns for piece in self._pieces])
+        first = self.plan.concurrency - 1
+        return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns
+
+    def _horizon_ns(self) -> int:
+        """After so long it is known of every request whether it is beyond the limits."""
+        return round(
+            max((term.limit for term in self.promise.terms if term.figure in ("latency", "ttft")), default=0)
+        )
+
+    def _due(self, edges: Floats, begun_ns: int) -> Floats:
+        assert isinstance(self.plan, Open)
+        arrivals = Arrivals(self.plan)
+        return np.diff(np.array([arrivals.by(int(edge) - begun_ns) for edge in edges], dtype=np.float64))
+
+    def _counts(self, term: Term, whole: _Piece, edges: Floats, missing: Floats, waited_ns: Floats) -> Counts:
+        if term.name == "errors":
+            failed = _histogram(whole.began_ns[whole.failed], edges)
+            return Counts(_histogram(whole.began_ns, edges), failed, np.zeros_like(failed))
+        began, values = _figure(whole, term.figure)
+        requests, total = _histogram(began, edges), _histogram(began, edges, values)
+        beyond = _histogram(began[values >= term.limit], edges)
+        if term.figure == "tpot":
+            missing = np.zeros_like(missing)
+        quick = np.quantile(values, QUICK) if len(values) else 0.0
+        bars = [quick + part * max(0.0, term.limit - quick) for part in PARTS]
+        partly = tuple(_histogram(began[values >= bar], edges) + missing for bar in bars)
+        return Counts(requests + missing, beyond + missing, total + missing * waited_ns, partly)
+
+    def _take(self) -> None:
+        parts, self.recorded.parts = self.recorded.parts, []
+        names = {term.figure for term in self.promise.terms if term.name != "errors"} | {"latency"}
+        is_open = isinstance(self.plan, Open)
+        self._pieces += [_piece(part, names, is_open=is_open) for part in parts if len(part)]
+
+
+def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
+    # One that was never sent has waited since it was due.
+    began = records.due_ns if is_open else np.where(records.sent_ns > 0, records.sent_ns, records.due_ns)
+    figures = {"latency": records.end_ns - began}
+    if "ttft" in names:
+        figures["ttft"] = np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
+    if "tpot" in names:
+        figures["tpot"] = between_ns(records)
+    return _Piece(began, records.end_ns, records.status != status.OK, figures)
+
+
+def _joined(pieces: Sequence[_Piece], begun_ns: int, cut_ns: int) -> _Piece:
+    """Those that began between the two times."""
+    if not pieces:
+        nothing = np.empty(0, dtype=np.int64)
+        return _Piece(nothing, nothing, np.empty(0, dtype=np.bool_), {})
+    began = np.concatenate([piece.began_ns for piece in pieces])
+    chosen = (began >= begun_ns) & (began <= cut_ns)
+    return _Piece(
+        began[chosen],
+        np.concatenate([piece.end_ns for piece in pieces])[chosen],
+        np.concatenate([piece.failed for piece in pieces])[chosen],
+        {
+            name: np.concatenate([piece.figures[name] for piece in pieces])[chosen]
+            for name in pieces[0].figures
+        },
+    )
+
+
+def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of good requests that have it: when they began, and the figure."""
+    values = whole.figures.get(name)
+    if values is None:
+        return whole.began_ns[:0], whole.began_ns[:0]
+    chosen = ~whole.failed & (values >= 0)
+    return whole.began_ns[chosen], values[chosen]
+
+
+def _dispersion(means: Floats, took: NDArray[np.int64]) -> float:
+    """How many times as much the means of sections differ as those of independent requests would."""
+    if len(means) < 2 or len(took) < 2 or not took.var():
+        return 1.0
+    return max(1.0, float(means.var(ddof=1) * len(took) / len(means) / took.var()))
+
+
+def _histogram(times: NDArray[np.int64], edges: Floats, weights: NDArray[np.int64] | None = None) -> Floats:
+    found: Floats = np.histogram(times, edges, weights=weights)[0].astype(np.float64)
+    return found

@@ -1,0 +1,173 @@
+"""Which requests ended in which level: what the workers have kept, joined with the windows' times."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.units import NS_PER_S
+from inferometer.model.tensor import Tensor
+from inferometer.records import status
+from inferometer.records.spool import Entry, Response, read_spool
+from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, ExportedResponse, Value
+
+KEPT_REPLIES = 4096
+LONGEST_KEPT = 4096  # bytes
+DISORDER_NS = NS_PER_S  # entries of a spool are in the order of their ends, but for less than this
+ALL_TIMES = (0, 2**64 - 1)  # the classic tool's window of a ramp of streams
+
+ReadOutputs = Callable[[bytes, int | None], Mapping[str, bytes]]
+"""(reply, length of its JSON part) -> raw values by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The windows of a level, on the monotonic clock."""
+
+    mode: str
+    value: float
+    boundaries_ns: tuple[int, ...]
+    count: int  # good requests that ended in them
+
+
+@dataclass(slots=True)
+class Journal:
+    """Made before the load, filled while it runs, read when it is over."""
+
+    path: Path  # of the export; what is kept meanwhile needs room on the same disk
+    service_kind: str
+    endpoint: str
+    steps: Sequence[Sequence[Tensor]]
+    datatypes: Mapping[str, str]  # of the outputs
+    read_outputs: ReadOutputs
+    missing: bytes | None = b""  # what an output is that the reply has not
+    load_mode: str = "concurrency"
+    problem: str = ""  # why some worker could not keep its requests
+    _epoch_ns: int = field(default_factory=lambda: time.time_ns() - monotonic_ns())
+    _spools: list[BinaryIO] = field(default_factory=list)
+    _spans: list[_Span] = field(default_factory=list)
+    _inputs: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # by step
+    _outputs: dict[tuple[bytes, int], tuple[Value, ...]] = field(default_factory=dict)  # by reply
+
+    def open_spools(self, count: int) -> tuple[int, ...]:
+        """Nameless files, one for each worker."""
+        try:
+            for _ in range(count):
+                self._spools.append(tempfile.TemporaryFile(dir=self.path.parent))  # noqa: SIM115
+        except OSError as error:
+            raise LocalError(
+                f"requests cannot be kept for '{self.path}': {error.strerror or error}",
+                remedy="check the folder and the space left",
+            ) from error
+        return tuple(spool.fileno() for spool in self._spools)
+
+    def forget_level(self) -> None:
+        """The last one is measured again."""
+        self._spans.pop()
+
+    def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
+        self._spans.append(_Span(mode, value, boundaries_ns, count))
+
+    def export(self) -> Export:
+        """What was kept, once: the files are gone afterwards."""
+        return Export(self.service_kind, self.endpoint, self._levels(), self.problem)
+
+    def close(self) -> None:
+        """Let go of what was kept; nothing can be exported afterwards."""
+        for spool in self._spools:
+            spool.close()
+        self._spools.clear()
+
+    # --- reading
+
+    def _levels(self) -> Iterator[ExportedLevel]:
+        offsets = [0] * len(self._spools)
+        try:
+            for span in self._spans:
+                boundaries_ns = tuple(self._epoch_ns + boundary for boundary in span.boundaries_ns)
+                value = 0.0 if self.load_mode == "fixed_schedule" else span.value
+                mode = span.mode
+                if self.load_mode == "session_concurrency":
+                    mode, value = "request_rate", 0.0
+                if self.load_mode in ("periodic_concurrency", "session_concurrency"):
+                    boundaries_ns = ALL_TIMES
+                yield ExportedLevel(mode, value, boundaries_ns, self._requests(span, offsets))
+        finally:
+            self.close()
+
+    def _requests(self, span: _Span, offsets: list[int]) -> Iterator[ExportedRequest]:
+        """Worker after worker. Of good requests that ended at the very end only as many as were counted."""
+        room = span.count
+        last: list[tuple[int, Entry]] = []
+        for worker in range(len(self._spools)):
+            for entry in self._entries(worker, span, offsets):
+                is_good = entry.head.status == status.OK
+                if is_good and entry.head.end_ns == span.boundaries_ns[-1]:
+                    last.append((worker, entry))
+                    continue
+                room -= is_good
+                yield self._request(worker, entry)
+        for worker, entry in last[: max(room, 0)]:
+            yield self._request(worker, entry)
+
+    def _entries(self, worker: int, span: _Span, offsets: list[int]) -> Iterator[Entry]:
+        """Those of the span; the next span begins where this one's last could be followed by another's."""
+        start_ns, end_ns = span.boundaries_ns[0], span.boundaries_ns[-1]
+        later: int | None = None
+        for entry in read_spool(self._spools[worker], offsets[worker]):
+            if entry.head.end_ns > end_ns:
+                later = entry.offset if later is None else later
+                if entry.head.end_ns > end_ns + DISORDER_NS:
+                    break
+            elif entry.head.end_ns > start_ns:
+                yield entry
+        if later is not None:
+            offsets[worker] = later
+
+    def _request(self, worker: int, entry: Entry) -> ExportedRequest:
+        head = entry.head
+        return ExportedRequest(
+            due_ns=self._epoch_ns + head.due_ns,
+            sent_ns=self._epoch_ns + head.sent_ns if head.sent_ns else 0,
+            end_ns=self._epoch_ns + head.end_ns,
+            status=status.kind(head.status),
+            step=head.step,
+            worker=worker,
+            sequence_id=head.sequence,
+            received=head.received,
+            inputs=self._values_in(head.step),
+            responses=tuple(
+                ExportedResponse(self._epoch_ns + response.time_ns, self._values_out(response))
+                for response in entry.responses
+            ),
+        )
+
+    def _values_in(self, step: int) -> tuple[Value, ...]:
+        if step not in self._inputs:
+            tensors = self.steps[step]
+            self._inputs[step] = tuple(Value(tensor.name, tensor.datatype, tensor.data) for tensor in tensors)
+        return self._inputs[step]
+
+    def _values_out(self, response: Response) -> tuple[Value, ...]:
+        """The same short replies come again and again: those are read once."""
+        key = (response.body, response.header_length)
+        known = self._outputs.get(key)
+        if known is not None:
+            return known
+        outputs = self._read(response)
+        if len(response.body) <= LONGEST_KEPT and len(self._outputs) < KEPT_REPLIES:
+            self._outputs[key] = outputs
+        return outputs
+
+    def _read(self, response: Response) -> tuple[Value, ...]:
+        header_length = None if response.header_length < 0 else response.header_length
+        missing = self.missing
+        try:
+            found = self.read_outputs(response.body, header_length)
+        except PeerError:
+            found, missing = {}, None
+        return tuple(Value(name, kind, found.get(name) or missing) for name, kind in self.datatypes.items())

@@ -1,0 +1,147 @@
+"""The levels a run visits: options -> load points."""
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
+from inferometer.measure.agenda import Agenda
+from inferometer.measure.level import Point
+from inferometer.measure.options import Options, Range
+from inferometer.measure.search import Verdicts, binary, linear
+
+THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
+RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
+
+
+_MODES = (
+    "request_rate",
+    "request_intervals",
+    "fixed_schedule",
+    "replay",
+    "shape_load",
+    "periodic_concurrency",
+    "session_concurrency",
+)
+_WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
+
+
+def load_mode(options: Options) -> str:
+    """By the field that asks for it."""
+    return next((mode for mode in _MODES if getattr(options, mode)), "concurrency")
+
+
+def is_rate(options: Options) -> bool:
+    """Whether requests have times at which they are due."""
+    return load_mode(options) not in _WITHOUT_TIMES
+
+
+def points(
+    options: Options, last: float | None, verdicts: Verdicts, agenda: Agenda | None = None
+) -> Iterator[Point]:
+    """One after the other, each chosen after the verdict on the one before; `last` is the end of the range."""
+    if agenda is not None:
+        yield _agenda_point(options, agenda)
+    elif options.periodic_concurrency is not None:
+        yield _periodic_point(options)
+    elif options.session_concurrency is not None:
+        yield Point("concurrency", options.session_concurrency, Closed(options.session_concurrency))
+    elif options.request_intervals is not None:
+        yield _intervals_point(options, options.request_intervals)
+    else:
+        yield from _range_points(options, last, verdicts)
+
+
+def _agenda_point(options: Options, agenda: Agenda) -> Point:
+    cap = _cap(options)
+    before = None if agenda.before is None else agenda.before.plan(cap)
+    return Point("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
+
+
+def _periodic_point(options: Options) -> Point:
+    span = options.periodic_concurrency
+    assert span is not None
+    plan = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
+    before = Closed(plan.start, options.warmup_request_count)
+    return Point("concurrency", 1, plan, before=before)  # the classic tool's export says 1
+
+
+def _intervals_point(options: Options, path: str) -> Point:
+    times_ns = read_intervals(path)
+    plan = Open(Intervals(times_ns), cap=_cap(options), count=options.request_count or None)
+    asked = len(times_ns) * NS_PER_S / times_ns[-1]
+    return Point("request_rate", float(int(asked)), plan, asked)
+
+
+def _range_points(options: Options, last: float | None, verdicts: Verdicts) -> Iterator[Point]:
+    count = options.request_count or None
+    make: Callable[[float], Point]
+    if options.request_rate is not None:
+        span = options.request_rate
+
+        def make(value: float) -> Point:
+            plan = Open(_schedule(options, value), cap=_cap(options), count=count)
+            return Point("request_rate", value, plan, value)
+    else:
+        span = options.concurrency or Range(1)
+
+        def make(value: float) -> Point:
+            return Point("concurrency", value, Closed(int(value), count))
+
+    if options.binary_search and last is not None:
+        values = binary(span.start, last, span.step, verdicts, is_whole=options.request_rate is None)
+    else:
+        values = linear(span.start, last, span.step, verdicts)
+    yield from map(make, values)
+
+
+def _cap(options: Options) -> int | None:
+    """Synchronous callers wait for their answer, so no more can be outstanding than there are of them."""
+    if options.asynchronous:
+        return None
+    if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
+        return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
+    return options.max_threads or RATE_THREADS
+
+
+def most_streams(options: Options, *, has_sequences: bool) -> int:
+    """That requests share, as in the classic tool: one for each of its senders; 0 is one for each request in a periodic
+    plan, and one for each live sequence.
+
+    Two sequences on one stream could wait for each other: Triton answers a stream's requests in order, and one that is
+    not begun because another has its place would hold back the answers that the other needs to go on.
+    """
+    if not options.streaming or options.periodic_concurrency is not None or has_sequences:
+        return 0
+    return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
+
+
+def _schedule(options: Options, rate: float) -> Schedule:
+    if options.request_distribution == "poisson":
+        return Poisson(rate, options.data.seed)
+    return Constant(rate)
+
+
+def read_intervals(path: str) -> tuple[int, ...]:
+    """The times of one round, from a file of gaps in microseconds."""
+    try:
+        lines = Path(path).read_text().split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"the file '{path}' cannot be read: {error}", remedy="give a file of whole numbers"
+        ) from error
+    if not lines:
+        raise UsageError(f"file '{path}' is empty", remedy="write one gap per line, in microseconds")
+    for number, line in enumerate(lines, start=1):
+        if not is_digits(line):
+            raise UsageError(
+                f"entry {number} of '{path}' is '{line}'",
+                remedy="gaps are whole numbers of microseconds, one per line",
+            )
+    times = tuple(accumulate(int(line) * NS_PER_US for line in lines))
+    if times[-1] == 0:
+        raise UsageError(f"all gaps in '{path}' are 0", remedy="at least one must be above 0")
+    return times

@@ -1,0 +1,448 @@
+"""Before the load: what is asked of whom, checked and rendered; nothing is measured yet."""
+
+import dataclasses
+import math
+import resource
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import inferometer
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import MissingError, UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.dataset.build import build
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.replay import read_trace
+from inferometer.load.sequences import SequencePlan
+from inferometer.measure.agenda import Agenda, maybe_agenda
+from inferometer.measure.checks import check, check_model
+from inferometer.measure.journal import Journal
+from inferometer.measure.level import Recipe
+from inferometer.measure.options import Options
+from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
+from inferometer.measure.recognize import address, describe, open_target, recognized, with_shapes
+from inferometer.measure.requests import make_requests
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.host import describe_host
+from inferometer.observe.host_load import HostMeter, is_this_host
+from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
+from inferometer.server.ports import LOOPBACK
+from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.services.kind import Target
+from inferometer.services.kinds import KINDS
+from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
+from inferometer.services.traffic import Traffic, Validation
+from inferometer.stats.result import SCHEMA, Result
+from inferometer.stats.slo import parse_slo
+from inferometer.stats.stopping import Precision, Stability
+
+IN_PROCESS_KIND = "triton_c_api"
+METRICS_PORT = 8002
+OWN_FILES = 16  # of a worker, besides its connections
+SLICES = 20  # windows in the time a level may take by the precision rule, or that a schedule takes
+SHORTEST_SLICE_NS = 100 * NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that is known before load starts."""
+
+    options: Options
+    model: ModelSpec
+    traffic: Traffic
+    shared: Shared | None  # tensors for shared memory
+    recipe: Recipe
+    sequences: SequencePlan | None
+    result: Result  # with no levels yet
+    target: Target
+    has_statistics: bool
+    last: float | None  # the end of the sweep; None is open
+    warnings: tuple[str, ...]
+    metrics: MetricsEndpoint | HostEndpoint | None = None  # only when they are collected
+    journal: Journal | None = None  # only when requests are exported
+    agenda: Agenda | None = None  # of load that ends by itself
+    host: Host | None = None  # of the worker, where that is to hold the server
+
+
+DataRead = Callable[[Mapping[str, Any]], None]
+"""Told what was read of the input data, in the words of `Result.effective`."""
+
+
+def prepare(
+    options: Options, *, command: str, host: Host | None = None, data_read: DataRead | None = None
+) -> Setup:
+    """Ask the server about the model and make the requests; nothing is measured yet.
+
+    `host` is to hold a Triton in our own process, where that is not as the options say.
+    """
+    check(options, is_classic=command == "perf_analyzer")
+    if options.service_kind != IN_PROCESS_KIND:
+        return _prepare(options, None, command, data_read)
+    host = host or _host(options)
+    endpoint = Endpoint(LOOPBACK, free_port())
+    with asked_host(host, endpoint.port):
+        return replace(_prepare(options, endpoint, command, data_read), host=host)
+
+
+def moved(setup: Setup, host: Host) -> Setup:
+    """The same requests for another process of ours that holds a Triton."""
+    endpoint = Endpoint(LOOPBACK, free_port())
+    wiring = replace(setup.traffic.wiring, endpoint=endpoint)
+    return replace(
+        setup,
+        traffic=replace(setup.traffic, wiring=wiring),
+        target=open_target(setup.options, Connection(endpoint, setup.options.headers)),
+        host=host,
+    )
+
+
+def _host(options: Options) -> Host:
+    """Who holds the Triton: the given installation, one in the usual place, or that of the wheel."""
+    return Host(
+        models=(options.model, *(name for name, _ in options.bls_composing_models)),
+        repository=check_repository(Path(options.model_repository or "")),
+        directory=installation(options.triton_directory, "--triton-server-directory"),
+    )
+
+
+def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_read: DataRead | None) -> Setup:
+    """At this endpoint, or at the address that was given."""
+    trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
+    options, found = recognized(options)
+    endpoint = endpoint or address(options)
+    target = open_target(options, Connection(endpoint, options.headers))
+    model = describe(target, options, Connection(endpoint, options.headers))
+    options = with_shapes(options, model, is_found=bool(found))
+    if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
+        options = replace(options, asynchronous=True)
+    check_model(options, model)
+    with _contract_words("Failed to init manager inputs: ", command):
+        dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
+    if data_read is not None:
+        data_read(_data(dataset))
+    with _contract_words("Unable to init infer data manager: ", command):
+        requests = make_requests(options, dataset, model, trace)
+        steps = requests.steps
+        shared = _maybe_shared(options, model, steps, dataset)
+    server = _server(target)
+    metrics, metrics_warnings = _metrics(options, endpoint, command)
+    last, warnings = _last_level(options)
+    agenda = maybe_agenda(options, dataset, trace, requests.numbers)
+    recipe = _recipe(options, model, agenda, command)
+    traffic = target.traffic(model, steps, None if shared is None else shared.placement)
+    streams = most_streams(options, has_sequences=requests.sequences is not None)
+    return Setup(
+        options=options,
+        model=model,
+        traffic=replace(
+            traffic,
+            wiring=replace(traffic.wiring, streams=streams),
+            validation=_validation(options, requests.expected),
+        ),
+        shared=shared,
+        recipe=recipe,
+        sequences=requests.sequences,
+        result=Result(
+            schema=SCHEMA,
+            tool=f"inferometer {inferometer.__version__}",
+            command=command,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            asked=_asked(options),
+            effective=_effective(options, recipe, dataset, last, agenda),
+            host=describe_host(),
+            server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
+            model=_described(model),
+            remarks=_missing(options, server),
+        ),
+        target=target,
+        has_statistics="statistics" in server["extensions"],
+        last=last,
+        warnings=(
+            *found,
+            *traffic.findings,
+            *warnings,
+            *_ignored(options),
+            *_mended(options),
+            *metrics_warnings,
+            *_few_files(options, last),
+        ),
+        metrics=metrics,
+        agenda=agenda,
+        journal=_maybe_journal(options, target, model, traffic, steps),
+    )
+
+
+def _maybe_journal(
+    options: Options, target: Target, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
+) -> Journal | None:
+    if options.profile_export is None:
+        return None
+    return Journal(
+        path=Path(options.profile_export),
+        service_kind=options.service_kind,
+        endpoint=options.endpoint,
+        # Where requests are not made of the data, there is nothing to say of their inputs.
+        steps=steps if len(steps) == len(traffic.requests) else ((),) * len(traffic.requests),
+        datatypes={output.name: output.datatype for output in model.outputs},
+        read_outputs=target.read_outputs,
+        load_mode=load_mode(options),
+        missing=b"" if options.shared_memory == "none" else None,
+    )
+
+
+def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validation | None:
+    if expected is None:
+        return None
+    tolerance, relative = options.validate_tolerance
+    return Validation(expected, tolerance, relative, options.validate_sample)
+
+
+def _server(target: Target) -> dict[str, Any]:
+    """What the server says of itself; a plain KServe v2 server may say nothing."""
+    try:
+        found = dict(target.server())
+    except MissingError:
+        found = {}
+    extensions = found.get("extensions")
+    return {**found, "extensions": extensions if isinstance(extensions, list) else []}
+
+
+def _missing(options: Options, server: Mapping[str, Any]) -> tuple[Remark, ...]:
+    if "statistics" in server["extensions"] or not KINDS[options.service_kind].has_statistics:
+        return ()
+    return (Remark(Note.STATISTICS_MISSING, "the server has no statistics extension"),)
+
+
+def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
+    """Workers raise their limit of open files as far as they may; that can be too little for what was asked."""
+    if options.protocol != "http" or is_rate(options) or last is None:
+        return ()  # over gRPC connections are shared, and by rate nobody knows how many it takes
+    start = 1 if options.concurrency is None else options.concurrency.start
+    workers = 1 if options.workers == "auto" else options.workers
+    needed = math.ceil(max(start, last) / workers) + OWN_FILES
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if allowed == resource.RLIM_INFINITY or needed <= allowed:
+        return ()
+    text = f"a worker will need {needed} open files, and the system allows it {allowed}"
+    return (f"WARNING: {text}; {Note.FEW_FILES.advice}",)
+
+
+def _maybe_shared(
+    options: Options, model: ModelSpec, steps: Sequence[Step], dataset: Dataset
+) -> Shared | None:
+    """What goes into shared memory; outputs that are compared come back with the reply."""
+    if options.shared_memory == "none":
+        return None
+    outputs = OutputPlaces(
+        batch=options.batch or 1,
+        unknown_size=options.output_shared_memory_size,
+        are_inline=dataset.expected is not None,
+    )
+    placement = layout(model, steps, outputs, region=region_name())
+    return Shared(options.shared_memory, placement, steps)
+
+
+def _metrics(
+    options: Options, server: Endpoint, command: str
+) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
+    """Where the metrics are, and what is to say after a first look at them."""
+    if not options.collect_metrics or options.service_kind != "triton":  # others count in their own way
+        return None, ()
+    if options.metrics_url is None:
+        endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
+    else:
+        endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
+        endpoint = replace(endpoint, prefix=endpoint.prefix or "/metrics")
+    # Headers may be secrets of the server's; another host need not know them.
+    headers = options.headers if endpoint.host == server.host else ()
+    host = HostMeter() if is_this_host(server.host) else None
+    metrics = MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
+    return metrics, warnings_about(metrics.look(), is_classic=command == "perf_analyzer")
+
+
+def _ignored(options: Options) -> tuple[str, ...]:
+    """What was asked and has no effect."""
+    if "json" not in (options.input_format, options.output_format):
+        return ()
+    if options.protocol != "http":
+        return ("WARNING: The tensor formats are only for HTTP; gRPC carries tensors in its own form.",)
+    if options.shared_memory != "none":
+        return ("WARNING: Tensors in shared memory are binary; the tensor formats do not apply to them.",)
+    return ()
+
+
+def _mended(options: Options) -> tuple[str, ...]:
+    """What was asked of sequences and cannot be had, and what is taken instead."""
+    warnings = []
+    if options.sequence_length is not None and options.sequence_length <= 0:
+        warnings.append(
+            f"WARNING: The sequence length must be > 0, but is {options.sequence_length}; the default is used."
+        )
+    if options.sequence_ids is not None and options.sequence_ids[0] == 0:
+        warnings.append("WARNING: 0 is an invalid start sequence id; sequences start at 1.")
+    return tuple(warnings)
+
+
+@contextmanager
+def _contract_words(prefix: str, command: str) -> Iterator[None]:
+    """The classic dialect says at which stage the data was refused."""
+    try:
+        yield
+    except UsageError as error:
+        if command != "perf_analyzer":
+            raise
+        raise UsageError(prefix + error.message, remedy=error.remedy) from error
+
+
+def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
+    """The end of the sweep and what must be said about it."""
+    span = options.request_rate if is_rate(options) else options.concurrency
+    if span is None:
+        return 1, ()
+    end = span.start if span.end is None else span.end
+    if options.asynchronous or is_rate(options):
+        return end or None, ()
+    if end:
+        highest = int(max(span.start, end))
+        given = options.max_threads
+        is_overridden = given is not None and given < highest
+        words = (
+            f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
+        )
+        return end, ((words,) if is_overridden else ())
+    limit = options.max_threads or THREADS
+    return limit, (
+        f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",
+    )
+
+
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: str) -> Recipe:
+    is_counted = options.measurement_mode == "count_windows"
+    common = Recipe(
+        model=model,
+        batch=options.batch or 1,
+        percentile=options.percentile,
+        latency_limit_ms=options.latency_limit_ms,
+        rule=Stability(
+            percentage=options.stability_percentage,
+            max_trials=options.max_trials,
+            latency_limit_ms=options.latency_limit_ms,
+            is_lenient=options.asynchronous,
+        ),
+        has_tokens=KINDS[options.service_kind].has_tokens,
+        is_serial=options.serial_sequences and model.any_sequence,
+        promise=None if options.slo is None else parse_slo(options.slo),
+    )
+    if options.periodic_concurrency is not None:
+        return replace(common, window_count=options.periodic_concurrency.last, is_whole=True)
+    if agenda is not None:
+        window_ns = options.measurement_interval_ms * NS_PER_MS
+        if options.duration_s is not None:
+            window_ns = max(agenda.length_ns // SLICES, SHORTEST_SLICE_NS)
+        return replace(common, window_ns=window_ns, is_whole=True)
+    if options.session_concurrency is not None:  # every session once
+        return replace(common, window_count=0, is_whole=True)
+    if options.request_count:
+        return replace(common, window_count=options.request_count, is_whole=True)
+    if options.duration_s is not None:
+        duration_ns = round(options.duration_s * NS_PER_S)
+        rule = Precision(precision=options.precision, duration_ns=duration_ns)
+        return replace(
+            common,
+            rule=rule,
+            window_ns=max(duration_ns // SLICES, NS_PER_MS),
+            finds_warm_up=command == "measure",
+        )
+    if is_counted:
+        return replace(common, window_count=options.measurement_request_count)
+    return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
+
+
+def _effective(
+    options: Options, recipe: Recipe, dataset: Dataset, last: float | None, agenda: Agenda | None
+) -> dict[str, Any]:
+    span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
+    return {
+        "session_concurrency": options.session_concurrency,
+        "mode": load_mode(options),
+        "request_rate_start": None if rate is None else rate.start,
+        "request_rate_end": None if rate is None or rate.end is None else (last or 0),
+        "distribution": options.request_distribution,
+        "service_kind": options.service_kind,
+        "protocol": options.protocol,
+        "shared_memory": options.shared_memory,
+        "input_format": options.input_format,
+        "output_format": options.output_format,
+        "batch": recipe.batch,
+        "batch_given": options.batch is not None,
+        "concurrency_start": 1 if span is None else int(span.start),
+        "concurrency_end": None if span is None or span.end is None else int(last or 0),
+        "concurrency_step": 1 if span is None else int(span.step),
+        "request_count": _count(options, dataset, agenda),
+        "schedule_s": None if agenda is None else agenda.length_ns / NS_PER_S,
+        "schedule": _schedule_name(options),
+        "speed": options.speed,
+        "periodic": None if periodic is None else [periodic.start, periodic.end, periodic.step],
+        "request_period": options.request_period,
+        "warmup_request_count": options.warmup_request_count,
+        "measurement_mode": options.measurement_mode,
+        "measurement_interval_ms": options.measurement_interval_ms,
+        "measurement_request_count": options.measurement_request_count,
+        "stopping": "precision" if isinstance(recipe.rule, Precision) else "stability",
+        "stability_percentage": options.stability_percentage,
+        "max_trials": options.max_trials,
+        "duration_s": options.duration_s,
+        "precision": options.precision,
+        "percentile": options.percentile,
+        "latency_limit_ms": options.latency_limit_ms,
+        "asynchronous": options.asynchronous,
+        "request_timeout_s": options.request_timeout_s,
+        "max_error_rate": options.max_error_rate,
+        "workers": options.workers,
+        "verbose": options.verbose,
+        "verbose_csv": options.verbose_csv,
+        "collect_metrics": options.collect_metrics,
+        "metrics_interval_ms": options.metrics_interval_ms,
+        "binary_search": options.binary_search,
+        **_data(dataset),
+    }
+
+
+def _data(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "data_given": dataset.origin == "json",
+        "data_streams": len(dataset.streams),
+        "data_steps": len(dataset.streams[0]),
+    }
+
+
+def _schedule_name(options: Options) -> str:
+    if options.replay is not None:
+        return f"replay of {Path(options.replay).name}"
+    return options.shape_load or ("fixed schedule" if options.fixed_schedule else "")
+
+
+def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
+    """Requests that will be sent, where that is known."""
+    if options.session_concurrency is not None:
+        return sum(map(len, dataset.streams))
+    return options.request_count if agenda is None else agenda.count
+
+
+def _asked(options: Options) -> dict[str, Any]:
+    """What the user asked; of headers only the names, of keys only that there is one."""
+    asked = dataclasses.asdict(options)
+    asked["headers"] = [name for name, _ in options.headers]
+    asked["tls"]["key_file"] = options.tls.key_file is not None
+    return asked
+
+
+def _described(model: ModelSpec) -> Mapping[str, Any]:
+    document = dataclasses.asdict(model)
+    return {**document, "any_cache": model.any_cache, "any_sequence": model.any_sequence}

@@ -1,0 +1,131 @@
+"""What will be sent, what must come back, and how sequences are made of it."""
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
+from inferometer.dataset.dataset import Dataset, Step, Streams
+from inferometer.dataset.json_file import read_step
+from inferometer.dataset.replay import Entry, Trace, place
+from inferometer.load.sequences import SequencePlan
+from inferometer.measure.options import Options
+from inferometer.measure.sessions import session_plan
+from inferometer.model.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """`numbers` are the steps in the order of a trace that names them."""
+
+    steps: tuple[Step, ...]
+    expected: tuple[Step, ...] | None = None
+    sequences: SequencePlan | None = None
+    numbers: tuple[int, ...] | None = None
+
+
+def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
+    if options.session_concurrency is not None:
+        steps = _flat(dataset.streams)
+        return Requests(steps, sequences=session_plan(steps, options.session_concurrency))
+    if model.any_sequence:
+        return _of_sequences(options, dataset, model, trace)
+    size = options.batch or 1
+    requests = Requests(batch(dataset, model, size), batch_expected(dataset, model, size))
+    if trace is None or all(entry.is_plain for entry in trace.entries):
+        return requests
+    return _replayed(trace, options, dataset, model, requests)
+
+
+def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
+    for entry in () if trace is None else trace.entries:
+        if not entry.is_plain:
+            raise trace_error(trace, entry, "the data of a sequence model follows its sequences")
+    streams, expected = stream_steps(dataset, model), stream_expected(dataset, model)
+    ends = list(accumulate(len(stream) for stream in streams))
+    first, end = options.sequence_ids or (1, None)
+    plan = SequencePlan(
+        streams=tuple(
+            tuple(range(stop - len(stream), stop)) for stream, stop in zip(streams, ends, strict=True)
+        ),
+        is_given=dataset.origin == "json",
+        length=options.sequence_length,
+        variation=options.sequence_length_variation,
+        first_id=max(first, 1),
+        last_id=max(first, 1) + 2**32 - 2 if end is None else end - 1,
+        lanes=options.sequences,
+        is_serial=options.serial_sequences,
+        seed=options.data.seed,
+    )
+    return Requests(_flat(streams), None if expected is None else _flat(expected), plan)
+
+
+def _flat(streams: Streams) -> tuple[Step, ...]:
+    return tuple(step for stream in streams for step in stream)
+
+
+def trace_error(trace: Trace | None, entry: Entry, detail: str) -> UsageError:
+    assert trace is not None
+    return trace.error(entry, detail, remedy="leave out step, stream and data")
+
+
+# --- requests that a trace chooses
+
+
+def _replayed(
+    trace: Trace, options: Options, dataset: Dataset, model: ModelSpec, plain: Requests
+) -> Requests:
+    """The dataset's requests and those the trace brings along, and which of them each line sends."""
+    if any(entry.stream is not None for entry in trace.entries):
+        expected = stream_expected(dataset, model)
+        plain = Requests(_flat(stream_steps(dataset, model)), None if expected is None else _flat(expected))
+    own: dict[bytes, int] = {}  # alike ones are kept once
+    added: list[Step] = []
+    numbers = []
+    for turn, entry in enumerate(trace.entries):
+        if (entry.data is not None or entry.stream is not None) and (options.batch or 1) > 1:
+            raise trace.error(
+                entry,
+                f"data and streams are for single requests, and -b is {options.batch}",
+                remedy="use -b 1",
+            )
+        if entry.data is None:
+            numbers.append(_number(trace, entry, dataset, plain, turn))
+            continue
+        if entry.data not in own:
+            own[entry.data] = len(plain.steps) + len(added)
+            origin = place(trace.path, entry.line)
+            added.append(read_step(model, entry.data, origin, options.data.shapes))
+        numbers.append(own[entry.data])
+    return replace(
+        plain,
+        steps=plain.steps + _batched(tuple(added), model),
+        expected=None if plain.expected is None else plain.expected + ((),) * len(added),
+        numbers=tuple(numbers),
+    )
+
+
+def _batched(steps: tuple[Step, ...], model: ModelSpec) -> tuple[Step, ...]:
+    return _flat(stream_steps(Dataset("json", (steps,)), model))
+
+
+def _number(trace: Trace, entry: Entry, dataset: Dataset, plain: Requests, turn: int) -> int:
+    """The request that the line names; one that names none takes the next of the dataset."""
+    if entry.is_plain:
+        return turn % len(plain.steps)
+    stream, step = entry.stream or 0, entry.step or 0
+    if stream >= len(dataset.streams):
+        raise _beyond(trace, entry, "stream", stream, len(dataset.streams))
+    if entry.stream is None:
+        if step >= len(plain.steps):
+            raise _beyond(trace, entry, "step", step, len(plain.steps))
+        return step
+    if step >= len(dataset.streams[stream]):
+        raise _beyond(trace, entry, f"step of stream {stream}", step, len(dataset.streams[stream]))
+    return sum(len(steps) for steps in dataset.streams[:stream]) + step
+
+
+def _beyond(trace: Trace, entry: Entry, noun: str, number: int, there_are: int) -> UsageError:
+    return trace.error(
+        entry, f"the {noun} is {number}, but the data has {there_are}", remedy="they are counted from 0"
+    )

@@ -1,0 +1,213 @@
+"""The load itself: levels one after the other, each out as soon as it is known."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.load import Load
+from inferometer.load.plan import Closed, Open, Periodic, Plan
+from inferometer.load.workers import Workers
+from inferometer.measure.level import Bench, Point, Watcher, warm_up
+from inferometer.measure.points import is_rate, points
+from inferometer.measure.prepare import Setup
+from inferometer.measure.recognize import maybe_other_kind
+from inferometer.measure.scaling import measure_with_enough_workers
+from inferometer.measure.search import Verdicts
+from inferometer.measure.silence import silence_limit_ns
+from inferometer.observe.poller import Poller
+from inferometer.observe.statistics import Snapshot, snapshot
+from inferometer.services.endpoint import Connection
+from inferometer.services.kinds import KINDS
+from inferometer.services.shared_memory import Registry, shared_region
+from inferometer.services.trace import Tracer, settings, traced
+from inferometer.stats.account import account
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result
+
+MOST_WORKERS = 1024
+
+
+def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
+    """The result after each level, and once more at the end: whatever happens later, what was measured is out."""
+    result = setup.result
+    with crew(setup) as load:
+        try:
+            for level in sweep(setup, load, watcher):
+                result = replace(result, levels=(*result.levels, level))
+                yield result
+        except LocalError as error:  # a worker died between levels: those before it stand
+            yield _without_worker(result, load, error)
+            return
+        yield settled(result, load, watcher)
+
+
+def settled(result: Result, load: Load, watcher: Watcher) -> Result:
+    """End the load; the result with an account of all its requests."""
+    try:
+        cut = load.stop(is_urgent=watcher.is_interrupted())
+    except LocalError as error:
+        return _without_worker(result, load, error)
+    result = replace(result, account=account(result.levels, load.totals()))
+    if not cut:
+        return result
+    requests = "1 request was" if cut == 1 else f"{cut} requests were"
+    remark = Remark(Note.CUT_OFF, f"{requests} still running at the end and cut off")
+    return replace(result, remarks=(*result.remarks, remark))
+
+
+def _without_worker(result: Result, load: Load, error: LocalError) -> Result:
+    """One has died: the levels before that stand; without any, there is nothing to report."""
+    if not result.levels:
+        raise error
+    remarks = (*result.remarks, Remark(Note.WORKER_LOST, str(error)))
+    return replace(result, remarks=remarks, account=account(result.levels, load.totals()))
+
+
+def _traced(setup: Setup) -> AbstractContextManager[None]:
+    options = setup.options
+    wanted = settings(
+        level=options.trace_level,
+        rate=options.trace_rate,
+        count=options.trace_count,
+        log_frequency=options.log_frequency,
+    )
+    if not wanted:
+        return nullcontext()
+    if not isinstance(setup.target, Tracer):
+        raise _no_such_calls(setup, "trace settings")
+    return traced(setup.target, wanted)
+
+
+def _hosted(setup: Setup) -> AbstractContextManager[object]:
+    return nullcontext() if setup.host is None else closing(setup.host)
+
+
+def _region(setup: Setup) -> AbstractContextManager[None]:
+    if setup.shared is None:
+        return nullcontext()
+    if not isinstance(setup.target, Registry):
+        raise _no_such_calls(setup, "shared memory")
+    return shared_region(setup.shared, setup.target)
+
+
+def _no_such_calls(setup: Setup, what: str) -> UsageError:
+    kind = setup.options.service_kind
+    return UsageError(f"servers of kind {kind} have no {what}", remedy="leave out its options")
+
+
+@contextmanager
+def crew(setup: Setup) -> Iterator[Workers]:
+    """The workers of a run, with the shared memory and the server's trace settings they may need."""
+    options = setup.options
+    timeout_ns = round(options.request_timeout_s * NS_PER_S)
+    count = 1 if options.workers == "auto" else min(options.workers, _most_slots(setup))
+    journal = setup.journal
+    workers = Workers(
+        setup.traffic,
+        count=count,
+        timeout_ns=timeout_ns,
+        sequences=setup.sequences,
+        verbose=options.verbose,
+        start=None if setup.host is None else setup.host.start,
+        spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
+    )
+    try:
+        with _traced(setup), _region(setup), _hosted(setup), workers as load:
+            if setup.host is not None:
+                setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
+            yield load
+    except InferometerError:
+        if journal is not None:
+            journal.close()
+        raise
+    finally:
+        if journal is not None:
+            journal.problem = workers.spool_problem
+
+
+def _most_workers(setup: Setup) -> int:
+    """How many there may be in the end: with `auto` one for each core."""
+    return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
+
+
+def bench(setup: Setup, load: Workers, watcher: Watcher) -> Bench:
+    options = setup.options
+    found = Bench(
+        load,
+        monotonic_ns,
+        lambda: _read_counters(setup),
+        watcher,
+        _maybe_poller(setup),
+        setup.journal,
+        silence_ns=silence_limit_ns(
+            timeout_ns=round(options.request_timeout_s * NS_PER_S),
+            window_ns=options.measurement_interval_ms * NS_PER_MS,
+        ),
+    )
+    if options.workers != "auto":
+        return found
+    return replace(found, crew=load, most_workers=_most_workers(setup))
+
+
+def _maybe_poller(setup: Setup) -> Poller | None:
+    if setup.metrics is None:
+        return None
+    interval_ns = setup.options.metrics_interval_ms * NS_PER_MS
+    return Poller(setup.metrics.look, interval_ns=interval_ns, clock=monotonic_ns)
+
+
+def _most_slots(setup: Setup) -> int:
+    """How many workers could be of use: each needs a request of its own."""
+    if setup.options.periodic_concurrency is not None:
+        return 1
+    if setup.options.session_concurrency is not None:
+        return setup.options.session_concurrency
+    if is_rate(setup.options) or not setup.last:
+        return MOST_WORKERS
+    start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
+    return max(start, int(setup.last))
+
+
+def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
+    """The levels of the search, each measured."""
+    options = setup.options
+    instrument = bench(setup, load, watcher)
+    verdicts = Verdicts()
+    before = 0.0
+    for point in points(options, setup.last, verdicts, setup.agenda):
+        if before and (isinstance(point.plan, Open) or point.value < before):
+            load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
+        before = point.value
+        if options.warmup_request_count:
+            watcher.level_started(point.mode, point.value)
+            warm_up(instrument, _warm_up_plan(point, options.warmup_request_count))
+        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.recipe, point))
+        yield level
+        verdicts.passed = level.is_stable and not level.is_over_limit
+        if level.is_cut_short or watcher.is_interrupted():
+            return
+
+
+def _warm_up_plan(point: Point, count: int) -> Plan:
+    if point.before is not None:
+        return point.before
+    assert not isinstance(point.plan, Periodic)
+    return replace(point.plan, count=count)
+
+
+def _with_hint(setup: Setup, level: Level) -> Level:
+    """Where nothing was asked before the load, a server of another kind shows by refusing everything."""
+    found = level.measurement
+    if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
+        return level
+    hint = maybe_other_kind(setup.options, Connection(setup.traffic.wiring.endpoint, setup.options.headers))
+    return replace(level, remarks=(*level.remarks, Remark(Note.WRONG_KIND, hint))) if hint else level
+
+
+def _read_counters(setup: Setup) -> Snapshot | None:
+    return snapshot(setup.target.statistics(setup.model)) if setup.has_statistics else None

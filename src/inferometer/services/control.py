@@ -1,0 +1,173 @@
+"""Control calls over HTTP: rare, so a library does them; each on a fresh connection with a time-out."""
+
+import http.client
+import json
+import ssl
+from typing import Any
+
+from inferometer.base.documents import decode
+from inferometer.base.errors import MissingError, PeerError
+from inferometer.base.messages import MESSAGES
+from inferometer.base.text import printable
+from inferometer.model.answers import Shape, checked
+from inferometer.services.endpoint import Connection, tls_context
+
+TIMEOUT_S = 20.0
+LOAD_TIMEOUT_S = 600.0  # large models take their time
+LARGEST_BODY = 256 << 20
+
+
+class HttpControl:
+    """GET and POST of JSON documents."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        tls = connection.endpoint.tls
+        self._context = None if tls is None else tls_context(tls)
+
+    def get(self, path: str, shape: Shape, *, timeout_s: float | None = None) -> Any:
+        """The answer, in this shape."""
+        return self._answer("GET", path, self._call("GET", path, None, timeout_s), shape)
+
+    def ask(self, path: str, document: Any, shape: Shape) -> Any:
+        """The answer to a POST, in this shape."""
+        return self._answer("POST", path, self._call("POST", path, json.dumps(document).encode()), shape)
+
+    def post(self, path: str, document: Any, *, timeout_s: float | None = None) -> None:
+        """What is answered other than an error matters to nobody."""
+        self._call("POST", path, json.dumps(document).encode(), timeout_s)
+
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float | None = None) -> bytes:
+        status, text = self.exchange(method, path, body, timeout_s=timeout_s)
+        if status != 200:
+            kind = MissingError if status in (404, 405, 501) else PeerError
+            raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")
+        return text
+
+    def _answer(self, method: str, path: str, text: bytes, shape: Shape) -> Any:
+        origin = f"the server's answer to {method} {path}"
+        remedy = f"check that {self._connection.endpoint} is the server's HTTP address"
+        try:
+            document = decode(text) if text else {}
+        except ValueError as error:
+            raise PeerError(f"{origin} is not JSON: {text[:80]!r} ({error})", remedy=remedy) from error
+        return checked(document, shape, origin, remedy=remedy)
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
+        timeout_s: float | None = None,
+    ) -> tuple[int, bytes]:
+        """Status and body of whatever the server answers; `headers` go with a body."""
+        endpoint = self._connection.endpoint
+        patience_s = TIMEOUT_S if timeout_s is None else timeout_s
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=patience_s)
+        try:
+            self._secure(client)
+            client.putrequest(method, endpoint.prefix + path)
+            for name, value in self._connection.headers:
+                client.putheader(name, value)
+            if body is not None:
+                for name, value in headers:
+                    client.putheader(name, value)
+                client.putheader("Content-Length", str(len(body)))
+            client.endheaders(body)
+            MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
+            reply = client.getresponse()
+            text = _whole_body(reply)
+            MESSAGES.debug("< %d %s, %d bytes", reply.status, printable(reply.reason), len(text))
+            return reply.status, text
+        except (OSError, http.client.HTTPException) as error:
+            why, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint} cannot be reached: {why}", remedy=remedy) from error
+        finally:
+            client.close()
+
+    def send(self, request: bytes) -> tuple[int, str | None, bytes]:
+        """A request that is rendered already: status, length of the reply's JSON header if it has one, and body."""
+        endpoint = self._connection.endpoint
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+        try:
+            client.connect()
+            self._secure(client)
+            client.sock.sendall(request)
+            reply = http.client.HTTPResponse(client.sock, method="POST")
+            reply.begin()
+            return reply.status, reply.getheader("Inference-Header-Content-Length"), _whole_body(reply)
+        except (OSError, http.client.HTTPException) as error:
+            reason, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
+        finally:
+            client.close()
+
+    def _secure(self, client: http.client.HTTPConnection) -> None:
+        tls = self._connection.endpoint.tls
+        if self._context is not None and tls is not None:
+            if client.sock is None:
+                client.connect()
+            name = tls.server_name or self._connection.endpoint.host
+            client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
+
+
+def _whole_body(reply: http.client.HTTPResponse) -> bytes:
+    """Not more than memory has room for, and not less than was announced."""
+    text = reply.read(LARGEST_BODY)
+    if len(text) == LARGEST_BODY and reply.read(1):
+        raise http.client.HTTPException(f"its answer is longer than {LARGEST_BODY} bytes")
+    if reply.length:
+        raise http.client.IncompleteRead(text, reply.length)
+    return text
+
+
+_UNKNOWN_AUTHORITY = (
+    "name its authority with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
+    "switch the check off with -k"
+)
+_WRONG_NAME = "reach it under the name in its certificate, or give that name with --server-name"
+
+# By OpenSSL's verification codes.
+_CERTIFICATE_REMEDIES = {
+    9: "the certificate is not valid yet: check the clocks of both machines",
+    10: "the certificate has expired: have it renewed, or switch the check off with -k",
+    62: _WRONG_NAME,
+    64: _WRONG_NAME,
+}
+
+
+def why_unreachable(error: Exception) -> tuple[str, str]:
+    """The reason and the remedy."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not accepted ({error.verify_message})"
+        return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"TLS failed ({error})",
+            "check that the port speaks TLS, and the client certificate if it wants one",
+        )
+    if isinstance(error, http.client.BadStatusLine):
+        if "\x00\x00" in str(error)[:8]:
+            return (
+                "it speaks HTTP/2, as a gRPC port does",
+                "measure with -i grpc, or give its HTTP port with -u",
+            )
+        return (
+            f"it does not speak HTTP (its answer began with {str(error)[:60]!r})",
+            "check the port given with -u",
+        )
+    return str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
+
+
+def reason_of(text: bytes) -> str:
+    """The server's own words, if it gave any."""
+    try:
+        document = decode(text)
+    except ValueError:
+        return text[:300].decode("utf-8", "replace").strip()
+    for name in ("error", "message"):
+        if isinstance(document, dict) and isinstance(document.get(name), str):
+            return str(document[name])
+    return text[:300].decode("utf-8", "replace").strip()

@@ -1,0 +1,190 @@
+"""What an address is: it is asked a few harmless questions, and a table says what the answers look like.
+
+`look` asks, with short time-outs; `recognize` decides, and is a pure function of the answers.
+"""
+
+import http.client
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.base.documents import decode
+from inferometer.base.errors import MissingError, PeerError
+from inferometer.services.control import HttpControl
+from inferometer.services.endpoint import Connection
+
+TIMEOUT_S = 5.0
+_NOBODY = "inferometer-looks-around"  # a model that no server has
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: an HTTP status and the JSON document, if it was one; over gRPC status 200, or 0 for an error."""
+
+    status: int
+    document: Any = None
+    text: str = ""
+
+    def field(self, name: str) -> Any:
+        return self.document.get(name) if isinstance(self.document, dict) else None
+
+    @property
+    def has_statistics(self) -> bool:
+        extensions = self.field("extensions")
+        return isinstance(extensions, list) and "statistics" in extensions
+
+
+Answers = Mapping[str, Answer]
+"""By question; one that was not answered at all is not there."""
+
+QUESTIONS = {
+    "kserve": "/v2",
+    "openai": "/v1/models",
+    "tfserving": f"/v1/models/{_NOBODY}",
+    "ping": "/ping",
+    "root": "/",
+}
+"""Over HTTP: what is asked for, by GET."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What an address looks like."""
+
+    kind: str
+    protocol: str
+    title: str
+
+    @property
+    def words(self) -> str:
+        """The options that measure it."""
+        return f"--service-kind {self.kind} -i {self.protocol}"
+
+
+def _is_triton(answers: Answers) -> bool:
+    answer = answers.get("kserve", Answer(0))
+    return answer.field("name") == "triton" or answer.has_statistics
+
+
+def _is_kserve(answers: Answers) -> bool:
+    answer = answers.get("kserve", Answer(0))
+    return answer.status == 200 and isinstance(answer.field("name"), str)
+
+
+def _is_openai(answers: Answers) -> bool:
+    answer = answers.get("openai", Answer(0))
+    return answer.status == 200 and isinstance(answer.field("data"), list)
+
+
+def _is_tfserving(answers: Answers) -> bool:
+    """Its error names the model that it does not have, or versions of one that it has."""
+    answer = answers.get("tfserving", Answer(0))
+    error = answer.field("error")
+    return isinstance(error, str) and ("versions of model" in error or "Servable not found" in error)
+
+
+def _is_torchserve(answers: Answers) -> bool:
+    """Its ping has a status, or while workers start, a code and a type as all its errors have."""
+    answer = answers.get("ping", Answer(0))
+    if answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"):
+        return True
+    wrong = answers.get("root", Answer(0))
+    return {"code", "type", "message"} <= (set(wrong.document) if isinstance(wrong.document, dict) else set())
+
+
+def _answers_tensorflow(answers: Answers) -> bool:
+    return "grpc tfserving" in answers
+
+
+def _answers_kserve(answers: Answers) -> bool:
+    return answers.get("grpc kserve", Answer(0)).status == 200
+
+
+def _answers_triton(answers: Answers) -> bool:
+    answer = answers.get("grpc kserve", Answer(0))
+    return answer.status == 200 and answer.has_statistics
+
+
+SIGNS: tuple[tuple[Callable[[Answers], bool], Looks], ...] = (
+    (_is_triton, Looks("triton", "http", "Triton over HTTP")),
+    (_is_kserve, Looks("triton", "http", "a plain KServe v2 server over HTTP")),
+    (_is_openai, Looks("openai", "http", "an OpenAI-style server")),
+    (_is_tfserving, Looks("tfserving", "http", "TensorFlow Serving's REST API")),
+    (_is_torchserve, Looks("torchserve", "http", "TorchServe")),
+    (_answers_triton, Looks("triton", "grpc", "Triton over gRPC")),
+    (_answers_kserve, Looks("triton", "grpc", "a plain KServe v2 server over gRPC")),
+    (_answers_tensorflow, Looks("tfserving", "grpc", "TensorFlow Serving over gRPC")),
+)
+"""In the order in which they are tried: the surest signs first."""
+
+PLAIN = Looks("http", "http", "an HTTP server of no kind that is known")
+
+
+def recognize(answers: Answers) -> Looks | None:
+    """What the answers look like; None when nothing that can be measured has answered."""
+    for matches, looks in SIGNS:
+        if matches(answers):
+            return looks
+    return PLAIN if any(not question.startswith("grpc") for question in answers) else None
+
+
+# --- asking
+
+
+def look(connection: Connection) -> Answers:
+    """Ask until the answers tell; PeerError when nobody is there."""
+    control = HttpControl(connection)
+    answers: dict[str, Answer] = {}
+    for question, path in QUESTIONS.items():
+        try:
+            answers[question] = _ask(control, path)
+        except PeerError as error:
+            if not isinstance(
+                error.__cause__, (http.client.HTTPException, TimeoutError, ConnectionResetError)
+            ):
+                raise
+            return answers if answers else _look_beyond(connection, error.__cause__)
+        if recognize(answers) not in (None, PLAIN):
+            break
+    return answers
+
+
+def _look_beyond(connection: Connection, cause: Exception) -> Answers:
+    """HTTP/1 was not answered as such. Frames of HTTP/2 begin with a length, which is small: zeros."""
+    is_silent = isinstance(cause, TimeoutError)
+    is_closed = isinstance(cause, http.client.RemoteDisconnected)
+    is_frame = isinstance(cause, http.client.BadStatusLine) and str(cause).startswith("\x00")
+    is_something_else = isinstance(cause, http.client.HTTPException) and not is_closed and not is_frame
+    return {} if is_silent or is_something_else else look_over_grpc(connection)
+
+
+def _ask(control: HttpControl, path: str) -> Answer:
+    status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
+    text = body[:2000].decode("utf-8", "replace")
+    try:
+        return Answer(status, decode(body), text)
+    except ValueError:
+        return Answer(status, None, text)
+
+
+def look_over_grpc(connection: Connection) -> dict[str, Answer]:
+    from google.protobuf.empty_pb2 import Empty
+
+    from inferometer.services.grpc_control import GrpcControl
+    from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
+
+    try:
+        return {"grpc kserve": Answer(200, dict(TritonGrpc(connection, GrpcOptions()).server()))}
+    except MissingError:
+        pass
+    except PeerError:
+        return {}
+    try:
+        GrpcControl(connection, "tensorflow.serving.PredictionService").call(
+            "GetModelMetadata", Empty(), Empty
+        )
+    except MissingError:
+        return {}
+    except PeerError as error:
+        return {"grpc tfserving": Answer(0, None, str(error))}
+    return {"grpc tfserving": Answer(200)}

@@ -1,0 +1,151 @@
+"""Control calls over gRPC, on the same codec as the load: rare, so each blocks on a connection of its own."""
+
+import socket
+import ssl
+import weakref
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError, Message
+
+from inferometer.base.errors import MissingError, PeerError
+from inferometer.base.messages import MESSAGES
+from inferometer.model.answers import Shape, checked
+from inferometer.services.control import TIMEOUT_S, why_unreachable
+from inferometer.services.endpoint import Connection, tls_context
+from inferometer.wire.grpc import (
+    REFUSED,
+    RESET,
+    STATUS,
+    UNIMPLEMENTED,
+    GrpcConnection,
+    encode_headers,
+    name_of_code,
+    render_call,
+)
+from inferometer.wire.sender import Request
+
+BUFFER = 1024 * 1024
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+class GrpcControl:
+    """Unary calls of one service."""
+
+    def __init__(self, connection: Connection, service: str) -> None:
+        self._connection = connection
+        self._service = service
+        self._kept: tuple[socket.socket, GrpcConnection] | None = None
+
+    def __reduce__(self) -> tuple[type["GrpcControl"], tuple[Connection, str]]:
+        """In another process, such as the one that restores a configuration, it opens a connection of its own."""
+        return GrpcControl, (self._connection, self._service)
+
+    def block(self, method: str, *, compression: str | None = None) -> bytes:
+        """The header block of a call."""
+        endpoint = self._connection.endpoint
+        return encode_headers(
+            path=f"/{self._service}/{method}",
+            authority=endpoint.authority,
+            scheme="https" if endpoint.tls else "http",
+            metadata=self._connection.headers,
+            compression=compression,
+        )
+
+    def call_again(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
+        rendered = render_call(self.block(method), request.SerializeToString())
+        try:
+            if (
+                self._kept is not None and not self._kept[1].http2.can_open
+            ):  # the server takes no more calls on it
+                self._release()
+            if self._kept is None:
+                self._kept = self._connect(TIMEOUT_S), GrpcConnection()
+                weakref.finalize(self, self._kept[0].close)
+            return reply.FromString(_exchange(*self._kept, rendered, method, self._not_grpc()))
+        except (OSError, PeerError, DecodeError):  # a server may close a connection that is idle
+            self._release()
+            return self.call(method, request, reply)
+
+    def _release(self) -> None:
+        if self._kept is not None:
+            self._kept[0].close()
+            self._kept = None
+
+    def call(
+        self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
+    ) -> Reply:
+        """The reply, or a PeerError with the server's words."""
+        message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
+        try:
+            return reply.FromString(message)
+        except DecodeError as error:
+            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+
+    def call_bytes(self, method: str, request: bytes, *, timeout_s: float = TIMEOUT_S) -> bytes:
+        """The same with messages that are encoded already."""
+        rendered = render_call(self.block(method), request)
+        endpoint = self._connection.endpoint
+        MESSAGES.debug("> %s, %d bytes", method, len(request))
+        try:
+            with self._connect(timeout_s) as sock:
+                message = _exchange(sock, GrpcConnection(), rendered, method, self._not_grpc())
+            MESSAGES.debug("< %s, %d bytes", method, len(message))
+            return message
+        except (ConnectionResetError, BrokenPipeError) as error:
+            raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
+        except OSError as error:
+            reason, remedy = why_unreachable(error)
+            raise PeerError(f"{endpoint.authority} cannot be reached: {reason}", remedy=remedy) from error
+
+    def _not_grpc(self) -> str:
+        """The remedy for an address where something else answers."""
+        is_secure = self._connection.endpoint.tls is not None
+        also = "our certificate if it wants one" if is_secure else "whether it needs TLS (--ssl-grpc-use-ssl)"
+        return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
+
+    def _connect(self, timeout_s: float) -> socket.socket:
+        endpoint = self._connection.endpoint
+        context = None if endpoint.tls is None else tls_context(endpoint.tls)
+        sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
+        if endpoint.tls is None or context is None:
+            return sock
+        context.set_alpn_protocols(["h2"])
+        try:
+            return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
+        except (OSError, ssl.SSLError):
+            sock.close()
+            raise
+
+
+def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
+    """A message in the form that the same answer has over HTTP, in this shape."""
+    found = MessageToDict(message, preserving_proto_field_name=True)
+    answer: Mapping[str, Any] = checked(found, shape, f"the server's answer to {method}")
+    return answer
+
+
+def _exchange(
+    sock: socket.socket, connection: GrpcConnection, request: Request, method: str, not_grpc: str
+) -> bytes:
+    connection.open(None, request, keep=True)
+    buffer = bytearray(BUFFER)
+    message = b""
+    while True:
+        while connection.http2.wants_to_send:
+            for chunk in connection.take():
+                sock.sendall(chunk)
+        length = sock.recv_into(buffer)
+        for _, ending, part in connection.receive(buffer, length) if length else connection.eof():
+            if ending is None:
+                message = bytes(part or b"")
+            elif ending.code:
+                text = ending.text or f"{method} ended with {name_of_code(ending.code)}"
+                kind = MissingError if ending.code == UNIMPLEMENTED else PeerError
+                raise kind(text, remedy="" if ending.cause in (STATUS, RESET, REFUSED) else not_grpc)
+            else:
+                return message

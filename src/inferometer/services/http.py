@@ -1,0 +1,98 @@
+"""Any HTTP endpoint: a method, a path, bodies and headers of the user's; every 2xx is good."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from inferometer.base.errors import MissingError, UsageError
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+from inferometer.services.endpoint import Connection
+from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.shared_memory import Placement
+from inferometer.services.traffic import Traffic, Wiring
+from inferometer.wire.http1 import encode_request
+
+RESPONSE = TensorSpec("response", "JSON", (1,))
+"""What comes back, as text."""
+
+
+class PlainHttp:
+    """One address of an HTTP server."""
+
+    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+        self._connection = connection
+        self._options = options
+
+    def server(self) -> Document:
+        raise MissingError("such servers say nothing of themselves")
+
+    def models(self) -> Sequence[str]:
+        return ()
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        """There is no model; what is measured is called after its request."""
+        method = self._method(is_bare=not self._options.bodies)
+        return ModelSpec(
+            name=name or f"{method} {self._path}", version=version, inputs=(), outputs=(RESPONSE,)
+        )
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        return {RESPONSE.name: body}
+
+    def statistics(self, model: ModelSpec) -> Sequence[Document]:
+        return ()
+
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        bodies = [read_body(text) for text in self._options.bodies]
+        requests = tuple(map(self._render, bodies if bodies else [None]))
+        return Traffic(Wiring(self._connection.endpoint), requests)
+
+    @property
+    def _path(self) -> str:
+        prefix, path = self._connection.endpoint.prefix, self._options.path
+        if not path:
+            return prefix or "/"
+        return f"{prefix}/{path.lstrip('/')}"
+
+    def _method(self, *, is_bare: bool) -> str:
+        method = (self._options.method or ("GET" if is_bare else "POST")).upper()
+        if method in ("HEAD", "CONNECT"):
+            raise UsageError(f"the method {method} cannot be measured", remedy="use GET, POST or PUT")
+        return method
+
+    def _render(self, body: bytes | None) -> bytes:
+        given = {name.lower() for name, _ in self._connection.headers}
+        headers = [
+            (name, value)
+            for name, value in (
+                ("Host", self._connection.endpoint.authority),
+                ("Content-Type", "application/json" if body is not None and is_json(body) else ""),
+            )
+            if value and name.lower() not in given
+        ]
+        headers += self._connection.headers
+        length = None if body is None else len(body)
+        method = self._method(is_bare=body is None)
+        if body is None and method in ("POST", "PUT", "PATCH"):
+            length = 0
+        return encode_request(method, self._path, headers, length) + (body or b"")
+
+
+def read_body(text: str) -> bytes:
+    """The text itself, or what is in the file behind an `@`."""
+    if not text.startswith("@"):
+        return text.encode(errors="surrogateescape")
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the body '{text}' cannot be read: {error.strerror or error}",
+            remedy="write --body @FILE with the name of a file, or the text itself",
+        ) from error
+
+
+def is_json(body: bytes) -> bool:
+    """By its first letter."""
+    return body.lstrip()[:1] in (b"{", b"[")

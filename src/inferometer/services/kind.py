@@ -1,0 +1,113 @@
+"""What the rest of the program needs of a service kind: a row of `KINDS`, and the target that the row opens.
+
+A kind says what to send and what a reply means; it never opens a socket for load and never looks at a clock. How its
+bytes travel is left to the links of `load`: the `Wiring` of its traffic names the protocol, and, where more than the
+status of a reply counts, the `ReplyReader` that the worker asks about every reply.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from inferometer.base.rules import Rule
+
+if TYPE_CHECKING:  # the command line reads the table and must not wait for what targets need
+    from inferometer.model.spec import ModelSpec
+    from inferometer.model.tensor import Tensor
+    from inferometer.services.endpoint import Connection
+    from inferometer.services.shared_memory import Placement
+    from inferometer.services.traffic import Traffic
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """What was asked, as far as kinds read it. Every field is one of `measure.options.Options`, with its name."""
+
+    protocol: str = "http"
+    streaming: bool = False
+    asynchronous: bool = False
+    synchronous: bool = False  # asked for: sequences are asynchronous without
+    connections: int | None = None
+    grpc_compression: str = "none"
+    request_parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
+    input_format: str = "binary"  # or json
+    output_format: str = "binary"
+    endpoint: str = ""  # path of an OpenAI-style call
+    output_tokens: int | None = None  # the most tokens an answer may have
+    session_concurrency: int | None = None  # chat sessions in parallel
+    profile_export: str | None = None  # the file that whole responses are kept for
+    signature: str = "serving_default"  # of a TensorFlow model
+    batch: int | None = None  # None was not given
+    management_url: str | None = None  # of TorchServe
+    collect_metrics: bool = False
+    metrics_url: str | None = None
+    method: str | None = None  # of a plain HTTP request
+    path: str = ""
+    bodies: tuple[str, ...] = ()
+    grpc_method: str = ""  # of any gRPC service
+    proto: str | None = None  # the file that describes it
+    proto_paths: tuple[str, ...] = ()
+
+    @property
+    def has_ids(self) -> bool | None:
+        """Whether requests carry ids, as asynchronous ones do; None: those of sequences, which are so by default."""
+        return True if self.asynchronous else False if self.synchronous else None
+
+
+class Target(Protocol):
+    """A server of some kind at one address."""
+
+    def server(self) -> Document:
+        """What it says of itself: `name`, `version`, `extensions`; with "statistics" among these it has counters.
+
+        MissingError where it says nothing.
+        """
+
+    def models(self) -> Sequence[str]:
+        """Names of the models it has, as far as it tells."""
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> "ModelSpec":
+        """The model; its inputs tell which data is read or generated. `called` are models that its code calls."""
+
+    def traffic(
+        self, model: "ModelSpec", steps: "Sequence[Sequence[Tensor]]", placement: "Placement | None" = None
+    ) -> "Traffic":
+        """Every request, rendered once, and how it travels; what is placed in shared memory is only pointed at."""
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        """The raw values in a response that was kept, by the names of the model's outputs."""
+
+    def statistics(self, model: "ModelSpec") -> Sequence[Document]:
+        """The server's counters of the model, asked for only where `server` announces them."""
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """A target whose replies hold tensors, which can be compared."""
+
+    def infer(self, request: bytes) -> "Mapping[str, Tensor]":
+        """The outputs that come back for a rendered request, by name."""
+
+
+class Open(Protocol):
+    """Makes a target; imports what that needs when called, as most runs need one kind."""
+
+    def __call__(self, connection: "Connection", options: TargetOptions) -> Target: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row: a service kind and what can be asked of it."""
+
+    open: Open
+    ports: Mapping[str, int]  # by protocol: where such a server listens if no address says otherwise
+    title: str  # in sentences
+    needs_model: bool = True
+    is_asked: bool = True  # `describe` asks the server, so that one of another kind shows before the load
+    is_async: bool = False  # callers of such servers do not wait for each other
+    has_statistics: bool = False  # such servers usually count what they do: it is said when one does not
+    has_tokens: bool = False  # answers are text, counted in tokens
+    rules: tuple[Rule, ...] = ()  # checked only when this kind is asked for
+    refused: tuple[str, ...] = ()  # fields of options that have no meaning here

@@ -1,0 +1,270 @@
+"""Tensors in memory that the server maps too, so that requests only say where they lie.
+
+One region holds everything: the inputs of every request, written once, and behind them a place for each output,
+which all requests share (nobody reads it). Its name is new in every run, and only this region is ever touched:
+
+    create -> write -> register at the server -> unlink the file -> load -> unregister
+
+Once the server has mapped the region it needs no name in the file system any more, so there is nothing there to
+be left behind. What is left is the registration; should the run be killed, its guard ends that.
+"""
+
+import errno
+import math
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import repeat
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.model.datatypes import DATATYPES
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+from inferometer.services.shared_memory_guard import Guard, Unregister
+
+SYSTEM, CUDA = "system", "cuda"
+FOLDER = Path("/dev/shm")
+LARGEST_OUTPUT = 1 << 36  # bytes
+ALIGNMENT = 64
+DEVICE = 0
+
+
+# --- what lies where
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where in a region a tensor lies."""
+
+    region: str
+    offset: int
+    size: int
+
+    def parameters(self) -> dict[str, str | int]:
+        """What a request says instead of carrying the tensor."""
+        place: dict[str, str | int] = {
+            "shared_memory_region": self.region,
+            "shared_memory_byte_size": self.size,
+        }
+        return {**place, "shared_memory_offset": self.offset} if self.offset else place
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`inputs[n]` are the parts of request n, in the order of its tensors; an output without a part is sent back."""
+
+    region: str
+    size: int
+    inputs: tuple[tuple[Part, ...], ...]
+    outputs: Mapping[str, Part]
+
+
+Placed = tuple[Tensor, Part | None]
+"""A tensor and where it lies; None travels with the request."""
+
+
+def placed(steps: Sequence[Sequence[Tensor]], placement: Placement | None) -> Iterator[list[Placed]]:
+    """The tensors of each request."""
+    for number, step in enumerate(steps):
+        parts = repeat(None) if placement is None else placement.inputs[number]
+        yield list(zip(step, parts, strict=False))
+
+
+def maybe_part(placement: Placement | None, output: str) -> Part | None:
+    """Where an output goes; None is sent back."""
+    return None if placement is None else placement.outputs.get(output)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlaces:
+    """What outputs need: those of unknown size get `unknown_size` bytes for each sample of the batch."""
+
+    batch: int
+    unknown_size: int
+    are_inline: bool = False  # someone reads them: one place for all requests would not do
+
+
+def layout(
+    model: ModelSpec, steps: Sequence[Sequence[Tensor]], outputs: OutputPlaces, *, region: str
+) -> Placement:
+    """A place for every tensor of every request, and for every output."""
+    _require_all_inputs(model, steps)
+    cursor = _Cursor(region)
+    inputs = tuple(tuple(cursor.next(len(tensor.data)) for tensor in step) for step in steps)
+    shared = () if outputs.are_inline else model.outputs
+    places = {output.name: cursor.next(_output_size(output, outputs)) for output in shared}
+    return Placement(region, max(cursor.position, ALIGNMENT), inputs, places)
+
+
+def region_name() -> str:
+    """A name that no other run has."""
+    return f"inferometer_run_{os.getpid()}_{secrets.token_hex(8)}"
+
+
+class _Cursor:
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self.position = 0
+
+    def next(self, size: int) -> Part:
+        part = Part(self._region, self.position, size)
+        self.position += -(-size // ALIGNMENT) * ALIGNMENT
+        return part
+
+
+def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
+    datatype = DATATYPES.get(output.datatype)
+    if output.is_dynamic or datatype is None or datatype.size == 0:
+        return outputs.unknown_size * outputs.batch
+    size = math.prod(output.shape) * datatype.size * outputs.batch
+    if size > LARGEST_OUTPUT:
+        raise UsageError(
+            f"output '{output.name}' would take {size} bytes of shared memory, and at most {LARGEST_OUTPUT} are given",
+            remedy="leave out --shared-memory",
+        )
+    return size
+
+
+def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> None:
+    names = {spec.name for spec in model.inputs}
+    for number, step in enumerate(steps):
+        missing = sorted(names - {tensor.name for tensor in step})
+        if missing:
+            raise UsageError(
+                "Shared memory support in Perf Analyzer does not support optional inputs at this time "
+                f"(request {number} has no data for '{missing[0]}')",
+                remedy="give data for every input, or leave out --shared-memory",
+            )
+
+
+# --- the memory itself
+
+
+@runtime_checkable
+class Registry(Unregister, Protocol):
+    """A server's calls to make a region known and to forget it."""
+
+    def register_system_memory(self, region: str, *, key: str, size: int) -> None: ...
+
+    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The tensors to share and where each one goes."""
+
+    kind: str  # system or cuda
+    placement: Placement
+    steps: Sequence[Sequence[Tensor]] = field(repr=False)
+
+    def contents(self) -> Iterator[tuple[int, bytes]]:
+        """(offset, bytes) of every input."""
+        for step, parts in zip(self.steps, self.placement.inputs, strict=True):
+            for tensor, part in zip(step, parts, strict=True):
+                yield part.offset, tensor.data
+
+
+@contextmanager
+def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
+    """The region, filled and known to the server; afterwards nothing of it is left here or there."""
+    with (
+        Guard(registry, shared.kind, shared.placement.region) as guard,
+        _MEMORY[shared.kind](shared) as register,
+    ):
+        try:
+            _register(register, registry, shared.kind)
+            remove_file(shared.placement.region)
+            yield
+        finally:
+            guard.forget()
+
+
+Register = Callable[[Registry], None]
+
+
+@contextmanager
+def _system_memory(shared: Shared) -> Iterator[Register]:
+    region, size = shared.placement.region, shared.placement.size
+    with _file(region, size) as fd:
+        for offset, data in shared.contents():
+            _write(fd, data, offset)
+        yield lambda registry: registry.register_system_memory(region, key=f"/{region}", size=size)
+
+
+@contextmanager
+def _cuda_memory(shared: Shared) -> Iterator[Register]:
+    from inferometer.services.cuda import device_memory
+
+    region, size = shared.placement.region, shared.placement.size
+    with device_memory(DEVICE, size) as memory:
+        for offset, data in shared.contents():
+            memory.write(offset, data)
+        handle = memory.handle()
+        yield lambda registry: registry.register_cuda_memory(region, handle=handle, device=DEVICE, size=size)
+
+
+_MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}
+_HOW_TO_SHARE = {
+    SYSTEM: "the server must run on this host, as this user or as root; start one in a container with --ipc=host "
+    "(docker run --ipc=host ...), or leave out --shared-memory",
+    CUDA: f"the server must use GPU {DEVICE} of this host; start one in a container with --gpus all --ipc=host "
+    "--pid=host, or leave out --shared-memory",
+}
+
+
+def _register(register: Register, registry: Registry, kind: str) -> None:
+    try:
+        register(registry)
+    except PeerError as error:
+        raise PeerError(
+            f"the server cannot use our {kind} shared memory: {error.message}",
+            remedy=error.remedy or _HOW_TO_SHARE[kind],
+        ) from error
+
+
+@contextmanager
+def _file(name: str, size: int) -> Iterator[int]:
+    path = FOLDER / name
+    try:
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LocalError(
+            f"shared memory cannot be created in {FOLDER}: {error.strerror}",
+            remedy="leave out --shared-memory",
+        ) from error
+    try:
+        _allocate(fd, size)
+        yield fd
+    finally:
+        os.close(fd)
+        remove_file(name)
+
+
+def _allocate(fd: int, size: int) -> None:
+    """All of it at once: a server that writes to memory which then turns out to be missing would die of it."""
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+            raise LocalError(f"shared memory of {size} bytes cannot be had: {error.strerror}") from error
+        raise LocalError(
+            f"there is no room for {size} bytes of shared memory in {FOLDER}",
+            remedy="send fewer or smaller requests, or give it more room (docker run --shm-size, "
+            f"mount -o remount,size=... {FOLDER})",
+        ) from error
+
+
+def _write(fd: int, data: bytes, offset: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(fd, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
+def remove_file(name: str) -> None:
+    """Doing it twice does no harm."""
+    (FOLDER / name).unlink(missing_ok=True)

@@ -1,0 +1,237 @@
+"""TensorFlow Serving over gRPC: the PredictionService. What its signatures say is the same for its REST API."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.text import is_digits
+from inferometer.model.answers import SIGNATURES
+from inferometer.model.numbers import decode, encode, little_endian
+from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+from inferometer.services.endpoint import Connection
+from inferometer.services.grpc_control import GrpcControl, document
+from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.shared_memory import Placement
+from inferometer.services.tensorflow_messages import DATA_TYPES, message
+from inferometer.services.traffic import Traffic, Wiring
+
+SERVICE = "tensorflow.serving.PredictionService"
+
+_ENDINGS = {
+    "BOOL": ("BOOL", "bool_val"),
+    "UINT8": ("UINT8", "int_val"),
+    "UINT16": ("UINT16", "int_val"),
+    "UINT32": ("UINT32", "uint32_val"),
+    "UINT64": ("UINT64", "uint64_val"),
+    "INT8": ("INT8", "int_val"),
+    "INT16": ("INT16", "int_val"),
+    "INT32": ("INT32", "int_val"),
+    "INT64": ("INT64", "int64_val"),
+    "FP16": ("HALF", "half_val"),
+    "BF16": ("BFLOAT16", "half_val"),
+    "FP32": ("FLOAT", "float_val"),
+    "FP64": ("DOUBLE", "double_val"),
+    "BYTES": ("STRING", "string_val"),
+}
+"""By datatype: what TensorFlow calls it, and the field that holds its values where they are not raw bytes."""
+
+_DATATYPES = {f"DT_{name}": datatype for datatype, (name, _) in _ENDINGS.items()}
+_NUMBERS = {datatype: DATA_TYPES.index(name) for datatype, (name, _) in _ENDINGS.items()}
+_MOST_ELEMENTS = 2**28  # that a reply may leave out because all are alike
+_BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integer
+
+
+class TfServing:
+    """A TensorFlow Serving server's gRPC port."""
+
+    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._control = GrpcControl(connection, SERVICE)
+
+    # --- control calls
+
+    def server(self) -> Document:
+        raise MissingError("TensorFlow Serving says nothing of itself")
+
+    def models(self) -> Sequence[str]:
+        raise MissingError("TensorFlow Serving has no call for that")
+
+    def statistics(self, model: ModelSpec) -> Sequence[Document]:
+        return ()
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        asked = message("serving.GetModelMetadataRequest")(metadata_field=["signature_def"])
+        _choose(asked.model_spec, name, version)
+        try:
+            reply = self._control.call("GetModelMetadata", asked, message("serving.GetModelMetadataResponse"))
+            found = message("serving.SignatureDefMap").FromString(reply.metadata["signature_def"].value)
+        except DecodeError as error:
+            raise PeerError(f"failed to get model metadata: {error}") from error
+        except PeerError as error:
+            raise type(error)(
+                f"failed to get model metadata: {error.message}", remedy=error.remedy
+            ) from error
+        signatures = document(found, {"signature_def": SIGNATURES}, "GetModelMetadata")
+        return model_of(signatures.get("signature_def", {}), name, version, self._options)
+
+    # --- inference
+
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        options = self._options
+        compression = None if options.grpc_compression == "none" else options.grpc_compression
+        wiring = Wiring(
+            endpoint=self._connection.endpoint,
+            protocol="grpc",
+            connections=options.connections or 0,
+            block=self._control.block("Predict", compression=compression),
+            compression=compression,
+            outputs=predicted,
+        )
+        return Traffic(wiring, tuple(self._render(model, step) for step in steps))
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        return predicted(body)
+
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        asked = message("serving.PredictRequest").FromString(request)
+        reply = self._control.call("Predict", asked, message("serving.PredictResponse"))
+        data = predicted(reply.SerializeToString())
+        return {
+            name: Tensor(name, _datatype(row), tuple(dim.size for dim in row.tensor_shape.dim), data[name])
+            for name, row in reply.outputs.items()
+        }
+
+    def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
+        request = message("serving.PredictRequest")()
+        _choose(request.model_spec, model.name, model.version)
+        request.model_spec.signature_name = self._options.signature
+        for tensor in step:
+            _fill(request.inputs[tensor.name], tensor)
+        return bytes(request.SerializeToString(deterministic=True))
+
+
+def _choose(model_spec: Any, name: str, version: str) -> None:
+    model_spec.name = name
+    number = maybe_number(version)
+    if number is not None:
+        model_spec.version.value = number
+    elif version:
+        model_spec.version_label = version
+
+
+def maybe_number(version: str) -> int | None:
+    """A version that is a number; anything else is a label."""
+    return int(version) if is_digits(version) else None
+
+
+def _fill(described: Any, tensor: Tensor) -> None:
+    """Numbers go as their raw bytes, which the server need only copy; strings have no such form."""
+    described.dtype = _NUMBERS[tensor.datatype]
+    described.tensor_shape.SetInParent()
+    for dim in tensor.shape:
+        described.tensor_shape.dim.add(size=dim)
+    if tensor.datatype == "BYTES":
+        described.string_val.extend(decode("BYTES", tensor.data))
+    else:
+        described.tensor_content = tensor.data
+
+
+# --- replies
+
+
+def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
+    """The outputs of a PredictResponse."""
+    try:
+        response = message("serving.PredictResponse").FromString(bytes(reply))
+        return {name: content(tensor) for name, tensor in response.outputs.items()}
+    except (DecodeError, LookupError, OverflowError, ValueError) as error:
+        raise PeerError(f"the reply is no PredictResponse ({error!r})") from error
+
+
+def content(tensor: Any) -> bytes:
+    """The values of a TensorProto as they would lie in a Tensor."""
+    datatype = _datatype(tensor)
+    if tensor.tensor_content and datatype != "BYTES":
+        return bytes(tensor.tensor_content)
+    values = list(getattr(tensor, _ENDINGS[datatype][1]))
+    missing = math.prod(dim.size for dim in tensor.tensor_shape.dim) - len(values)
+    if missing > _MOST_ELEMENTS:
+        raise ValueError(f"a tensor of {missing} elements")
+    if values and missing > 0:
+        values += values[-1:] * missing  # as TensorFlow shortens a tensor that ends in the same value
+    if datatype == "BYTES":
+        return encode("BYTES", values)
+    dtype = "<u2" if datatype in _BITS else little_endian(datatype)
+    return np.array(values, dtype=dtype).tobytes()
+
+
+def _datatype(tensor: Any) -> str:
+    return _DATATYPES[f"DT_{DATA_TYPES[tensor.dtype]}"]
+
+
+# --- signatures
+
+
+def model_of(signatures: Document, name: str, version: str, options: TargetOptions) -> ModelSpec:
+    """The model as its signature describes it: the JSON form of the messages, which the REST API gives too."""
+    signature = signatures.get(options.signature)
+    if signature is None:
+        known = ", ".join(sorted(signatures))
+        raise UsageError(
+            f"model '{name}' has no signature '{options.signature}'",
+            remedy=f"choose one with --model-signature-name: it has {known}"
+            if known
+            else "export it with one",
+        )
+    inputs, outputs = (_tensors(signature.get(noun, {})) for noun in ("inputs", "outputs"))
+    is_batched = options.batch is not None
+    if is_batched:
+        _require_batches(name, inputs)
+        inputs, outputs = _samples(inputs), _samples(outputs)
+    return ModelSpec(
+        name=name,
+        version=version,
+        inputs=inputs,
+        outputs=outputs,
+        max_batch_size=ANY_BATCH if is_batched else 0,
+        config={"signature_def": {options.signature: signature}},
+    )
+
+
+def _tensors(rows: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+    return tuple(_tensor(name, row) for name, row in sorted(rows.items()))
+
+
+def _tensor(name: str, row: Mapping[str, Any]) -> TensorSpec:
+    described = row.get("tensor_shape", {})
+    if described.get("unknown_rank"):
+        raise PeerError(
+            f"tensor '{name}' has any number of dimensions, so no data can be made for it",
+            remedy="export the model with a signature that says how many there are",
+        )
+    shape = tuple(dim.get("size", 0) for dim in described.get("dim", ()))
+    return TensorSpec(name, _DATATYPES.get(row["dtype"], row["dtype"]), shape)
+
+
+def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:
+    for spec in inputs:
+        if spec.shape[:1] != (-1,):
+            raise UsageError(
+                f"with -b the first dimension of every input must be -1, but input '{spec.name}' of '{model}' has the "
+                f"shape [{','.join(map(str, spec.shape))}]",
+                remedy="leave out -b",
+            )
+
+
+def _samples(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """Without the dimension of the batch, which only inputs must have."""
+    return tuple(TensorSpec(spec.name, spec.datatype, spec.shape[1:]) for spec in specs)

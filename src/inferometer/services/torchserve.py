@@ -1,0 +1,258 @@
+"""TorchServe over HTTP: files as a form, or bodies of the user's own; the management API tells of workers.
+
+It has no metadata, so the inputs are always the same two: `TORCHSERVE_INPUT`, the name of a file to send, and `data`,
+the bytes themselves. Both travel as the one part `data` of a form.
+"""
+
+import hashlib
+import mimetypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
+from inferometer.model.numbers import decode
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+from inferometer.records.status import HTTP
+from inferometer.services.control import HttpControl, reason_of
+from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.http import RESPONSE, is_json, read_body
+from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.shared_memory import Placement
+from inferometer.services.torchserve_metrics import rows
+from inferometer.services.traffic import Reading, Reply, Traffic, Wiring
+from inferometer.wire.http1 import Head, encode_request
+
+FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
+DATA = TensorSpec("data", "BYTES", (1,), optional=True)
+
+GOOD = 200
+NEIGHBOUR_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class TorchServeReader:
+    """Only 200 is good."""
+
+    keeps_texts: bool = False  # for an export
+
+    def start(self, head: Head) -> Reading:
+        return _Whole(self, head.status)
+
+    def refusal(self, status: int, text: str) -> str:
+        """In the classic tool's words, then the server's."""
+        return f"inference failed with error code {status}: {reason_of(text.encode())}"
+
+
+class _Whole:
+    """A reply in one piece, whose body only an export or a failure wants."""
+
+    __slots__ = ("_body", "_last_ns", "_reader", "_status")
+
+    def __init__(self, reader: TorchServeReader, status: int) -> None:
+        self._reader = reader
+        self._status = status
+        self._last_ns = 0
+        self._body = bytearray()
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        self._last_ns = now_ns
+        if self._status != GOOD or self._reader.keeps_texts:
+            self._body += data
+
+    def end(self) -> Reply:
+        if self._status != GOOD:
+            text = self._body.decode("utf-8", "replace")
+            return Reply(HTTP + self._status, self._reader.refusal(self._status, text))
+        texts = ((self._last_ns, bytes(self._body)),) if self._reader.keeps_texts else ()
+        return Reply(texts=texts)
+
+
+class TorchServe:
+    """A TorchServe server's inference port."""
+
+    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+        self._connection = connection
+        self._options = options
+
+    # --- control calls
+
+    def server(self) -> Document:
+        """It says nothing of itself, but its metrics may count requests."""
+        if not self._options.collect_metrics or not self._has_metrics():
+            raise MissingError("TorchServe says nothing of itself")
+        return {"name": "TorchServe", "extensions": ["statistics"]}
+
+    def models(self) -> list[str]:
+        """Names of the models that the management API lists."""
+        return [row["modelName"] for row in self._manage("/models?limit=100", TORCHSERVE_MODELS)["models"]]
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        """Nothing is asked: there is no metadata."""
+        inputs = () if self._options.bodies else (FILE, DATA)
+        return ModelSpec(name=name, version=version, inputs=inputs, outputs=(RESPONSE,))
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        return {RESPONSE.name: body}
+
+    def statistics(self, model: ModelSpec) -> Sequence[Document]:
+        return rows(self._metrics_page(), model.name)
+
+    @property
+    def _metrics(self) -> Connection:
+        return self._neighbour(self._options.metrics_url, 2)
+
+    def _metrics_page(self) -> str:
+        path = "" if self._metrics.endpoint.prefix else "/metrics"
+        status, body = HttpControl(self._metrics).exchange("GET", path, timeout_s=NEIGHBOUR_TIMEOUT_S)
+        if status != GOOD:
+            raise PeerError(f"TorchServe's metrics at {self._metrics.endpoint} answered with status {status}")
+        return body.decode("utf-8", "replace")
+
+    def _has_metrics(self) -> bool:
+        """The page is empty unless the server keeps its metrics for it."""
+        try:
+            return bool(self._metrics_page().strip())
+        except PeerError:
+            return False
+
+    # --- requests
+
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        wiring = Wiring(
+            self._connection.endpoint,
+            reader=TorchServeReader(keeps_texts=self._options.profile_export is not None),
+        )
+        if self._options.bodies:
+            bodies = map(read_body, self._options.bodies)
+            requests = tuple(self._render(model, _body_type(body), body) for body in bodies)
+        else:
+            requests = tuple(self._render(model, *_form(*_part(step))) for step in steps)
+        return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
+
+    def _render(self, model: ModelSpec, content_type: str, body: bytes) -> bytes:
+        endpoint = self._connection.endpoint
+        given = {name.lower() for name, _ in self._connection.headers}
+        headers = [
+            (name, value)
+            for name, value in (("Host", endpoint.authority), ("Content-Type", content_type))
+            if name.lower() not in given
+        ]
+        path = f"{endpoint.prefix}/predictions/{_tail(model.name, model.version)}"
+        return encode_request("POST", path, [*headers, *self._connection.headers], len(body)) + body
+
+    # --- the management API
+
+    @property
+    def _management(self) -> Connection:
+        return self._neighbour(self._options.management_url, 1)
+
+    def _neighbour(self, url: str | None, offset: int) -> Connection:
+        """Another port of the server: TorchServe's own choices follow the one for inference."""
+        own = self._connection.endpoint
+        port = min(own.port + offset, 65535)
+        if url is None:
+            return Connection(replace(own, port=port, prefix=""), self._connection.headers)
+        endpoint = parse_endpoint(url, default_port=port, tls=own.tls or Tls())
+        # Headers may be secrets of the server's; another host need not know them.
+        return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())
+
+    def _manage(self, path: str, shape: Shape) -> Any:
+        return HttpControl(self._management).get(path, shape, timeout_s=NEIGHBOUR_TIMEOUT_S)
+
+    def _about_metrics(self) -> tuple[str, ...]:
+        if not self._options.collect_metrics or self._has_metrics():
+            return ()
+        return (
+            f"TorchServe has no metrics at {self._metrics.endpoint.authority}: start it with "
+            "metrics_mode=prometheus, or say with --metrics-url where they are.",
+        )
+
+    def _about_workers(self, model: ModelSpec) -> tuple[str, ...]:
+        """What the management API says of the model; it may well be out of reach."""
+        try:
+            rows = self._manage(f"/models/{_tail(model.name, model.version)}", TORCHSERVE_MODEL)
+        except PeerError as error:
+            if not isinstance(error, MissingError) or not error.message.startswith("Model"):
+                return ()  # perhaps somebody else listens there
+            where = self._management.endpoint.authority
+            return (f"TorchServe's management API at {where} says: {error.message}",)
+        return tuple(_workers(row) for row in rows if "workers" in row)
+
+
+def _workers(row: Mapping[str, Any]) -> str:
+    workers = row["workers"]
+    ready = sum(worker.get("status") == "READY" for worker in workers)
+    batch = row.get("batchSize", 1)
+    batches = f", batches of up to {batch} within {row.get('maxBatchDelay')} ms" if batch != 1 else ""
+    if not workers:
+        wait = "; requests fail until one is added"
+    else:
+        wait = "" if ready else "; requests wait until one is, or until --request-timeout"
+    return (
+        f"TorchServe's model '{row.get('modelName')}' {row.get('modelVersion')} has {len(workers)} "
+        f"worker{'' if len(workers) == 1 else 's'}, {ready} ready{batches}{wait}."
+    )
+
+
+def _tail(name: str, version: str) -> str:
+    path = quote(name, safe="")
+    return f"{path}/{quote(version, safe='')}" if version else path
+
+
+# --- bodies
+
+
+def _body_type(body: bytes) -> str:
+    return "application/json" if is_json(body) else "application/octet-stream"
+
+
+def _part(step: Sequence[Tensor]) -> tuple[str, bytes]:
+    """The name of the file and its bytes; data from elsewhere is called after its place in the form."""
+    tensors = {tensor.name: tensor.data for tensor in step}
+    if DATA.name in tensors:
+        return DATA.name, _only(tensors[DATA.name])
+    if FILE.name not in tensors:
+        raise UsageError(
+            f"a step of the input data has neither '{FILE.name}' nor '{DATA.name}'",
+            remedy=f'write {{"data": [{{"{FILE.name}": ["photo.jpg"]}}]}}',
+        )
+    path = _only(tensors[FILE.name]).decode(errors="surrogateescape")
+    return Path(path).name, _contents(path)
+
+
+def _only(data: bytes) -> bytes:
+    (element,) = decode("BYTES", data)
+    return bytes(element)
+
+
+def _contents(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the file '{path}' that {FILE.name} names cannot be read: {getattr(error, 'strerror', '') or error}",
+            remedy="paths are relative to the folder in which the command runs",
+        ) from error
+
+
+def _form(name: str, data: bytes) -> tuple[str, bytes]:
+    """The content type and the body of a form with the one part `data`.
+
+    The part is that of a file: TorchServe reads a part without a file name as text, which would break its bytes.
+    """
+    boundary = f"inferometer-{hashlib.sha256(data).hexdigest()[:32]}"
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    quoted = name.replace("\\", "_").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="{quoted}"\r\n'
+        f"Content-Type: {kind}\r\n\r\n"
+    )
+    body = b"".join((head.encode(errors="surrogateescape"), data, f"\r\n--{boundary}--\r\n".encode()))
+    return f"multipart/form-data; boundary={boundary}", body

@@ -1,0 +1,131 @@
+"""What the workers need to put load on a server: how to reach it, and the requests, rendered to bytes once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+from inferometer.model.tensor import Tensor
+from inferometer.services.endpoint import Endpoint
+from inferometer.wire.http1 import Head
+
+
+class Reply(NamedTuple):
+    """What a reply turned out to be."""
+
+    status: int = 0  # of `records.status`; 0 is good
+    text: str = ""  # the server's words, for a failure
+    responses: int = 1  # that carried data
+    times: tuple[int, ...] = ()  # of the responses of a stream, nanoseconds
+    tokens: int = 0  # in the answer, as the server counts them; 0 where it does not say
+    prompt_tokens: int = 0  # in the request
+    texts: tuple[
+        tuple[int, bytes], ...
+    ] = ()  # the responses with their times, where someone wants to keep them
+    message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
+    end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
+
+
+class Reading(Protocol):
+    """One reply with a good status, as its body comes."""
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
+
+    def end(self) -> Reply:
+        """The reply is whole."""
+
+
+class ReplyReader(Protocol):
+    """What replies over HTTP mean beyond their status. Goes to the workers, so it must pickle."""
+
+    def start(self, head: Head) -> Reading:
+        """Of a reply with a good status."""
+
+    def refusal(self, status: int, text: str) -> str:
+        """What to say of a reply with a bad status; `text` is the server's own."""
+
+
+class Outputs(Protocol):
+    """Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
+
+    def __call__(self, reply: bytes | bytearray | memoryview, /) -> Mapping[str, bytes]: ...
+
+
+class Conversations(Protocol):
+    """Sessions whose requests depend on earlier answers; a slot has one at a time."""
+
+    def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
+        """The next turn, of the request as it was rendered."""
+
+    def answered(self, slot: int, reply: Reply) -> None: ...
+
+
+class Dialogue(Protocol):
+    """Makes the sessions of one worker. Goes to the workers, so it must pickle."""
+
+    def start(self) -> Conversations: ...
+
+
+IN_PROCESS = "in-process"
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How requests travel."""
+
+    endpoint: Endpoint
+    protocol: str = "http"  # or grpc, or IN_PROCESS: then the endpoint is that of the control calls
+    connections: int = 0  # 0 leaves the number to the link
+    block: bytes = b""  # gRPC: the header block of every call
+    is_streaming: bool = (
+        False  # requests have any number of responses; gRPC: they share streams that stay open
+    )
+    streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
+    is_whole_calls: bool = (
+        False  # gRPC: a request is all messages of a call, each with its prefix; any number come back
+    )
+    compression: str | None = None  # gRPC: gzip or deflate
+    reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
+    outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
+    dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
+    has_ids: bool = False  # every request carries another id; on streams they always do
+    worker: int = 0  # whose it is, of so many
+    workers: int = 1
+
+    def first_id(self, number: int = 0) -> int:
+        """Of the worker's first request, on its stream of this number: (thread << 48) + counter in the classic tool."""
+        return (number * self.workers + self.worker) << 48
+
+    def share(self, index: int, parts: int) -> "Wiring":
+        """What worker `index` has of it: its part of the connections and streams, but at least one."""
+
+        def own(total: int) -> int:
+            return max(1, total // parts + (index < total % parts)) if total else 0
+
+        return replace(
+            self,
+            connections=own(self.connections),
+            streams=own(self.streams),
+            worker=index,
+            workers=parts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
+
+    expected: tuple[tuple[Tensor, ...], ...]
+    tolerance: float = 0.0  # absolute
+    relative: float = 0.0  # of the expected value
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
+
+    wiring: Wiring
+    requests: tuple[bytes, ...]
+    validation: Validation | None = None
+    findings: tuple[str, ...] = ()  # what was found out by asking the server, in sentences for the user

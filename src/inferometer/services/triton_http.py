@@ -1,0 +1,266 @@
+"""Triton over HTTP: the KServe v2 protocol with its binary tensor, configuration and statistics extensions."""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.model import answers
+from inferometer.model.numbers import decode
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.tensor import Tensor
+from inferometer.services.control import LOAD_TIMEOUT_S, HttpControl, reason_of
+from inferometer.services.discovery import Document, describe_model, plain_sentence
+from inferometer.services.endpoint import Connection
+from inferometer.services.sequence_marks import ID_PLACE, PLACE
+from inferometer.services.shared_memory import Part, Placed, Placement, maybe_part, placed
+from inferometer.services.trace import Settings
+from inferometer.services.traffic import Traffic, Wiring
+from inferometer.services.validation import http_outputs, http_tensors
+from inferometer.wire.http1 import encode_request
+
+BINARY, JSON = "binary", "json"
+_TRACE_PATH = "/v2/trace/setting"
+_NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not supported"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How tensors travel that are not in shared memory, behind the JSON header or in it; whether requests have ids."""
+
+    input_format: str = BINARY
+    output_format: str = BINARY
+    has_ids: bool | None = False  # None: those of sequences
+
+
+class TritonHttp:
+    """A Triton server at one address."""
+
+    def __init__(self, connection: Connection, options: HttpOptions | None = None) -> None:
+        self._connection = connection
+        self._options = HttpOptions() if options is None else options
+        self._control = HttpControl(connection)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TritonHttp, (self._connection, self._options)  # the control's TLS context cannot be pickled
+
+    # --- control calls
+
+    def server(self) -> Document:
+        """Name, version and extensions."""
+        return self._get("/v2", answers.SERVER)
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        return describe_model(self, name, version, called)
+
+    def metadata(self, name: str, version: str) -> Document:
+        return self._get(_path(name, version), answers.METADATA)
+
+    def config(self, name: str, version: str) -> Document:
+        return self._get(f"{_path(name, version)}/config", answers.CONFIG)
+
+    def models(self) -> list[str]:
+        try:
+            rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
+        except MissingError:  # without a repository some servers still list what they have
+            return list(self._get("/v2/models", answers.MODELS).get("models", ()))
+        return [row["name"] for row in rows if row.get("state") == "READY"]
+
+    def load_model(self, name: str, config: Document | None = None) -> None:
+        """Load or reload a model, with this configuration instead of the one in the repository."""
+        parameters = {} if config is None else {"parameters": {"config": json.dumps(config)}}
+        path = f"/v2/repository/models/{quote(name, safe='')}/load"
+        self._control.post(path, parameters, timeout_s=LOAD_TIMEOUT_S)
+
+    def statistics(self, model: ModelSpec) -> list[Document]:
+        """The raw statistics of the model, or of all models when it is composed of others."""
+        path = "/v2/models/stats" if model.composing else f"{_path(model.name, model.version)}/stats"
+        found: list[Document] = self._get(path, answers.STATISTICS).get("model_stats", [])
+        return found
+
+    def _get(self, path: str, shape: answers.Shape) -> Document:
+        document: Document = self._control.get(path, shape)
+        return document
+
+    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
+        self._control.post(
+            f"/v2/systemsharedmemory/region/{region}/register", {"key": key, "offset": 0, "byte_size": size}
+        )
+
+    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
+        self._control.post(
+            f"/v2/cudasharedmemory/region/{region}/register",
+            {
+                "raw_handle": {"b64": base64.b64encode(handle).decode()},
+                "device_id": device,
+                "byte_size": size,
+            },
+        )
+
+    def unregister_memory(self, kind: str, region: str) -> None:
+        """Forget a region; one that is not known is no error."""
+        self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
+
+    def trace_settings(self) -> Settings:
+        """What holds for all models that have no settings of their own."""
+        return self._get(_TRACE_PATH, answers.TRACE_SETTINGS)
+
+    def change_trace_settings(self, settings: Settings) -> None:
+        document = {
+            name: list(values) if name == "trace_level" else values[0] for name, values in settings.items()
+        }
+        self._control.post(_TRACE_PATH, document)
+
+    # --- inference
+
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
+        formats, findings = self._options, tuple[str, ...]()
+        if model.is_plain and steps and placement is None:
+            formats, findings = self._formats_taken(model, steps[0])
+        has_ids = model.any_sequence if formats.has_ids is None else formats.has_ids
+        rendering = _Rendering(self._connection, model, formats, placement, has_ids)
+        requests = tuple(rendering.whole(step) for step in placed(steps, placement))
+        wiring = Wiring(self._connection.endpoint, has_ids=has_ids)
+        return Traffic(wiring, requests, findings=findings)
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
+        """The raw values in a reply; those in shared memory are not in it."""
+        return http_outputs(body, None if header_length is None else str(header_length))
+
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        status, header_length, body = self._control.send(request)
+        if status != 200:
+            raise PeerError(reason_of(body) or f"the server answered with status {status}")
+        return http_tensors(body, header_length)
+
+    def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[HttpOptions, tuple[str, ...]]:
+        """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
+        asked = self._options
+        if asked.input_format == JSON or self._takes(model, step, asked):
+            return asked, (plain_sentence(self),)
+        as_json = HttpOptions(JSON, JSON, asked.has_ids)
+        self._require(model, step, as_json)
+        return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
+
+    def _takes(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> bool:
+        return 200 <= self._ask(model, step, formats)[0] < 300
+
+    def _require(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> None:
+        status, text = self._ask(model, step, formats)
+        if not 200 <= status < 300:
+            raise PeerError(
+                f"the server takes tensors of '{model.name}' neither as binary data nor as JSON "
+                f"(status {status}): {reason_of(text)}",
+                remedy="check the data and its shape",
+            )
+
+    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> tuple[int, bytes]:
+        """One inference as it would be sent, outside the load."""
+        rendering = _Rendering(self._connection, model, formats, None)
+        headers, body = rendering.parts([(tensor, None) for tensor in step])
+        return self._control.exchange(
+            "POST", f"{_path(model.name, model.version)}/infer", body, headers=headers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendering:
+    """Requests for one model, with tensors in these formats."""
+
+    connection: Connection
+    model: ModelSpec
+    formats: HttpOptions
+    placement: Placement | None
+    has_ids: bool = False
+
+    def whole(self, step: Sequence[Placed]) -> bytes:
+        headers, body = self.parts(step)
+        endpoint = self.connection.endpoint
+        path = f"{endpoint.prefix}{_path(self.model.name, self.model.version)}/infer"
+        whole_headers = (("Host", endpoint.authority), *headers, *self.connection.headers)
+        return encode_request("POST", path, whole_headers, len(body)) + body
+
+    def parts(self, step: Sequence[Placed]) -> tuple[tuple[tuple[str, str], ...], bytes]:
+        """The headers that tell of the body, and the body."""
+        inputs = [self._input(tensor, part) for tensor, part in step]
+        outputs = [
+            self._output(output, maybe_part(self.placement, output.name)) for output in self.model.outputs
+        ]
+        tensors = [data for _, data in inputs]
+        header: dict[str, Any] = {
+            "id": "",
+            "inputs": [described for described, _ in inputs],
+            "outputs": outputs,
+        }
+        if not outputs and self.model.is_plain:
+            del header["outputs"]
+        document = json.dumps(header, separators=(",", ":")).encode()
+        if self.model.any_sequence:
+            document = document.replace(b'{"id":"",', b'{"id":"","parameters":{' + PLACE + b"},", 1)
+        if self.has_ids:
+            document = document.replace(b'{"id":""', b'{"id":' + ID_PLACE, 1)
+        is_binary = any(tensors)
+        headers = [("Content-Type", "application/octet-stream" if is_binary else "application/json")]
+        if is_binary or not self.model.is_plain:  # plain servers need not know the extension
+            headers.append(("Inference-Header-Content-Length", str(len(document))))
+        return tuple(headers), b"".join((document, *tensors))
+
+    def _input(self, tensor: Tensor, part: Part | None) -> tuple[Document, bytes]:
+        """What the header says of a tensor, and the bytes that follow the header for it."""
+        described: Document = {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(tensor.shape),
+        }
+        if part is not None:
+            return {**described, "parameters": part.parameters()}, b""
+        if self.formats.input_format == JSON:
+            return {**described, "data": _elements(tensor)}, b""
+        return {**described, "parameters": {"binary_data_size": len(tensor.data)}}, tensor.data
+
+    def _output(self, output: TensorSpec, part: Part | None) -> Document:
+        if part is not None:
+            return {"name": output.name, "parameters": part.parameters()}
+        is_binary = self.formats.output_format == BINARY
+        if self.model.is_plain and not is_binary:
+            return {"name": output.name}
+        if not is_binary and output.datatype in _NOT_IN_JSON:
+            raise _no_json("output", output.name, output.datatype)
+        return {"name": output.name, "parameters": {"binary_data": is_binary}}
+
+
+def _elements(tensor: Tensor) -> list[Any]:
+    """The values of a tensor as JSON has them: row-major, BYTES as strings."""
+    if tensor.datatype in _NOT_IN_JSON:
+        raise _no_json("input", tensor.name, tensor.datatype)
+    values = decode(tensor.datatype, tensor.data)
+    if tensor.datatype != "BYTES":
+        return values
+    for number, value in enumerate(values):
+        try:
+            values[number] = value.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"element {number} of input '{tensor.name}' is not UTF-8 text and cannot be sent as JSON",
+                remedy="leave out --input-tensor-format json",
+            ) from error
+    return values
+
+
+def _no_json(noun: str, name: str, datatype: str) -> UsageError:
+    return UsageError(
+        f"{noun} '{name}' is of datatype {datatype}, which Triton does not take or give as JSON",
+        remedy=f"leave out --{noun}-tensor-format json",
+    )
+
+
+def _path(name: str, version: str) -> str:
+    path = f"/v2/models/{quote(name, safe='')}"
+    return f"{path}/versions/{quote(version, safe='')}" if version else path

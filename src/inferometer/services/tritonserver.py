@@ -1,0 +1,456 @@
+"""libtritonserver in this process, through ctypes: every signature and every lifetime is in this file.
+
+    library --> Server(settings) --> Request(message) --> server.infer(request)
+                                          ^                     |  threads of the library
+                                          |                     v
+                                 reused after its end   on_response(number, response, is_final)
+                                                        on_release(number)
+
+Who owns what. A request is ours and may be sent again when both its final response and its release have come; its
+input data must stay where it is until then. A response is ours from the callback until `delete`, and so are its
+outputs, which lie in buffers that the allocator gave: `delete` gives them back, and they are used again. Errors are
+ours and are deleted as soon as their text is read. Callbacks run on the library's threads: they append to a list and
+return; nothing in them may raise.
+
+The library keeps each model alive as long as a request refers to it, and a server ends only without live models. The
+process that holds a server is meant to be ended as a whole (server/in_process.py).
+"""
+
+import ctypes
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    byref,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.documents import decode
+from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.services.messages import load_messages
+from inferometer.wire import grpc
+
+Document = Mapping[str, Any]
+
+ENVIRONMENT = "INFEROMETER_IN_PROCESS"
+_EXPLICIT = 2  # model control mode
+_ANY_VERSION = -1
+_CPU = 0
+_FINAL = 1
+_SEQUENCE_START, _SEQUENCE_END = 1, 2
+_CONFIG_VERSION = 1
+_READY_ONLY = 1
+_NO_GPU_BELOW = 6.0  # compute capability
+
+# TRITONSERVER_Error_Code, as gRPC calls it.
+_CODES = (
+    grpc.UNKNOWN,
+    grpc.INTERNAL,
+    grpc.NOT_FOUND,
+    grpc.INVALID_ARGUMENT,
+    grpc.UNAVAILABLE,
+    grpc.UNIMPLEMENTED,
+    grpc.ALREADY_EXISTS,
+    grpc.CANCELLED,
+)
+
+_OnResponse = CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
+_OnRelease = CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
+_Allocate = CFUNCTYPE(
+    c_void_p,
+    c_void_p,
+    c_char_p,
+    c_size_t,
+    c_int,
+    c_int64,
+    c_void_p,
+    POINTER(c_void_p),
+    POINTER(c_void_p),
+    POINTER(c_int),
+    POINTER(c_int64),
+)
+_GiveBack = CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int64)
+
+_P = c_void_p
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "ApiVersion": (POINTER(c_uint32), POINTER(c_uint32)),
+    "ServerOptionsNew": (POINTER(_P),),
+    "ServerOptionsSetModelRepositoryPath": (_P, c_char_p),
+    "ServerOptionsSetModelControlMode": (_P, c_int),
+    "ServerOptionsSetModelLoadRetryCount": (_P, c_uint32),
+    "ServerOptionsSetStartupModel": (_P, c_char_p),
+    "ServerOptionsSetStrictModelConfig": (_P, c_bool),
+    "ServerOptionsSetBackendDirectory": (_P, c_char_p),
+    "ServerOptionsSetBackendConfig": (_P, c_char_p, c_char_p, c_char_p),
+    "ServerOptionsSetCacheDirectory": (_P, c_char_p),
+    "ServerOptionsSetMinSupportedComputeCapability": (_P, c_double),
+    "ServerOptionsSetLogInfo": (_P, c_bool),
+    "ServerNew": (POINTER(_P), _P),
+    "ServerMetadata": (_P, POINTER(_P)),
+    "ServerModelMetadata": (_P, c_char_p, c_int64, POINTER(_P)),
+    "ServerModelConfig": (_P, c_char_p, c_int64, c_uint32, POINTER(_P)),
+    "ServerModelStatistics": (_P, c_char_p, c_int64, POINTER(_P)),
+    "ServerModelIndex": (_P, c_uint32, POINTER(_P)),
+    "MessageSerializeToJson": (_P, POINTER(_P), POINTER(c_size_t)),
+    "MessageDelete": (_P,),
+    "ResponseAllocatorNew": (POINTER(_P), _Allocate, _GiveBack, _P),
+    "InferenceRequestNew": (POINTER(_P), _P, c_char_p, c_int64),
+    "InferenceRequestAddInput": (_P, c_char_p, c_int, POINTER(c_int64), c_uint64),
+    "InferenceRequestAppendInputData": (_P, c_char_p, _P, c_size_t, c_int, c_int64),
+    "InferenceRequestAddRequestedOutput": (_P, c_char_p),
+    "InferenceRequestSetFlags": (_P, c_uint32),
+    "InferenceRequestSetCorrelationId": (_P, c_uint64),
+    "InferenceRequestSetStringParameter": (_P, c_char_p, c_char_p),
+    "InferenceRequestSetIntParameter": (_P, c_char_p, c_int64),
+    "InferenceRequestSetBoolParameter": (_P, c_char_p, c_bool),
+    "InferenceRequestSetReleaseCallback": (_P, _OnRelease, _P),
+    "InferenceRequestSetResponseCallback": (_P, _P, _P, _OnResponse, _P),
+    "InferenceRequestCancel": (_P,),
+    "ServerInferAsync": (_P, _P, _P),
+    "InferenceResponseError": (_P,),
+    "InferenceResponseDelete": (_P,),
+    "InferenceResponseOutputCount": (_P, POINTER(c_uint32)),
+    "InferenceResponseOutput": (
+        _P,
+        c_uint32,
+        POINTER(c_char_p),
+        POINTER(c_int),
+        POINTER(_P),
+        POINTER(c_uint64),
+        POINTER(_P),
+        POINTER(c_size_t),
+        POINTER(c_int),
+        POINTER(c_int64),
+        POINTER(_P),
+    ),
+}  # every one of these returns an error, or nothing when it went well
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a server in this process is started with; it travels in an environment variable."""
+
+    library: str  # libtritonserver.so
+    backends: str
+    caches: str
+    repository: str
+    models: tuple[str, ...]
+    shared_memory_prefix: str  # of what its python backend leaves in /dev/shm
+
+    def to_environment(self) -> dict[str, str]:
+        return {ENVIRONMENT: json.dumps(asdict(self))}
+
+    @classmethod
+    def from_environment(cls) -> "Settings":
+        document = json.loads(os.environ[ENVIRONMENT])
+        return cls(**{**document, "models": tuple(document["models"])})
+
+
+class TritonError(Exception):
+    """What the library says went wrong."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code  # gRPC's
+        self.text = text
+
+
+class _Library:
+    """The functions by their names without the common prefix; each raises TritonError."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._library = _load(settings)
+        self.functions = {
+            name: self._function(name, c_void_p, *arguments) for name, arguments in _SIGNATURES.items()
+        }
+        self._code = self._function("ErrorCode", c_int, _P)
+        self._message = self._function("ErrorMessage", c_char_p, _P)
+        self._delete_error = self._function("ErrorDelete", None, _P)
+        self.datatype = self._function("StringToDataType", c_int, c_char_p)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        try:
+            function = getattr(self._library, f"TRITONSERVER_{name}")
+        except AttributeError:
+            raise LocalError(
+                f"the Triton library has no TRITONSERVER_{name}", remedy="give a newer Triton"
+            ) from None
+        function.restype, function.argtypes = result, arguments
+        return function
+
+    def call(self, name: str, *arguments: Any) -> None:
+        self.check(self.functions[name](*arguments))
+
+    def check(self, error: int | None, *, is_ours: bool = True) -> None:
+        if error:
+            failure = TritonError(_CODES[self._code(error)], self._message(error).decode(errors="replace"))
+            if is_ours:
+                self._delete_error(error)
+            raise failure
+
+
+def _load(settings: Settings) -> ctypes.CDLL:
+    """The library. Those it needs may lie beside it, unknown to the loader: each round loads what then can be."""
+    waiting = sorted(Path(settings.library).resolve().parent.glob("*.so*"))
+    while (refused := [path for path in waiting if not _loads(path)]) and len(refused) < len(waiting):
+        waiting = refused
+    try:
+        return ctypes.CDLL(settings.library, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise UsageError(
+            f"the Triton library '{settings.library}' cannot be loaded: {error}",
+            remedy="check --triton-server-directory, or leave it out to use the one of nvidia-pytriton",
+        ) from None
+
+
+def _loads(path: Path) -> bool:
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
+
+
+OnResponse = Callable[[int, int | None, bool], None]
+"""(number of the request, response or None, whether it is the last); on a thread of the library."""
+
+
+class Server:
+    """A started server."""
+
+    def __init__(
+        self, settings: Settings, on_response: OnResponse, on_release: Callable[[int], None]
+    ) -> None:
+        self._library = library = _Library(settings)
+        self._buffers: dict[int, ctypes.Array[Any]] = {}  # by address
+        self._free: defaultdict[int, list[int]] = defaultdict(list)  # addresses by size
+        self.infer = library.functions["ServerInferAsync"]
+        self.check = library.check
+        self._error_of = library.functions["InferenceResponseError"]
+        self._handle = self._start(settings)
+        self._allocator = c_void_p()
+        self._allocate, self._give_back = _Allocate(self._allocated), _GiveBack(self._given_back)
+        library.call("ResponseAllocatorNew", byref(self._allocator), self._allocate, self._give_back, None)
+        self._on_response = _OnResponse(
+            lambda response, flags, number: on_response(number, response, bool(flags & _FINAL))
+        )
+        self._on_release = _OnRelease(lambda request, flags, number: on_release(number))
+
+    @property
+    def handle(self) -> c_void_p:
+        return self._handle
+
+    def _start(self, settings: Settings) -> c_void_p:
+        call, options, handle = self._library.call, c_void_p(), c_void_p()
+        call("ServerOptionsNew", byref(options))
+        call("ServerOptionsSetModelRepositoryPath", options, settings.repository.encode())
+        call("ServerOptionsSetModelControlMode", options, _EXPLICIT)
+        # Not set, it is whatever was in memory: a model that fails was then loaded again and again.
+        call("ServerOptionsSetModelLoadRetryCount", options, 0)
+        for model in settings.models:
+            call("ServerOptionsSetStartupModel", options, model.encode())
+        call("ServerOptionsSetStrictModelConfig", options, True)
+        call("ServerOptionsSetBackendDirectory", options, settings.backends.encode())
+        prefix = settings.shared_memory_prefix.encode()
+        call("ServerOptionsSetBackendConfig", options, b"python", b"shm-region-prefix-name", prefix)
+        if settings.caches:
+            call("ServerOptionsSetCacheDirectory", options, settings.caches.encode())
+        call("ServerOptionsSetMinSupportedComputeCapability", options, _NO_GPU_BELOW)
+        try:
+            call("ServerNew", byref(handle), options)
+        except TritonError as error:
+            raise UsageError(
+                f"Triton cannot start in this process: {error.text}",
+                remedy=f"check that the repository '{settings.repository}' has the models {', '.join(settings.models)}",
+            ) from None
+        return handle
+
+    # --- what it says of itself, as documents
+
+    def metadata(self) -> Document:
+        return self._document("ServerMetadata")
+
+    def model_metadata(self, name: str, version: str = "") -> Document:
+        return self._document("ServerModelMetadata", name.encode(), _version(version))
+
+    def model_config(self, name: str, version: str = "") -> Document:
+        return self._document("ServerModelConfig", name.encode(), _version(version), _CONFIG_VERSION)
+
+    def statistics(self, name: str = "", version: str = "") -> Document:
+        return self._document("ServerModelStatistics", name.encode(), _version(version))
+
+    def index(self) -> Document:
+        return self._document("ServerModelIndex", _READY_ONLY)
+
+    def _document(self, name: str, *arguments: Any) -> Document:
+        message, start, size = c_void_p(), c_void_p(), c_size_t()
+        self._library.call(name, self._handle, *arguments, byref(message))
+        try:
+            self._library.call("MessageSerializeToJson", message, byref(start), byref(size))
+            document: Document = decode(ctypes.string_at(start.value or 0, size.value))
+        finally:
+            self._library.call("MessageDelete", message)
+        return document
+
+    # --- requests
+
+    def request(self, message: bytes | memoryview, number: int) -> "Request":
+        """A ModelInferRequest as the library wants it; `number` is what its callbacks get, from 1 up."""
+        asked = load_messages().ModelInferRequest.FromString(bytes(message))
+        handle = c_void_p()
+        call = self._library.call
+        call(
+            "InferenceRequestNew",
+            byref(handle),
+            self._handle,
+            asked.model_name.encode(),
+            _version(asked.model_version),
+        )
+        data = tuple(bytes(raw) for raw in asked.raw_input_contents)
+        for tensor, raw in zip(asked.inputs, data, strict=True):
+            name, shape = tensor.name.encode(), (c_int64 * len(tensor.shape))(*tensor.shape)
+            datatype = self._library.datatype(tensor.datatype.encode())
+            call("InferenceRequestAddInput", handle, name, datatype, shape, len(tensor.shape))
+            address = ctypes.cast(c_char_p(raw), c_void_p)
+            call("InferenceRequestAppendInputData", handle, name, address, len(raw), _CPU, 0)
+        for output in asked.outputs:
+            call("InferenceRequestAddRequestedOutput", handle, output.name.encode())
+        for name, parameter in asked.parameters.items():
+            self._set_parameter(handle, name, parameter)
+        call("InferenceRequestSetReleaseCallback", handle, self._on_release, number)
+        call("InferenceRequestSetResponseCallback", handle, self._allocator, None, self._on_response, number)
+        return Request(number, handle, data)
+
+    def _set_parameter(self, handle: c_void_p, name: str, parameter: Any) -> None:
+        kind = parameter.WhichOneof("parameter_choice")
+        if kind == "string_param":
+            value = parameter.string_param.encode()
+            self._library.call("InferenceRequestSetStringParameter", handle, name.encode(), value)
+        elif kind == "int64_param":
+            self._library.call(
+                "InferenceRequestSetIntParameter", handle, name.encode(), parameter.int64_param
+            )
+        else:
+            self._library.call(
+                "InferenceRequestSetBoolParameter", handle, name.encode(), parameter.bool_param
+            )
+
+    def mark(self, request: "Request", sequence_id: int, *, is_start: bool, is_end: bool) -> None:
+        """Make it part of a sequence."""
+        flags = (_SEQUENCE_START if is_start else 0) | (_SEQUENCE_END if is_end else 0)
+        self._library.call("InferenceRequestSetCorrelationId", request.handle, sequence_id)
+        self._library.call("InferenceRequestSetFlags", request.handle, flags)
+
+    def cancel(self, request: "Request") -> None:
+        self._library.call("InferenceRequestCancel", request.handle)
+
+    # --- responses
+
+    def outcome(self, response: int) -> TritonError | None:
+        try:
+            self._library.check(self._error_of(response), is_ours=False)
+        except TritonError as error:
+            return error
+        return None
+
+    def message(self, response: int) -> bytes:
+        """A ModelInferResponse with the names and values of the outputs."""
+        reply = load_messages().ModelInferResponse()
+        for index in range(self.output_count(response)):
+            name, data = self._output(response, index)
+            reply.outputs.add(name=name)
+            reply.raw_output_contents.append(data)
+        return bytes(reply.SerializeToString())
+
+    def _output(self, response: int, index: int) -> tuple[str, bytes]:
+        name, start, size = c_char_p(), c_void_p(), c_size_t()
+        datatype, shape, rank, where, device, owner = (
+            c_int(),
+            c_void_p(),
+            c_uint64(),
+            c_int(),
+            c_int64(),
+            c_void_p(),
+        )
+        self._library.call(
+            "InferenceResponseOutput",
+            response,
+            index,
+            byref(name),
+            byref(datatype),
+            byref(shape),
+            byref(rank),
+            byref(start),
+            byref(size),
+            byref(where),
+            byref(device),
+            byref(owner),
+        )
+        if where.value != _CPU:
+            raise PeerError("an output lies in GPU memory, where it cannot be read")
+        return (name.value or b"").decode(), ctypes.string_at(
+            start.value or 0, size.value
+        ) if size.value else b""
+
+    def output_count(self, response: int) -> int:
+        count = c_uint32()
+        self._library.call("InferenceResponseOutputCount", response, byref(count))
+        return count.value
+
+    def delete(self, response: int) -> None:
+        self._library.call("InferenceResponseDelete", response)
+
+    # --- callbacks of the allocator
+
+    def _allocated(
+        self, allocator: Any, name: Any, size: int, kind: int, device: int, user: Any,
+        buffer: Any, buffer_user: Any, actual_kind: Any, actual_device: Any,
+    ) -> None:  # fmt: skip
+        address = None
+        if size:
+            free = self._free[size]
+            if free:
+                address = free.pop()
+            else:
+                made = ctypes.create_string_buffer(size)
+                address = ctypes.addressof(made)
+                self._buffers[address] = made
+        buffer[0], buffer_user[0], actual_kind[0], actual_device[0] = address, None, _CPU, 0
+
+    def _given_back(
+        self, allocator: Any, buffer: int | None, user: Any, size: int, kind: int, device: int
+    ) -> None:
+        if buffer is not None:
+            self._free[size].append(buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that can be sent again and again, one time after the other."""
+
+    number: int
+    handle: c_void_p
+    data: tuple[bytes, ...]  # must stay where it is
+
+
+def _version(text: str) -> int:
+    if not text:
+        return _ANY_VERSION
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"the model version '{text}' is not a number", remedy="give one with -x") from None

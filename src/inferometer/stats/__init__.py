@@ -1,0 +1,1 @@
+"""Rank 4: windows, quantiles, intervals, stability. Pure functions over records."""

@@ -1,0 +1,196 @@
+"""Why figures are not as sure as asked: each a pure look at windows or latencies, tried in this order.
+
+client-limited, too few samples for this percentile, periodic stalls, drift, bimodal, and else simply too few samples.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.stats.ends import Groups
+from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
+from inferometer.stats.quantiles import BINS_PER_OCTAVE
+from inferometer.stats.sparkline import sparkline
+
+BUSY = 0.9  # share of a core above which a worker is taken for the limit
+LATE_SHARE = 0.1  # of the median latency that may be our own late sending
+SLOW = 5  # times the median: a request that met a stall
+MOST_SLOW = 0.1  # share of groups of requests that met a stall
+FEWEST_STALLS = 4
+REGULAR = 0.2  # spread of the gaps between stalls, as a share of them
+FEWEST_WINDOWS = 6
+TREND = 0.5  # of the variance that a straight line explains
+LEAST_DRIFT = 0.05
+LEAST_MODE = 0.05  # share of the requests
+FAR_MODES = 1.5  # times
+VALLEY = 0.25  # of the lower peak
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a level whose figures are not sure."""
+
+    windows: Sequence[WindowFigures]
+    found: Measurement
+    name: str  # of the latency that counts, such as "p99 latency"
+    latency: Estimate
+    slow_ends_us: NDArray[np.int64]  # of requests that took long, see `slow_ends`
+    precision: float | None  # asked for; None with the classic rule
+    is_capped: bool  # by rate, with a limit of outstanding requests
+
+
+def explain(evidence: Evidence) -> Doubt:
+    """The most likely reason, in words, with the course of the figure that is least sure."""
+    kind, text = _reason(evidence)
+    rate, latency = evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width
+    if latency is not None and (rate is None or rate > latency):
+        return Doubt(kind, text, "throughput", sparkline([row.infer_per_s for row in evidence.windows]))
+    return Doubt(kind, text, evidence.name, sparkline([float(row.latency_ns) for row in evidence.windows]))
+
+
+def _reason(evidence: Evidence) -> tuple[str, str]:
+    found = evidence.found
+    limit = client_limit(found, is_capped=evidence.is_capped)
+    if limit is not None:
+        return "client-limited", limit
+    if evidence.latency.low is None:
+        return "too few samples", f"{found.request_count} requests are too few for the {evidence.name}"
+    period_s = stall_period_s(evidence.slow_ends_us)
+    if period_s is not None:
+        return "periodic stalls", f"requests take more than {SLOW} times the median every {period_s:.2g} s"
+    moving = moving_figure(evidence.windows)
+    if moving is not None:
+        return moving.kind, moving.text
+    modes = two_modes(found.latency)
+    if modes is not None:
+        return "bimodal", (
+            f"{modes.share:.0%} of the requests take about {modes.high_ns / NS_PER_MS:.3g} ms, "
+            f"the others {modes.low_ns / NS_PER_MS:.3g} ms"
+        )
+    return "too few samples", _longer(evidence)
+
+
+def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
+    """Whether throughput or latency goes up or down over the level; its mean may be sure all the same."""
+    for name, values in (
+        ("throughput", [row.infer_per_s for row in windows]),
+        ("latency", [float(row.latency_ns) for row in windows]),
+    ):
+        change = drift(values)
+        if change is not None:
+            way = "up" if change > 0 else "down"
+            text = f"{name} goes {way} by {abs(change):.0%} from the first to the last quarter of the level"
+            return Doubt("drift", text, name, sparkline(values))
+    return None
+
+
+def _longer(evidence: Evidence) -> str:
+    """The width of an interval falls with the root of the time."""
+    widths = (evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width)
+    width = max((each for each in widths if each is not None), default=None)
+    if width is None or evidence.precision is None or not 0 < evidence.precision < width:
+        return "the figures vary from window to window"
+    needed_s = evidence.found.duration_ns / NS_PER_S * (width / evidence.precision) ** 2
+    return f"about {float(f'{needed_s:.2g}'):.0f} s of measuring would do"
+
+
+def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
+    """In what way this tool, not the server, holds the figures back."""
+    client = found.client
+    if client.cpu_share > BUSY:
+        return f"client-limited: the busiest worker used {client.cpu_share:.0%} of a core"
+    median_ns = found.latency.percentile_ns(50)
+    if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
+        late_ms = client.lag_p50_ns / NS_PER_MS
+        return f"client-limited: half of the requests were sent more than {late_ms:.2g} ms late"
+    return None
+
+
+def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
+    """When requests ended that took far longer than the median, in order; none where most groups have some."""
+    slow = ends.slowest_ns > SLOW * median_ns
+    if not ends.is_exact and float(slow.mean()) > MOST_SLOW:
+        slow[:] = False
+    return ends.last_us[slow]
+
+
+def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
+    """The time between stalls, if slow requests come in bunches at regular times."""
+    if len(slow_ends_us) < FEWEST_STALLS:
+        return None
+    gaps = np.diff(slow_ends_us)
+    # Within a bunch gaps are far shorter than between bunches: cut at half the longest.
+    starts = slow_ends_us[np.concatenate(([True], gaps > gaps.max() / 2))]
+    if len(starts) < FEWEST_STALLS:
+        return None
+    periods = np.diff(starts)
+    if float(periods.std()) > REGULAR * float(periods.mean()):
+        return None
+    return float(periods.mean()) * NS_PER_US / NS_PER_S
+
+
+def drift(values: Sequence[float]) -> float | None:
+    """By which share a series goes up or down from its first to its last quarter, if a straight line tells most of
+    its course. Down it is at most all of it."""
+    series = np.asarray(values, dtype=np.float64)
+    count, centre = len(series), float(series.mean()) if len(series) else 0.0
+    if count < FEWEST_WINDOWS or centre <= 0:
+        return None
+    times = np.arange(count) - (count - 1) / 2
+    deviations = series - centre
+    slope = float(times @ deviations) / float(times @ times)
+    squares = float(deviations @ deviations)
+    is_trend = slope * slope * float(times @ times) >= TREND * squares
+    few = max(1, count // 4)
+    first, last = float(series[:few].mean()), float(series[-few:].mean())
+    if not is_trend or first <= 0:
+        return None
+    change = last / first - 1
+    return change if abs(change) >= LEAST_DRIFT and change * slope > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Two kinds of requests: how long each takes, and the share of the slow kind."""
+
+    low_ns: float
+    high_ns: float
+    share: float
+
+
+def two_modes(latency: Distribution) -> Modes | None:
+    """Whether the histogram has two hills with a valley between them, each with a fair share of the requests."""
+    if len(latency.histogram) < 2:
+        return None
+    bins = np.array([round(math.log2(bound) * BINS_PER_OCTAVE) for bound, _ in latency.histogram])
+    counts = np.zeros(bins[-1] - bins[0] + 1)
+    np.add.at(counts, bins - bins[0], [count for _, count in latency.histogram])
+    if len(counts) < 3:  # no room for a valley between two hills
+        return None
+    smooth = np.convolve(counts, np.ones(3) / 3, mode="same")
+    split = _valley(smooth, counts)
+    if split is None:
+        return None
+    centres = 2.0 ** ((bins[0] + np.arange(len(counts)) - 0.5) / BINS_PER_OCTAVE)
+    low, high = counts[:split], counts[split:]
+    low_ns = float(centres[:split] @ low / low.sum())
+    high_ns = float(centres[split:] @ high / high.sum())
+    if high_ns < FAR_MODES * low_ns:
+        return None
+    return Modes(low_ns, high_ns, float(high.sum() / counts.sum()))
+
+
+def _valley(smooth: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:
+    """Where the lowest place between two hills is, relative to the lower of them."""
+    left, right = np.maximum.accumulate(smooth), np.maximum.accumulate(smooth[::-1])[::-1]
+    depth = smooth / np.maximum(np.minimum(left, right), 1e-9)
+    shares = np.cumsum(counts) / counts.sum()
+    inside = (shares >= LEAST_MODE) & (shares <= 1 - LEAST_MODE)
+    if not inside.any():
+        return None
+    place = int(np.argmin(np.where(inside, depth, np.inf)))
+    return place + 1 if depth[place] <= VALLEY else None

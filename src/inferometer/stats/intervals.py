@@ -1,0 +1,327 @@
+"""How sure a figure is: 95 % intervals that allow for correlated requests.
+
+Neighbouring requests share queues and stalls, so the textbook interval of independent values is far too narrow. Here
+the measured time is cut into sections of about equal length, and the spread between sections gives the interval of
+their mean (Student's t). What is compared is what each section has more, or less, than its part of the whole.
+
+* Neighbouring sections that resemble each other are too short: then half as many, twice as long, are taken; what
+  likeness remains widens the interval as in a series of which each value remembers the last. With the fewest sections
+  and still much alike, the run is too short, and no interval is given.
+* Sections can also make up for each other: what ends late in one is missing there and counted in the next. Then the
+  spread between longer ones is far smaller, and that one is taken.
+* A figure that goes up or down while it is measured has no less sure a mean over the measured time. So a trend, which
+  may bend, is taken out where it stands out from the noise.
+* Where a few sections are far above the others, the interval reaches further up (Johnson 1978), and the same for down.
+
+A percentile is not a mean, but the share of requests below a duration is. So the interval of that share is found at
+the percentile itself, and the two percentiles at its ends are the interval: lopsided where the tail is. It is never
+narrower than that of independent requests. The percentile must have enough requests on either side, as many as so many
+independent ones would be; otherwise no interval is given. Percentiles further out have none either, then.
+
+Throughput is counted in sections of time that begin and end with the end of a request. Where answers come in bunches,
+sections are made of whole bunches.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.stats.ends import Groups
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.quantiles import rank
+from inferometer.stats.series import Series
+from inferometer.stats.sketch import Sketch
+
+MOST_SECTIONS = 64
+FEWEST_SECTIONS = 8
+LEAST_UNITS = 2  # requests, pieces or bunches in a section
+ALIKE = 0.3  # correlation of neighbouring sections, either way, above which they count as too short
+TOO_ALIKE = 0.45  # the same of the fewest sections
+MOST_ALIKE = 0.8  # what is allowed for
+MOST_OPPOSED = 0.5
+FAR_SMALLER = 0.3  # variance with the fewest sections, as a share of that with more
+STANDS_OUT = 14.0  # F of a trend
+MOST_BENDS = 5
+LEAST_BEYOND = 5.0  # independent requests on either side of a percentile
+SURE = 1.96  # standard errors
+LONG_GAP = 1.5  # times the mean gap between ends
+BUNCHED = 2 / 3  # share of the time in long gaps
+
+Sections = NDArray[np.float64]
+"""A figure in each section; the number of sections is a power of two."""
+
+
+class Margin(NamedTuple):
+    """How far the 95 % interval of a mean reaches."""
+
+    down: float
+    up: float
+
+
+def margin(sections: Sections) -> Margin | None:
+    """Of the mean of figures that follow each other; None when they are too much alike."""
+    noise, lost = _without_trend(sections)
+    stages = [_Stage(noise, lost)]
+    while len(noise) > FEWEST_SECTIONS:
+        noise = noise.reshape(-1, 2).mean(axis=1)
+        stages.append(_Stage(noise, lost))
+    longest = stages[-1]
+    chosen = next((stage for stage in stages if abs(stage.alike) <= ALIKE), longest)
+    if chosen is longest and chosen.alike > TOO_ALIKE:
+        return None
+    is_opposed = longest.variance(0.0) < FAR_SMALLER * stages[0].variance(0.0)
+    if is_opposed and longest.variance(0.0) < chosen.variance(0.0):
+        return longest.margin(-MOST_OPPOSED)
+    return chosen.margin(0.0)
+
+
+class _Stage:
+    """What one number of sections shows."""
+
+    __slots__ = ("_freedom", "_noise", "_squares", "alike")
+
+    def __init__(self, noise: Sections, lost: int) -> None:
+        self._noise = noise
+        self._freedom = len(noise) - lost
+        self._squares = float(noise @ noise)
+        self.alike = _alike(noise, lost)  # correlation of neighbours
+
+    def variance(self, least: float) -> float:
+        """Of the mean; `least` is the lowest correlation of neighbours that is allowed for."""
+        alike = min(max(self.alike, least), MOST_ALIKE)
+        return self._squares / self._freedom / len(self._noise) * (1 + alike) / (1 - alike)
+
+    def margin(self, least: float) -> Margin:
+        error = math.sqrt(self.variance(least))
+        if error == 0:
+            return Margin(0.0, 0.0)
+        t, count = student_t(0.975, self._freedom), len(self._noise)
+        skew = float((self._noise**3).mean()) / (self._squares / count) ** 1.5
+        further = skew * (2 * t * t + 1) / (6 * math.sqrt(count))
+        return Margin(error * (t + max(-further, 0.0)), error * (t + max(further, 0.0)))
+
+
+def _without_trend(sections: Sections) -> tuple[Sections, int]:
+    """What is left of the sections, and how many degrees of freedom that took."""
+    noise, lost = sections - sections.mean(), 1
+    count = len(sections)
+    for course in _courses(count):
+        height = float(course @ noise)
+        rest = noise - height * course
+        alike = min(max(_alike(rest, lost + 1), 0.0), MOST_ALIKE)
+        independent = count * (1 - alike) / (1 + alike)
+        if height * height * (independent - lost - 1) > STANDS_OUT * float(rest @ rest):
+            noise, lost = rest, lost + 1
+    return noise, lost
+
+
+def _alike(noise: Sections, lost: int) -> float:
+    """The correlation of neighbours; what was fitted makes the plain estimate too low by about as much as is added."""
+    squares = float(noise @ noise)
+    return float(noise[:-1] @ noise[1:]) / squares + lost / len(noise) if squares > 0 else 0.0
+
+
+@cache
+def _courses(count: int) -> NDArray[np.float64]:
+    """A straight line and polynomials of higher degree, each of length one and independent of the others."""
+    degree = min(MOST_BENDS, count // 4 - 1)
+    powers = np.vander(np.linspace(-1, 1, count), degree + 1, increasing=True)
+    return np.ascontiguousarray(np.linalg.qr(powers)[0].T[1:])
+
+
+# --- of latencies
+
+
+def mean_margin(series: Series) -> Margin | None:
+    """Of the mean of durations that are in the order of their ends; None when there are too few."""
+    parts = _Parts.of(series)
+    return None if parts is None else parts.margin(parts.sums())
+
+
+def mean_estimate(value: float, width: Margin | None) -> Estimate:
+    """The mean with its interval."""
+    return (
+        Estimate(value) if width is None else Estimate(value, max(0.0, value - width.down), value + width.up)
+    )
+
+
+def percentile_estimates(series: Series, wanted: Iterable[int]) -> dict[int, Estimate]:
+    """Percentiles with their intervals; of at least one value. Where one has none, those further out have none."""
+    whole, parts = series.sorted(), _Parts.of(series)
+    found: dict[int, Estimate] = {}
+    for p in sorted({50, *wanted}, key=lambda p: abs(p - 50)):
+        border = whole.at(rank(p, whole.count))
+        is_known = all(found[nearer].low is not None for nearer in found if _is_between(nearer, p))
+        ends = _ends(parts.share_margin(border), p, whole.count) if is_known and parts is not None else None
+        found[p] = (
+            Estimate(float(border))
+            if ends is None
+            else Estimate(float(border), float(whole.around(ends[0])[0]), float(whole.around(ends[1])[1]))
+        )
+    return found
+
+
+def _is_between(nearer: int, p: int) -> bool:
+    return 50 <= nearer < p or p < nearer <= 50
+
+
+def _ends(width: Margin | None, p: int, count: int) -> tuple[int, int] | None:
+    """The ranks at the ends of the interval of percentile `p`; None when there are too few on either side of it."""
+    if width is None:
+        return None
+    share = p / 100
+    floor = SURE * math.sqrt(share * (1 - share) / count)  # as if they were independent
+    down, up = max(width.down, floor), max(width.up, floor)
+    independent = share * (1 - share) * (SURE / min(down, up)) ** 2
+    # These are the shares of a run that may lie below the true percentile.
+    low, high = share - down - 0.5 / count, share + up + 0.5 / count
+    if min(share, 1 - share) * independent < LEAST_BEYOND or low < 0 or high > 1:
+        return None
+    return math.floor(low * (count - 1)), math.ceil(high * (count - 1))
+
+
+class _Parts:
+    """A series in sections of whole values, or of whole pieces where it has only sketches."""
+
+    __slots__ = ("_pieces", "_sizes", "_starts", "_values")
+
+    def __init__(self, series: Series, sections: int, pieces: list[Sketch]) -> None:
+        self._pieces = pieces
+        self._values = np.empty(0, dtype=np.int64) if pieces else series.values()
+        ends = np.cumsum([part.count for part in pieces]) if pieces else None
+        edges = _edges(series.count, ends, sections)
+        self._starts = edges[:-1]
+        self._sizes = np.diff(edges if ends is None else np.concatenate(([0], ends))[edges]).astype(
+            np.float64
+        )
+
+    @staticmethod
+    def of(series: Series) -> "_Parts | None":
+        """None when there are too few for any."""
+        pieces = [] if series.is_exact else series.pieces()
+        sections = _section_count(len(pieces) or series.count)
+        return None if sections is None else _Parts(series, sections, pieces)
+
+    def sums(self) -> Sections:
+        if not self._pieces:
+            return np.add.reduceat(self._values, self._starts).astype(np.float64)
+        return np.add.reduceat(np.array([float(part.total) for part in self._pieces]), self._starts)
+
+    def margin(self, amounts: Sections) -> Margin | None:
+        """Of the mean over all, from the sum in each section."""
+        return _ratio_margin(amounts, self._sizes)
+
+    def share_margin(self, border: int) -> Margin | None:
+        """Of the share of values up to a border."""
+        if not self._pieces:
+            below = np.add.reduceat(self._values <= border, self._starts, dtype=np.float64)
+        else:
+            counts = np.array([float(part.up_to(border)) for part in self._pieces])
+            below = np.add.reduceat(counts, self._starts)
+        return self.margin(below)
+
+
+def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
+    """Of the sum of amounts over the sum of sizes; None where all of it is in one moment."""
+    if not sizes.any():
+        return None
+    found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
+    size = float(sizes.mean())
+    return None if found is None else Margin(found.down / size, found.up / size)
+
+
+# --- of throughput
+
+
+def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
+    """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
+    ended = np.cumsum(ends.counts)
+    chosen = _bunch_ends(ends)
+    # The last response of a stream may be older than what was known before its end mark came.
+    last_us, counts = np.maximum.accumulate(ends.last_us)[chosen], ended[chosen]
+    sections = _section_count(len(last_us) - 1)
+    if sections is None:
+        return Estimate(value)
+    edges = _nearest(last_us, sections)
+    amounts, times = np.diff(counts[edges]).astype(np.float64), np.diff(last_us[edges]).astype(np.float64)
+    width = _ratio_margin(amounts, times)
+    if width is None:
+        return Estimate(value)
+    # Where the first and the last answer fall into the span is chance too.
+    between, within = amounts.sum() / times.sum(), ended[-1] / span_us
+    chance = abs(between - within)
+    return mean_estimate(
+        value, Margin(*(value * (part + chance) / within for part in (width.down, width.up)))
+    )
+
+
+def _bunch_ends(ends: Groups) -> NDArray[np.bool_]:
+    """Which ends are the last of their bunch; all of them unless they come in bunches with pauses between."""
+    if len(ends) < 2:
+        return np.ones(len(ends), dtype=np.bool_)
+    gaps = np.diff(ends.last_us)
+    is_long = gaps > LONG_GAP * gaps.mean()
+    if gaps[is_long].sum() < BUNCHED * gaps.sum() or not is_long.any():
+        return np.ones(len(ends), dtype=np.bool_)
+    return np.append(is_long, True)
+
+
+# --- sections
+
+
+def _section_count(units: int) -> int | None:
+    """How many sections to cut so many units into; None when there are too few for any."""
+    count = MOST_SECTIONS
+    while count * LEAST_UNITS > units:
+        count //= 2
+        if count < FEWEST_SECTIONS:
+            return None
+    return count
+
+
+def _edges(values: int, ends: NDArray[np.int64] | None, sections: int) -> NDArray[np.int64]:
+    """Where sections of about equal size begin, and where the last ends: of values, or of pieces that end there."""
+    if ends is None:
+        return np.linspace(0, values, sections + 1).astype(np.int64)
+    return _nearest(np.concatenate(([0], ends)), sections)
+
+
+def _nearest(places: NDArray[np.int64], sections: int) -> NDArray[np.int64]:
+    """Which of the places are nearest to those that would part the whole evenly; no two the same."""
+    wanted = np.linspace(places[0], places[-1], sections + 1)
+    after = np.clip(np.searchsorted(places, wanted), 1, len(places) - 1)
+    found = np.where(wanted - places[after - 1] < places[after] - wanted, after - 1, after)
+    last = len(places) - 1
+    order = np.arange(sections + 1)
+    found = np.maximum.accumulate(found - order) + order  # at least one further than the one before
+    return np.minimum(found, last - order[::-1])
+
+
+@cache
+def student_t(share: float, freedom: int) -> float:
+    """The value below which this share of Student's t lies, for shares above a half."""
+    low, high = 0.0, 1.0
+    while _student_below(high, freedom) < share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_below(middle, freedom) < share else (low, middle)
+    return high
+
+
+def _student_below(t: float, freedom: int) -> float:
+    """The distribution function for whole degrees of freedom, as a finite sum (Abramowitz and Stegun 26.7.3 and 4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    square = math.cos(angle) ** 2
+    is_odd = freedom % 2
+    term = math.cos(angle) if is_odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for factor in range(2 + is_odd, freedom - 1, 2):
+        term *= square * (factor - 1) / factor
+        total += term
+    within = 2 / math.pi * (angle + math.sin(angle) * total) if is_odd else math.sin(angle) * total
+    return 0.5 + within / 2

@@ -1,0 +1,240 @@
+"""What was found out at one level of load: plain numbers, ready for any report."""
+
+from dataclasses import dataclass
+
+from inferometer.base.notes import Note, Remark
+from inferometer.observe.statistics import ModelStatistics
+from inferometer.stats.server_metrics import ServerMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval; without one (too few samples) low and high are None."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def relative_half_width(self) -> float | None:
+        if self.low is None or self.high is None or self.value == 0:
+            return None
+        return (self.high - self.low) / 2 / abs(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Durations in nanoseconds. `percentiles` are (p, ns) in order of p; `histogram` is (upper bound ns, count)."""
+
+    count: int
+    mean_ns: int
+    std_ns: int  # sample standard deviation; 0 with fewer than two values
+    min_ns: int
+    max_ns: int
+    percentiles: tuple[tuple[float, int], ...]
+    histogram: tuple[tuple[int, int], ...] = ()
+
+    def percentile_ns(self, p: float) -> int:
+        return dict(self.percentiles)[p] if self.count else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Requests that failed the same way, with one example of what was said."""
+
+    kind: str  # connect, tls, timeout, http 503, malformed, reset, cancelled ...
+    count: int
+    example: str
+    first_s: float  # of the first and the last one, seconds after the level started
+    last_s: float
+    mean_ns: int = 0  # latencies of these alone
+    max_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCost:
+    """What measuring cost on our side, in the measured time."""
+
+    workers: int
+    cpu_share: float  # busiest worker's CPU time over wall time; near 1 the client is the limit
+    cpu_us_per_request: float
+    reconnects: int
+    connect_ns: int  # mean time to set up a connection; never part of a latency
+    connects: int = 0  # connections opened; each takes a local port
+    files: int = 0  # most that any worker had open, and what the system allows it (0 is no limit)
+    file_limit: int = 0
+    stolen_cores: float = 0.0  # of this machine, that its host gave to others while there was work for them
+    loop_lag_p50_ns: int = 0  # how long workers took to attend to a message: their loop's lag
+    loop_lag_max_ns: int = 0
+    lag_p50_ns: int = 0  # by rate: how long after they were due requests were sent
+    lag_p99_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """What requests with a stream of responses did."""
+
+    responses: int
+    per_s: float
+    per_request: Distribution  # numbers of responses, not nanoseconds
+    first: Distribution  # from the send to the first response
+    gaps: Distribution  # between the responses of a request
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFigures:
+    """What servers that make text did: tokens of good requests. Lengths are numbers of tokens, not nanoseconds."""
+
+    output: int
+    output_per_s: float
+    per_answer: Distribution
+    between: Distribution  # of each streamed answer: the mean time from one token to the next
+    prompt: int
+    prompt_per_s: float
+    per_prompt: Distribution
+    from_events: int  # answers whose tokens the server did not count: their events were
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Requests that each kept the limits of a promise."""
+
+    promise: str
+    count: int
+    per_s: float
+    share: float  # of all that ended, failed ones included
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFigures:
+    """Sequences whose last request ended well in the measured time."""
+
+    count: int
+    per_s: float
+    latency: Distribution  # of whole sequences, from when their first request was due
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFigures:
+    """One window in a line."""
+
+    start_s: float  # after the level started
+    duration_ns: int
+    request_count: int
+    failed_count: int
+    infer_per_s: float
+    latency_ns: int  # the mean, or the chosen percentile
+    service_ns: int  # the same from the send on
+    std_ns: int
+    p50_ns: int = 0  # 0 where nothing ended well
+    p99_ns: int = 0
+    empty_count: int = 0  # streams without a response, which are not counted
+
+
+@dataclass(frozen=True, slots=True)
+class StartFigures:
+    """What was left out at the start because it is unlike the rest: a cold server."""
+
+    duration_ns: int
+    request_count: int
+    infer_per_s: float
+    latency: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why figures are not as sure as asked, and the course of the one that is least sure."""
+
+    kind: str  # drift, periodic stalls, bimodal, too few samples, client-limited
+    text: str
+    figure: str
+    sparkline: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """All figures of one level, over the merged windows."""
+
+    batch: int
+    duration_ns: int
+    request_count: int  # good ones
+    failed_count: int
+    delayed_count: int  # the sender was held up and sent them later than they were due
+    infer_per_s: Estimate
+    send_per_s: float  # requests that went out
+    latency: Distribution  # closed loop: from the send; open loop: from the due time
+    latency_intervals: tuple[tuple[str, Estimate], ...]  # of mean, p50, p90 ... in ns
+    service: Distribution  # from the send
+    send_ns: int  # mean time to send: processor time, or until the socket had taken all of a large request
+    receive_ns: int  # mean time from the first to the last byte of the reply
+    received_bytes: int
+    client: ClientCost
+    server: ModelStatistics | None
+    failures: tuple[FailureGroup, ...]
+    streaming: Streaming | None = None  # only for streams
+    sequences: SequenceFigures | None = None  # only for sequence models
+    metrics: ServerMetrics | None = None  # only when they were collected
+    tokens: TokenFigures | None = None  # only of servers that make text
+    goodput: Goodput | None = None  # only when something was promised
+    empty_count: int = 0  # streams that ended well without a response, which are in no other figure
+
+    @property
+    def failed_share(self) -> float:
+        return self.failed_count / self.ended_count if self.ended_count else 0.0
+
+    @property
+    def ended_count(self) -> int:
+        """Requests that ended in any way."""
+        return self.request_count + self.failed_count + self.empty_count
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of requests, where they have times at which they are due. A bad answer is one too; a lost connection is none."""
+
+    asked_per_s: float
+    sent_per_s: float
+    answered_per_s: float
+    due_per_s: float | None = None  # by the schedule in the measured time; None in older files
+
+
+SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
+"""What makes a level another one than was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One step of the sweep: the load that was applied and what came of it."""
+
+    mode: str  # concurrency or request_rate
+    value: float
+    measurement: Measurement | None  # None when no request finished at all
+    windows: tuple[WindowFigures, ...]
+    is_stable: bool
+    is_over_limit: bool
+    remarks: tuple[Remark, ...] = ()
+    start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
+    doubt: Doubt | None = None  # only where the figures are not as sure as asked
+    rates: Rates | None = None  # None by concurrency
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Something broke in the middle; what was measured until then counts."""
+        return self.is_given_up or any(remark.note is Note.WORKER_LOST for remark in self.remarks)
+
+    @property
+    def is_given_up(self) -> bool:
+        """The server no longer answered, so nothing more was sent."""
+        return any(remark.note in (Note.SERVER_GONE, Note.NO_ANSWER) for remark in self.remarks)
+
+    @property
+    def is_as_asked(self) -> bool:
+        """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
+        return not self.is_cut_short and not any(remark.note in SPOILING for remark in self.remarks)
+
+    @property
+    def is_reported(self) -> bool:
+        """Belongs into summary and CSV."""
+        if self.measurement is None or not self.measurement.request_count:
+            return False
+        return (self.is_stable or self.is_cut_short) and not self.is_over_limit

@@ -1,0 +1,101 @@
+"""A promise about latency and errors, such as `p99<50ms, errors<0.1%`, or of text `ttft<200ms, tpot<20ms`."""
+
+import re
+from dataclasses import dataclass
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import parse_duration_ns, parse_share
+from inferometer.stats.measurement import Distribution, Measurement
+from inferometer.stats.quantiles import PERCENTILES
+
+_TERM = re.compile(
+    r"\s*(?:(?P<figure>ttft|tpot)(?:[ _](?P<of>p\d{1,2}(?:\.\d+)?))?|(?P<name>[a-z]+|p\d{1,2}(?:\.\d+)?))"
+    r"\s*<=?\s*(?P<limit>[^\s]+)\s*"
+)
+_EMPTY = Distribution(0, 0, 0, 0, 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One figure and its limit: nanoseconds, or a share for errors."""
+
+    name: str  # mean, errors, or a percentile such as p99
+    limit: float
+    figure: str = "latency"  # ttft is the time to the first token, tpot that from one token to the next
+
+    @property
+    def label(self) -> str:
+        if self.figure in ("latency", "errors"):
+            return self.name
+        return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
+
+    @property
+    def share(self) -> float | None:
+        """Of requests that may be beyond the limit, or fail; None for a mean."""
+        if self.name == "errors":
+            return self.limit
+        return None if self.name == "mean" else 1 - float(self.name[1:]) / 100
+
+    def value(self, found: Measurement) -> float:
+        if self.name == "errors":
+            return found.failed_share
+        durations = self._durations(found)
+        if self.name == "mean":
+            return float(durations.mean_ns)
+        return float(durations.percentile_ns(float(self.name[1:])))
+
+    def _durations(self, found: Measurement) -> Distribution:
+        if self.figure == "ttft":
+            return _EMPTY if found.streaming is None else found.streaming.first
+        if self.figure == "tpot":
+            return _EMPTY if found.tokens is None else found.tokens.between
+        return found.latency
+
+    def holds(self, found: Measurement) -> bool:
+        """Nothing answered keeps no promise about latency."""
+        if self.name != "errors" and not self._durations(found).count:
+            return False
+        return self.value(found) < self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """All terms must hold."""
+
+    terms: tuple[Term, ...]
+    text: str
+
+    def broken(self, found: Measurement) -> tuple[Term, ...]:
+        return tuple(term for term in self.terms if not term.holds(found))
+
+
+def parse_slo(text: str) -> Slo:
+    """Terms separated by commas; without one about errors, one in a thousand may fail."""
+    terms = tuple(_term(part, text) for part in text.split(","))
+    if not any(term.name == "errors" for term in terms):
+        terms = (*terms, Term("errors", 0.001, "errors"))
+    return Slo(terms, text.strip())
+
+
+def _term(part: str, whole: str) -> Term:
+    match = _TERM.fullmatch(part)
+    if match is None:
+        raise _refusal(part, whole)
+    figure, limit = match["figure"] or "latency", match["limit"]
+    name = match["name"] if match["figure"] is None else match["of"] or "mean"
+    if name == "errors":
+        return Term(name, parse_share(limit, "--slo errors"), "errors")
+    limit_ns = float(parse_duration_ns(limit, f"--slo {part.partition('<')[0].strip()}"))
+    if name in ("mean", "avg", "latency"):
+        return Term("mean", limit_ns, figure)
+    if name.startswith("p") and name[1:] and float(name[1:]) in PERCENTILES:
+        return Term(name, limit_ns, figure)
+    raise _refusal(part, whole)
+
+
+def _refusal(part: str, whole: str) -> UsageError:
+    return UsageError(
+        f"'{part.strip()}' in the promise '{whole}' is not understood",
+        remedy="write figures and limits like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, errors<0.1%'; "
+        f"percentiles are {', '.join(f'{p:g}' for p in PERCENTILES)}",
+    )

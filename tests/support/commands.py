@@ -1,0 +1,81 @@
+"""Running a command line as its user would, and what it said."""
+
+import atexit
+import io
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from tests.support.asking import ask
+from tests.support.nursery import nursery
+
+DEADLINE_S = 120
+SHARED = "INFEROMETER_NURSERY"  # the environment variable with the address of a nursery to share
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that is over."""
+
+    code: int
+    stdout: str
+    stderr: str
+    pid: int = 0  # of its process, where it had one of its own
+
+    def figure(self, name: str) -> float:
+        """The first number after this name on stdout."""
+        found = re.search(rf"{re.escape(name)} ([\d.e+]+)", self.stdout)
+        assert found is not None, self.stdout
+        return float(found[1])
+
+
+def script(*words: str) -> list[str]:
+    """The script `perf_analyzer` as the words of a process."""
+    return [sys.executable, "-m", "inferometer.cli.perf_analyzer", *words]
+
+
+@cache
+def nursery_address() -> str:
+    """Where this process's nursery is asked; its own begins with the first question and ends with this process."""
+    if SHARED in os.environ:
+        return os.environ[SHARED]
+    open_ones = ExitStack()
+    atexit.register(open_ones.close)
+    return open_ones.enter_context(nursery())
+
+
+def call(command: str, *words: str, folder: Path | None = None, timeout_s: float = DEADLINE_S) -> Ended:
+    """A command in a process of its own, which begins at once."""
+    with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
+        pid, code = ask(
+            nursery_address(),
+            command,
+            words,
+            fds=(nothing.fileno(), out.fileno(), err.fileno()),
+            folder=None if folder is None else str(folder),
+            timeout_s=timeout_s,
+        )
+        out.seek(0)
+        err.seek(0)
+        stdout, stderr = out.read().decode(), err.read().decode()
+    assert "Traceback" not in stderr, stderr
+    return Ended(code, stdout, stderr, pid)
+
+
+def call_script(*words: str) -> Ended:
+    """The script `perf_analyzer` in a process of its own."""
+    return call("perf_analyzer", *words)
+
+
+def call_here(main: Callable[[list[str]], int], *words: str) -> Ended:
+    """A command inside this process: only its workers are others."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with redirect_stdout(stdout), redirect_stderr(stderr):
+        code = main(list(words))
+    return Ended(code, stdout.getvalue(), stderr.getvalue())

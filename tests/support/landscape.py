@@ -1,0 +1,144 @@
+"""A simulated server to tune: seeded landscapes of instances, batches, delay and load, with cores and noise.
+
+The figures come from a formula of its own, richer than what the tuner's forecast knows: a service time that bends with
+the batch, instances that disturb each other, a tail that grows with the load.
+"""
+
+import math
+import random
+from dataclasses import dataclass, replace
+
+from inferometer.stats.measurement import Estimate
+from inferometer.tune import model_config
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import Figures, Status, Trial
+from inferometer.tune.variant import Variant
+
+LOADING_S = 2.5
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """What a model costs on one machine."""
+
+    fixed_s: float
+    item_s: float
+    bend: float  # of the service time over the batch: below 1 it flattens
+    outside_s: float
+    cores: float
+    sharing: float  # 0: instances never disturb each other, 1: they share the cores exactly
+    friction: float  # per further instance
+    crowding: float  # throughput lost per doubling of a load beyond what helps
+    tail: float  # p99 over mean when idle
+    tail_growth: float
+    noise: float
+    tail_noise: float
+
+    @classmethod
+    def drawn(cls, seed: int) -> "Landscape":
+        draw = random.Random(seed)
+        return cls(
+            fixed_s=10 ** draw.uniform(-3.7, -1.7),
+            item_s=10 ** draw.uniform(-4.7, -2.3),
+            bend=draw.uniform(0.8, 1.15),
+            outside_s=10 ** draw.uniform(-4, -2.7),
+            cores=draw.choice((2, 4, 8, 64)),
+            sharing=draw.uniform(0.3, 1.0),
+            friction=draw.uniform(0.0, 0.06),
+            crowding=draw.uniform(0.0, 0.03),
+            tail=draw.uniform(1.1, 1.8),
+            tail_growth=draw.uniform(0.0, 0.12),
+            noise=draw.uniform(0.005, 0.03),
+            tail_noise=draw.uniform(0.02, 0.08),
+        )
+
+    def truth(self, variant: Variant, load: ClientLoad) -> tuple[float, float]:
+        """Throughput and p99 in ms, without noise."""
+        config = variant.config
+        k = model_config.total_instances(config)
+        batching = model_config.has_dynamic_batching(config)
+        b = max(1, model_config.max_batch_size(config)) if batching else 1
+        delay_s = model_config.queue_delay_us(config) / 1e6
+        if load.request_rate is not None:
+            return self._by_rate(load.request_rate, k, b, delay_s)
+        n = float(load.concurrency or 1)
+        outside_s, most, service_of = self.outside_s, float(k), self._service
+        rate = n / (outside_s + service_of(1.0, min(k, n)))
+        for _ in range(30):  # comparisons, since calls of min and max are dear where there are so many
+            inside = n - rate * outside_s
+            inside = inside if inside > 0.01 else 0.01
+            busy = most if most < inside else inside
+            waits = delay_s and inside / k < b
+            batch = inside / (k if waits else k + 1)
+            batch = 1.0 if batch < 1.0 else b if batch > b else batch
+            service = service_of(batch, busy) + (delay_s if waits else 0.0)
+            served, sent = busy * batch / service, n / (outside_s + service)
+            rate = 0.5 * rate + 0.5 * (served if served < sent else sent)
+        excess = max(0.0, (n / (2.0 * k * b)))
+        if excess > 1:
+            rate *= 1 - min(0.3, self.crowding * math.log2(excess))
+        mean_s = n / rate
+        depth = n / k
+        return rate, 1000 * mean_s * (self.tail + self.tail_growth * depth**0.5 / (1 + 0.02 * depth))
+
+    def _by_rate(self, asked: float, k: int, b: int, delay_s: float) -> tuple[float, float]:
+        """Requests that do not wait for each other: batches as large as they must be, and beyond the capacity a queue
+        that grows as long as it is looked at."""
+        capacity = k * b / self._service(b, k)
+        if asked >= capacity:
+            return capacity, 1000 * self.tail * (self.outside_s + LOOK_S * (1.1 - capacity / asked))
+        batch, service = 1.0, self._service(1.0, 1.0)
+        for _ in range(30):
+            busy = min(float(k), asked * service / batch)
+            service = self._service(batch, busy)
+            batch = 0.5 * batch + 0.5 * min(max(asked / k * (service + delay_s), 1.0), float(b))
+        use = asked / capacity
+        mean_s = self.outside_s + (delay_s if batch < b else 0.0) + service * (1 + use**k / (k * (1 - use)))
+        return asked, 1000 * mean_s * (self.tail + self.tail_growth / (1 - use) ** 0.5)
+
+    def _service(self, batch: float, busy: float) -> float:
+        slow = 1.0 if busy <= self.cores else (busy / self.cores) ** self.sharing
+        if busy > 1:
+            slow *= 1 + self.friction * (busy - 1)
+        return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
+
+
+@dataclass(slots=True)
+class SimulatedTrials:
+    """Answers proposals as the landscape has it. The same proposal always gives the same trial."""
+
+    landscape: Landscape
+    seed: int = 0
+    loaded: str = ""
+    count: int = 0
+    fails: tuple[str, ...] = ()  # variants that cannot be loaded
+
+    def answer(self, proposal: Proposal) -> Trial:
+        number, self.count = self.count, self.count + 1
+        bare = proposal.trial(number, Status.MEASURED)
+        cost_s = (LOADING_S if bare.name != self.loaded else 0.0) + LOOK_S * (
+            1 if proposal.repeat == 0 else 3
+        )
+        self.loaded = bare.name
+        if bare.name in self.fails:
+            return replace(bare, status=Status.FAILED, reason="it cannot be loaded", cost_s=cost_s)
+        parts = []
+        for part, (variant, load) in zip(bare.parts, proposal.parts, strict=True):
+            rate, p99 = self.landscape.truth(variant, load)
+            draw = random.Random(f"{self.seed} {proposal.key}")
+            calm = 1.0 if proposal.repeat == 0 else 0.6
+            rate *= 1 + calm * self.landscape.noise * draw.gauss(0, 1)
+            mean_ms = 1000 * load.value / rate if load.concurrency else p99 / self.landscape.tail
+            p99 *= 1 + calm * self.landscape.tail_noise * draw.gauss(0, 1)
+            width = 2 * calm * self.landscape.noise
+            figures = Figures(
+                (
+                    ("perf_throughput", Estimate(rate, rate * (1 - width), rate * (1 + width))),
+                    ("perf_latency_avg", Estimate(mean_ms)),
+                    ("perf_latency_p99", Estimate(max(p99, mean_ms))),
+                )
+            )
+            parts.append(replace(part, figures=figures))
+        return replace(bare, parts=tuple(parts), cost_s=cost_s)

@@ -1,0 +1,115 @@
+"""An OpenAI-style server on loopback that says what it is told to, event by event."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from tests.support.servers import Act, Request, ScriptedServer, Wire, answer_json, both, raw
+
+DONE = b"data: [DONE]\n\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+Speak = Callable[[int, Request], Act | None]
+"""(number of the call from 0, its request) -> what happens to it; None is the usual answer."""
+
+
+def event(document: Any) -> bytes:
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+def delta(text: str | None, **more: Any) -> bytes:
+    """An event that carries some of a chat's answer."""
+    return event({"choices": [{"index": 0, "delta": {"content": text, **more}, "finish_reason": None}]})
+
+
+ROLE = delta(None, role="assistant")
+END = event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+
+
+def usage(tokens: int, prompt_tokens: int) -> bytes:
+    return event(
+        {"choices": [], "usage": {"completion_tokens": tokens, "prompt_tokens": prompt_tokens}},
+    )
+
+
+def stream(*pieces: bytes, is_whole: bool = True) -> Act:
+    """A chunked answer, each piece sent by itself; one that is not whole is cut off before its end."""
+    return both(begun(*pieces), raw(LAST_CHUNK) if is_whole else Wire.close)
+
+
+def begun(*pieces: bytes) -> Act:
+    """The pieces of a chunked answer; more may follow."""
+
+    def act(wire: Wire) -> None:
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in pieces:
+            wire.send(chunk(piece))
+
+    return act
+
+
+def chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(piece), piece)
+
+
+def stream_until_close(*pieces: bytes) -> Act:
+    """An answer without a length, as old servers send it."""
+
+    def act(wire: Wire) -> None:
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for piece in pieces:
+            wire.send(piece)
+
+    return both(act, Wire.close)
+
+
+def counted(words: tuple[str, ...], prompt_tokens: int = 4) -> Act:
+    """The usual stream: a role, the words, the end, and as many tokens as words."""
+    return stream(ROLE, *map(delta, words), END, usage(len(words), prompt_tokens), DONE)
+
+
+class FakeOpenAi:
+    """Chat completions, completions and embeddings of one model. Use as a context manager."""
+
+    def __init__(
+        self, speak: Speak = lambda number, request: None, *, models: tuple[str, ...] = ("tiny",)
+    ) -> None:
+        self.server = ScriptedServer(self._act)
+        self.calls: list[Request] = []
+        self._models = models
+        self._speak = speak
+        self._counting = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.__exit__()
+
+    @property
+    def payloads(self) -> list[dict[str, Any]]:
+        return [json.loads(call.body) for call in self.calls]
+
+    def _act(self, request: Request) -> Act:
+        if request.method != "POST":
+            if request.path == "/v1/models":
+                return answer_json({"object": "list", "data": [{"id": name} for name in self._models]})
+            return answer_json({"error": {"message": f"no such path: {request.path}"}}, 404)
+        with self._counting:
+            number = len(self.calls)
+            self.calls.append(request)
+        act = self._speak(number, request)
+        return _usual(request) if act is None else act
+
+
+def _usual(request: Request) -> Act:
+    payload: Mapping[str, Any] = json.loads(request.body)
+    if request.path.endswith("/embeddings"):
+        return answer_json({"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 4, "total_tokens": 4}})
+    if payload.get("stream"):
+        return counted(("one", "two", "three"))
+    message = {"role": "assistant", "content": "one two three"}
+    usage_given = {"completion_tokens": 3, "prompt_tokens": 4}
+    return answer_json({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage_given})

@@ -1,0 +1,221 @@
+"""Simulated servers whose limit is known: the load from which on they break a promise, by theory or long simulation."""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.find.run import Quest, find
+from inferometer.measure.level import Bench, Recipe
+from inferometer.model.spec import ModelSpec
+from inferometer.records import status
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Finding
+from inferometer.stats.slo import parse_slo
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.target import FakeServer, Reply, SimulatedLoad
+
+MS = NS_PER_MS
+Draw = Callable[[random.Random], int]
+"""A service time in nanoseconds."""
+
+
+def fixed(mean_ms: float) -> Draw:
+    return lambda source: round(mean_ms * MS)
+
+
+def exponential(mean_ms: float) -> Draw:
+    return lambda source: max(1, round(source.expovariate(1 / mean_ms) * MS))
+
+
+def lognormal(mean_ms: float, sigma: float) -> Draw:
+    centre = math.log(mean_ms) - sigma * sigma / 2
+    return lambda source: max(1, round(source.lognormvariate(centre, sigma) * MS))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A server, a promise, and the most load that keeps it."""
+
+    name: str
+    promise: str
+    limit: float
+    server: Callable[[int], FakeServer]  # by the seed
+    is_rate: bool = True
+    distribution: str = "constant"
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether the limit is in the interval. By concurrency it is the last that is kept: the next one is broken."""
+        if self.is_rate:
+            return finding.low <= self.limit and (finding.high is None or self.limit <= finding.high)
+        return finding.low <= self.limit and (finding.high is None or self.limit < finding.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    finding: Finding
+    levels: tuple[Level, ...]
+    took_s: float
+
+
+def search(known: Known, seed: int, duration_s: float) -> Searched:
+    """The whole search on a simulated clock."""
+    clock = FakeClock()
+    bench = Bench(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Silent())
+    model = ModelSpec(known.name, "", (), ())
+    recipe = Recipe(model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S)
+    quest = Quest(
+        promise=parse_slo(known.promise),
+        duration_ns=round(duration_s * NS_PER_S),
+        is_rate=known.is_rate,
+        distribution=known.distribution,
+        seed=1000 * seed,
+    )
+    begun_ns = clock()
+    steps = list(find(bench, recipe, quest))
+    finding = steps[-1].finding
+    assert finding is not None
+    levels = tuple(step.level for step in steps if step.level is not None)
+    return Searched(finding, levels, (clock() - begun_ns) / NS_PER_S)
+
+
+class Silent:
+    """A watcher that says nothing and stops nothing."""
+
+    def level_started(self, mode: str, value: float) -> None: ...
+
+    def window_finished(self, number: int, window: object) -> None: ...
+
+    def level_finished(self, level: Level) -> None: ...
+
+    def is_interrupted(self) -> bool:
+        return False
+
+
+# --- servers
+
+
+def queue(draw: Draw, servers: int = 1) -> Callable[[int], FakeServer]:
+    """First come, first served."""
+
+    def make(seed: int) -> FakeServer:
+        source = random.Random(seed)
+        return FakeServer(lambda number, sent_ns: Reply(draw(source)), servers)
+
+    return make
+
+
+def refusing(draw: Draw, room: int) -> Callable[[int], FakeServer]:
+    """One server; a request that finds `room` others there is refused."""
+
+    def make(seed: int) -> FakeServer:
+        source, ends = random.Random(seed), deque[int]()
+
+        def script(number: int, sent_ns: int) -> Reply:
+            while ends and ends[0] <= sent_ns:
+                ends.popleft()
+            if len(ends) >= room:
+                return Reply(MS // 10, status.HTTP + 503)
+            ends.append(max(sent_ns, ends[-1] if ends else 0) + draw(source))
+            return Reply(ends[-1] - sent_ns)
+
+        return FakeServer(script)
+
+    return make
+
+
+def stalling(draw: Draw, every_s: float, stall_ms: float) -> Callable[[int], FakeServer]:
+    """One server that stands still for a while, at random moments."""
+
+    def make(seed: int) -> FakeServer:
+        source = random.Random(seed)
+        state = {"free": 0, "stall": round(source.expovariate(1 / every_s) * NS_PER_S)}
+
+        def script(number: int, sent_ns: int) -> Reply:
+            begin_ns = max(sent_ns, state["free"])
+            while state["stall"] <= begin_ns:
+                over_ns = state["stall"] + round(stall_ms * MS)
+                begin_ns = max(begin_ns, over_ns)
+                state["stall"] = over_ns + round(source.expovariate(1 / every_s) * NS_PER_S)
+            state["free"] = begin_ns + draw(source)
+            return Reply(state["free"] - sent_ns)
+
+        return FakeServer(script)
+
+    return make
+
+
+# --- limits by theory
+
+
+def _several_limit(per_s: float, servers: int, limit_s: float, share: float) -> float:
+    """Rate at which this share of the requests of a queue M/M/c takes longer: its tail is known exactly."""
+
+    def tail(rate: float) -> float:
+        offered = rate / per_s
+        full = offered**servers / math.factorial(servers) / (1 - offered / servers)
+        waits = full / (sum(offered**number / math.factorial(number) for number in range(servers)) + full)
+        spare = servers * per_s - rate - per_s
+        longer = (1 - math.exp(-spare * limit_s)) * per_s / spare
+        return math.exp(-per_s * limit_s) * (1 + waits * longer)
+
+    return _where(lambda rate: tail(rate) > share, 0.999 * servers * per_s)
+
+
+def _refusal_limit(per_s: float, room: int, share: float) -> float:
+    """Rate at which M/M/1 with room for so many refuses this share."""
+    return _where(
+        lambda rate: (1 - rate / per_s) * (rate / per_s) ** room / (1 - (rate / per_s) ** (room + 1)) > share,
+        per_s * 0.999,
+    )
+
+
+def _where(is_beyond: Callable[[float], bool], high: float) -> float:
+    low = 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_beyond(middle) else (middle, high)
+    return low
+
+
+def _in_flight_limit(mean_ms: float, limit_ms: float, share: float) -> int:
+    """With k in flight at one server a request takes k exponential times: the last k within the limit."""
+    load, number = limit_ms / mean_ms, 1
+    while sum(math.exp(-load) * load**k / math.factorial(k) for k in range(number + 1)) < share:
+        number += 1
+    return number
+
+
+_randomly = partial(Known, distribution="poisson")
+_EXPONENTIAL = queue(exponential(5))  # of M/M/1 the latency is exponential too, with the rate 200 - load
+
+KNOWN = (
+    Known("fixed service", "p99<40ms", 200.0, queue(fixed(5))),
+    _randomly("exponential service, p99", "p99<50ms", 200 - math.log(100) / 0.05, _EXPONENTIAL),
+    _randomly("exponential service, p95", "p95<50ms", 200 - math.log(20) / 0.05, _EXPONENTIAL),
+    _randomly("exponential service, p50", "p50<15ms", 200 - math.log(2) / 0.015, _EXPONENTIAL),
+    _randomly("exponential service, mean", "mean<20ms", 200 - 1 / 0.02, _EXPONENTIAL),
+    _randomly("four instances", "p99<50ms", _several_limit(200, 4, 0.05, 0.01), queue(exponential(5), 4)),
+    _randomly(
+        "refuses when five wait",
+        "p99<1s, errors<5%",
+        _refusal_limit(200, 5, 0.05),
+        refusing(exponential(5), 5),
+    ),
+    # These by simulations of millions of requests.
+    _randomly("fixed service, random arrivals", "p99<40ms", 144.0, queue(fixed(5))),
+    Known("heavy-tailed service", "p99<100ms", 143.0, queue(lognormal(5, 1.0))),
+    Known("stalls of 15 ms", "p95<8ms", 324.0, stalling(fixed(2), 0.5, 15)),
+    Known("fixed service, in flight", "p99<41ms", 8, queue(fixed(5)), is_rate=False),
+    Known(
+        "exponential service, in flight",
+        "p99<100ms",
+        _in_flight_limit(5, 100, 0.01),
+        _EXPONENTIAL,
+        is_rate=False,
+    ),
+)

@@ -1,0 +1,319 @@
+"""Results, diagnoses and comparisons with plain figures, for reports to be made of."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.compare import comparison as comparisons
+from inferometer.compare.comparison import (
+    Comparison,
+    Contrast,
+    Difference,
+    GateOutcome,
+    LevelDifference,
+    OutputSimilarity,
+    Turn,
+    Variant,
+)
+from inferometer.diagnose import diagnosis as diagnoses
+from inferometer.diagnose.diagnosis import (
+    Change,
+    CurvePoint,
+    Diagnosis,
+    Machine,
+    StepFigures,
+    Suggestion,
+    Trial,
+    Verdict,
+)
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.stats.measurement import (
+    ClientCost,
+    Distribution,
+    Estimate,
+    FailureGroup,
+    Level,
+    Measurement,
+    WindowFigures,
+)
+from inferometer.stats.quantiles import distribution
+from inferometer.stats.result import SCHEMA, Result
+
+TOOL = "inferometer 0"
+STARTED_AT = "2025-01-02T03:04:05+00:00"
+WINDOWS = 8
+DISCARDED = 2  # of the windows of each level
+WINDOW_S = 0.5
+STEPS = ("decode", "network", "encode")
+_SERVICE_MS = (20.0, 4.0, 1.0)
+
+
+def sample_result(
+    name: str = "pipeline", *, speed: float = 1.0, failures: tuple[FailureGroup, ...] = ()
+) -> Result:
+    """A pipeline of three steps at four loads; its first step is busy from the second load on."""
+    levels = tuple(sample_level(load, speed, failures if load == 4 else ()) for load in (1, 2, 3, 4))
+    return Result(
+        schema=SCHEMA,
+        tool=TOOL,
+        command="measure",
+        started_at=STARTED_AT,
+        asked={"model": name, "concurrency": {"start": 1, "end": 4, "step": 1}, "headers": ["authorization"]},
+        effective={
+            "service_kind": "triton",
+            "protocol": "http",
+            "batch": 1,
+            "percentile": None,
+            "max_error_rate": 0.0,
+        },
+        host={"name": "host", "processor": "a processor", "cores": 4, "memory_bytes": 8 << 30},
+        server={"name": "triton", "version": "2.51.0", "url": "http://127.0.0.1:8000"},
+        model={
+            "name": name,
+            "version": "1",
+            "is_ensemble": True,
+            "config": {"ensemble_scheduling": {"step": [{"model_name": step} for step in STEPS]}},
+        },
+        levels=levels,
+    )
+
+
+def sample_level(load: int, speed: float, failures: tuple[FailureGroup, ...] = ()) -> Level:
+    """`load` requests at a time; latencies are spread evenly in the logarithm."""
+    mean_ms = sum(_SERVICE_MS) * (1 if load == 1 else 0.8 * load * (1.08 - 0.02 * load)) / speed
+    rate = 1000 * load / mean_ms
+    latency = sample_latency(mean_ms)
+    window = WindowFigures(
+        start_s=0.0,
+        duration_ns=round(WINDOW_S * NS_PER_S),
+        request_count=round(rate * WINDOW_S),
+        failed_count=0,
+        infer_per_s=rate,
+        latency_ns=latency.mean_ns,
+        service_ns=latency.mean_ns,
+        std_ns=latency.std_ns,
+        p50_ns=latency.percentile_ns(50),
+        p99_ns=latency.percentile_ns(99),
+    )
+    windows = tuple(
+        WindowFigures(
+            number * WINDOW_S,
+            window.duration_ns,
+            window.request_count,
+            sum(group.count for group in failures) if number == WINDOWS - 1 else 0,
+            rate * (1 + 0.03 * math.sin(number)),
+            *(window.latency_ns, window.service_ns, window.std_ns, window.p50_ns, window.p99_ns),
+        )
+        for number in range(WINDOWS)
+    )
+    found = Measurement(
+        batch=1,
+        duration_ns=(WINDOWS - DISCARDED) * window.duration_ns,
+        request_count=latency.count,
+        failed_count=sum(group.count for group in failures),
+        delayed_count=0,
+        infer_per_s=Estimate(rate, rate * 0.97, rate * 1.03),
+        send_per_s=rate,
+        latency=latency,
+        latency_intervals=tuple(
+            (f"p{p}", Estimate(float(ns), ns * 0.95, ns * 1.05))
+            for p, ns in ((q, latency.percentile_ns(q)) for q in (50, 99))
+        ),
+        service=latency,
+        send_ns=100_000,
+        receive_ns=50_000,
+        received_bytes=1 << 20,
+        client=ClientCost(1, 0.02, 35.0, 0, 0),
+        server=sample_statistics(latency.mean_ns - 1_000_000, latency.count),
+        failures=failures,
+    )
+    remark = Remark(Note.NOT_PRECISE, "asked for ±2.0%: throughput ±3.0%")
+    return Level("concurrency", float(load), found, windows, True, False, (remark,) if load == 1 else ())
+
+
+def sample_latency(mean_ms: float, count: int = 2000) -> Distribution:
+    """Around `mean_ms`, from 0.7 to about 3 of it."""
+    parts = (np.arange(count) + 0.5) / count
+    return distribution((mean_ms * NS_PER_MS * 0.7 * (1 - parts) ** -0.2).astype(np.int64))
+
+
+def sample_statistics(server_ns: int, calls: int) -> ModelStatistics:
+    """An ensemble whose steps take their service times; what is left is the first one's queue."""
+    work = [round(ms * NS_PER_MS) for ms in _SERVICE_MS]
+    waits = [max(0, server_ns - sum(work)), 0, 0]
+    return ModelStatistics(
+        "pipeline",
+        "1",
+        Counters(inference_count=calls, success_count=calls, success_ns=max(server_ns, sum(work)) * calls),
+        is_ensemble=True,
+        members=tuple(
+            ModelStatistics(step, "1", _counters(wait, ns, calls))
+            for step, wait, ns in sorted(zip(STEPS, waits, work, strict=True))
+        ),
+    )
+
+
+def _counters(queue_ns: int, compute_ns: int, calls: int) -> Counters:
+    parts = (compute_ns // 20, compute_ns - 2 * (compute_ns // 20), compute_ns // 20)
+    return Counters(
+        inference_count=calls,
+        execution_count=calls,
+        success_count=calls,
+        success_ns=(queue_ns + compute_ns) * calls,
+        queue_count=calls,
+        queue_ns=queue_ns * calls,
+        compute_input_count=calls,
+        compute_input_ns=parts[0] * calls,
+        compute_infer_count=calls,
+        compute_infer_ns=parts[1] * calls,
+        compute_output_count=calls,
+        compute_output_ns=parts[2] * calls,
+    )
+
+
+def sample_diagnosis(name: str = "pipeline") -> Diagnosis:
+    """The pipeline's first step limits it; more instances of it were tried and kept."""
+    more = Suggestion(
+        Change(diagnoses.INSTANCES, "decode", "1", "2", {"instance_group": [{"count": 2}]}),
+        text="run 2 instances of decode instead of 1",
+        concurrency=4,
+        throughput=90.0,
+        latency_ns=44e6,
+        gain=0.8,
+        why="its instance is busy all the time",
+    )
+    batching = Suggestion(
+        Change(diagnoses.DYNAMIC_BATCHING, "network", "off", "size 4", {"dynamic_batching": {}}),
+        text="turn on dynamic batching for network",
+        concurrency=4,
+        throughput=53.0,
+        latency_ns=75e6,
+        gain=0.06,
+        why="it takes batches and gets none",
+    )
+    return Diagnosis(
+        schema=diagnoses.SCHEMA,
+        tool=TOOL,
+        command=diagnoses.COMMAND,
+        started_at=STARTED_AT,
+        model=name,
+        verdict=Verdict(
+            diagnoses.COMPUTE, "decode limits it to 50 infer/s: its only instance is always busy.", "decode"
+        ),
+        concurrency=4,
+        throughput=50.0,
+        latency_ns=80e6,
+        steps=(
+            _step("decode", service_ms=20, wait_ms=54, share=0.93, work=0.8, busy=0.99, bound=50.0),
+            _step("network", service_ms=4, wait_ms=0, share=0.05, work=0.16, busy=0.2, bound=250.0),
+            replace(
+                _step("encode", service_ms=1, wait_ms=0, share=0.01, work=0.04, busy=0.05, bound=None),
+                depth=1,
+            ),
+        ),
+        client_ns=1e6,
+        overhead_ns=1e5,
+        machine=Machine(4, 3.6, 0.4, None),
+        suggestions=(more, batching),
+        curve=(
+            CurvePoint(1, 39.0, 25.6e6, 40.0, 25e6),
+            CurvePoint(2, 49.0, 41e6, 50.0, 40e6),
+            CurvePoint(4, 50.0, 80e6, 50.0, 80e6),
+            CurvePoint(8, 50.0, 160e6, None, None),
+        ),
+        results=(sample_result(name), sample_result(name, speed=1.8)),
+        trials=(
+            Trial(more, 88.0, 45e6, 0.76, True, 1),
+            Trial(batching, 0.0, 0.0, 0.0, False, None, "max_batch_size is 0"),
+        ),
+        after=Verdict(diagnoses.CPU, "every core is busy.", None),
+        is_restored=True,
+        notes=("there is no GPU to look at",),
+    )
+
+
+def _step(
+    name: str,
+    *,
+    service_ms: float,
+    wait_ms: float,
+    share: float,
+    work: float,
+    busy: float,
+    bound: float | None,
+) -> StepFigures:
+    return StepFigures(
+        name=name,
+        depth=0,
+        calls=1.0,
+        service_ns=float(service_ms * NS_PER_MS),
+        queue_ns=float(wait_ms * NS_PER_MS),
+        compute_ns=float(service_ms * NS_PER_MS),
+        latency_share=share,
+        light_share=work,
+        compute_share=work,
+        instances=1,
+        device="cpu",
+        batch=1.0,
+        max_batch=0,
+        is_batching=False,
+        utilisation=busy,
+        bound=bound,
+    )
+
+
+def sample_comparison(base: str = "vocoder-fp32", other: str = "vocoder-fp16") -> Comparison:
+    """A variant that is a tenth faster, measured in turns."""
+    return Comparison(
+        kind=comparisons.KIND,
+        schema=comparisons.SCHEMA,
+        tool=TOOL,
+        started_at=STARTED_AT,
+        is_live=True,
+        confidence=0.95,
+        baseline=base,
+        variants=(
+            Variant(base, sample_result(base), _turns(50.0)),
+            Variant(other, sample_result(other, speed=1.1), _turns(55.0)),
+        ),
+        contrasts=(
+            Contrast(
+                other,
+                tuple(LevelDifference("concurrency", float(load), _differences()) for load in (1, 4)),
+                comparisons.FASTER,
+                (
+                    OutputSimilarity(
+                        "AUDIO", "FP32 / FP16", 8, 8000, 0.1, 0.003, 0.0002, 0.0008, 0.999999, 61.8
+                    ),
+                    OutputSimilarity("LABEL", "INT64", 8, 8, 1.0, top1=1.0),
+                    OutputSimilarity("MASK", "FP32", 8, 0, problem="its shape is 4 here and 8 there"),
+                ),
+            ),
+        ),
+        gates=(
+            GateOutcome("p99 > +5%", other, comparisons.PASSED, "p99 -9.1 % at concurrency 4"),
+            GateOutcome("throughput < +20%", other, comparisons.FAILED, "throughput +10 % at concurrency 1"),
+        ),
+        notes=("other work used 12 % of the host",),
+    )
+
+
+def _turns(rate: float) -> tuple[tuple[Turn, ...], ...]:
+    return (
+        tuple(
+            Turn(number, 0, 2.0 * number, 100, rate + number % 2, ((99.0, 40_000_000),))
+            for number in range(6)
+        ),
+    )
+
+
+def _differences() -> tuple[Difference, ...]:
+    return (
+        Difference("throughput", 50.0, 55.0, Estimate(10.0, 8.5, 11.5), comparisons.FASTER),
+        Difference("p50", 20e6, 18.2e6, Estimate(-9.0, -11.0, -7.0), comparisons.FASTER),
+        Difference("p99", 60e6, 59e6, Estimate(-1.7, -5.0, 1.8), comparisons.NO_DIFFERENCE),
+        Difference("p99.9", 80e6, 80e6, Estimate(0.0), comparisons.NO_DIFFERENCE, "too few requests"),
+    )

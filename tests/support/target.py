@@ -1,0 +1,311 @@
+"""A whole profile on a simulated clock: exact to the nanosecond, in milliseconds.
+
+`FakeServer` stands in for the network and the server: the engine sends into it, and each request ends after the
+service time its script gives. `SimulatedLoad` runs the real engine on it.
+"""
+
+import copy
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from inferometer.load.engine import Engine, Explain, Finish, Link, Responded, Turn
+from inferometer.load.load import Cost, Harvest
+from inferometer.load.plan import NEVER, Plan
+from inferometer.load.sequences import Mark, Sequences
+from inferometer.load.workers import ROUND_NS
+from inferometer.records import status as outcome
+from inferometer.records.records import Records, RingReader, join
+from inferometer.records.ring import CELLS, RingWriter
+from inferometer.records.totals import Totals
+from tests.support.clock import FakeClock
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server does with one request."""
+
+    service_ns: int
+    status: int = outcome.OK
+    received: int = 100
+    responses_ns: tuple[int, ...] = ()  # of a stream: when each comes, after the send
+    is_unsent: bool = False  # it fails within the send itself, as without a route or a free descriptor
+
+
+Script = Callable[[int, int], Reply]
+"""(number of the request, time it was sent) -> what happens to it."""
+
+
+@dataclass(slots=True)
+class FakeServer:
+    """`servers` requests are served at a time, the others queue; None serves all at once."""
+
+    script: Script
+    servers: int | None = None
+    number: int = 0
+    free_at: list[int] = field(default_factory=list)
+
+    def reply_to(self, sent_ns: int) -> tuple[int, Reply]:
+        """When the request ends, and how."""
+        reply = self.script(self.number, sent_ns)
+        self.number += 1
+        if self.servers is None:
+            return sent_ns + reply.service_ns, reply
+        start_ns = sent_ns if len(self.free_at) < self.servers else max(sent_ns, heappop(self.free_at))
+        end_ns = start_ns + reply.service_ns
+        heappush(self.free_at, end_ns)
+        return end_ns, reply
+
+
+class _FakeNetwork:
+    """Link and reactor in one: a heap of requests by the time they end."""
+
+    def __init__(
+        self, server: FakeServer, clock: FakeClock, finish: Finish, turn: Turn, explain: Explain
+    ) -> None:
+        self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
+        self.heard = 0
+        self.is_flushed = True
+        self._server = server
+        self._clock = clock
+        self._finish = finish
+        self._turn = turn
+        self._explain = explain
+        self._ends: list[tuple[int, int, int]] = []  # (end, order, slot)
+        self._order = itertools.count()
+        self._live: dict[int, tuple[int, int, Reply]] = {}  # slot -> (order, sent, reply)
+        self._responses: list[tuple[int, int, int, int]] = []  # (time, order, slot, number)
+        self._responded: Responded = lambda slot, responses: None
+        self.marks: list[tuple[int, Mark]] = []  # (step, mark) of every request of a sequence
+
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        if mark is not None:
+            self.marks.append((step, mark))
+        end_ns, reply = self._server.reply_to(now_ns)
+        if reply.is_unsent:
+            self._explain(reply.status, f"scripted {outcome.kind(reply.status)}")
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
+            return
+        order = next(self._order)
+        self._live[slot] = (order, now_ns, reply)
+        heappush(self._ends, (end_ns, order, slot))
+        for number, after_ns in enumerate(reply.responses_ns, start=1):
+            heappush(self._responses, (now_ns + after_ns, order, slot, number))
+
+    def watch(self, responded: Responded) -> None:
+        self._responded = responded
+
+    def prepare(self, slots: int) -> None:
+        pass
+
+    def cancel(self, slot: int, status: int, text: str) -> None:
+        _, sent_ns, _ = self._live.pop(slot)
+        self._explain(status, text)
+        self._finish(slot, status, sent_ns, sent_ns, 0, self._clock(), 0)
+
+    def close(self, slot: int) -> None:
+        pass
+
+    def wait(self, until_ns: int | None) -> None:
+        if self._responses and self._respond(until_ns):
+            return
+        if self._ends and (until_ns is None or self._ends[0][0] <= until_ns):
+            now = self._ends[0][0]
+            self._clock.move_to(now)
+            while (
+                self._ends and self._ends[0][0] == now
+            ):  # all that end at this moment, as epoll would report them
+                _, order, slot = heappop(self._ends)
+                self._end(order, slot, now)
+        elif until_ns is not None:
+            self._clock.move_to(until_ns)
+
+    def _respond(self, until_ns: int | None) -> bool:
+        """Whether the next thing to happen was a response of a stream."""
+        now, order, slot, number = self._responses[0]
+        if now > (self._ends[0][0] if self._ends else NEVER) or (until_ns is not None and now > until_ns):
+            return False
+        heappop(self._responses)
+        self._clock.move_to(now)
+        if slot in self._live and self._live[slot][0] == order:
+            self.heard += 1
+            self._responded(slot, number)
+        return True
+
+    def _end(self, order: int, slot: int, now_ns: int) -> None:
+        live = self._live.get(slot)
+        if live is None or live[0] != order:
+            return  # cancelled meanwhile
+        del self._live[slot]
+        _, sent_ns, reply = live
+        if reply.status:
+            self._explain(reply.status, f"scripted {outcome.kind(reply.status)}")
+        if reply.responses_ns:
+            times = tuple(sent_ns + after_ns for after_ns in reply.responses_ns)
+            self._finish(slot, reply.status, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times)
+        elif reply.status in outcome.NOT_SENT:
+            self._finish(slot, reply.status, 0, 0, 0, now_ns, 0)
+        elif reply.status:
+            self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
+        else:
+            step, due_ns = self._turn(slot, sent_ns, sent_ns, now_ns, reply.received)
+            if step >= 0:
+                self.send(slot, step, due_ns, None)
+
+
+class SimulatedLoad:
+    """The engine in this process, on a simulated clock and server."""
+
+    def __init__(
+        self,
+        server: FakeServer,
+        clock: FakeClock,
+        *,
+        requests: int = 1,
+        timeout_ns: int = 0,
+        sequences: Sequences | None = None,
+        index: int = 0,
+        parts: int = 1,
+    ) -> None:
+        self._clock = clock
+        cells = memoryview(bytearray(CELLS * 8)).cast("q")
+        self._ring = RingWriter(cells)
+        self._reader = RingReader(cells)
+        self._backlog: list[Records] = []
+        self._totals = Totals()
+        networks: list[_FakeNetwork] = []
+
+        def open_link(*, finish: Finish, turn: Turn, explain: Explain) -> Link:
+            networks.append(_FakeNetwork(server, clock, finish, turn, explain))
+            return networks[0]
+
+        class _Reactor:
+            def wait(self, until_ns: int | None) -> None:
+                networks[0].wait(until_ns)
+
+        self._engine = Engine(
+            steps=requests,
+            open_link=open_link,
+            reactor=_Reactor(),
+            ring=self._ring,
+            clock=clock,
+            on_crowded=self._drain,
+            first_step=index,
+            stride=parts,
+            timeout_ns=timeout_ns,
+            sequences=sequences,
+        )
+        self.marks = networks[0].marks
+
+    def apply(self, plan: Plan) -> int:
+        engine, start_ns = self._engine, self._clock()
+        engine.apply(plan, start_ns)
+        engine.run(None, lambda: engine.is_applied)
+        return start_ns
+
+    def wait(self, until_ns: int) -> None:
+        engine = self._engine
+        engine.run(until_ns, lambda: engine.is_finished)
+
+    def collect(self, until_ns: int) -> Harvest:
+        engine = self._engine
+        engine.run(min(until_ns, self._clock() + ROUND_NS), lambda: engine.is_finished)
+        self._ring.publish()
+        self._drain()
+        taken, self._backlog = join(self._backlog), []
+        return Harvest(
+            records=taken,
+            seen_ns=self._clock(),
+            cost=Cost(cpu_ns=(0,), sent=engine.sent, reconnects=0, connects=0, connect_ns=0),
+            is_finished=engine.is_finished,
+            outstanding=engine.outstanding,
+            heard=engine.link.heard,
+        )
+
+    def examples(self) -> dict[int, str]:
+        return dict(self._engine.examples)
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return self._engine.cancel_all()
+
+    def totals(self) -> Totals:
+        self._drain()
+        return replace(self._totals, sent=self._engine.sent)
+
+    def _drain(self) -> None:
+        taken = self._reader.take()
+        if len(taken):
+            self._backlog.append(taken)
+            self._totals = self._totals.and_records(taken)
+
+
+class SimulatedWorkers:
+    """Several engines side by side, each on a clock of its own that keeps step with the others.
+
+    They share the server's script but not its queue, so a reply may depend only on when its request was sent. Each
+    request costs `cpu_ns` of its worker's core.
+    """
+
+    def __init__(
+        self, script: Script, clock: FakeClock, *, count: int = 1, requests: int = 1, cpu_ns: int = 0
+    ) -> None:
+        self._script = script
+        self._clock = clock
+        self._requests = requests
+        self._cpu_ns = cpu_ns
+        self.count = 0
+        self._clocks: list[FakeClock] = []
+        self._loads: list[SimulatedLoad] = []
+        self.resize(count)
+
+    def resize(self, count: int) -> None:
+        self.count = count
+        self._clocks = [FakeClock(self._clock()) for _ in range(count)]
+        self._loads = [
+            SimulatedLoad(FakeServer(self._script), clock, requests=self._requests, index=index, parts=count)
+            for index, clock in enumerate(self._clocks)
+        ]
+
+    def apply(self, plan: Plan) -> int:
+        start_ns = self._clock()
+        for index, (load, clock) in enumerate(zip(self._loads, self._clocks, strict=True)):
+            clock.move_to(self._clock())
+            # As a process gets it: a random schedule is walked by each worker for itself.
+            load.apply(copy.deepcopy(plan.share(index, self.count)))
+        return start_ns
+
+    def wait(self, until_ns: int) -> None:
+        for load in self._loads:
+            load.wait(until_ns)
+        for clock in (self._clock, *self._clocks):
+            clock.move_to(max(until_ns, clock()))
+
+    def collect(self, until_ns: int) -> Harvest:
+        target_ns = min(until_ns, self._clock() + ROUND_NS)
+        harvests = [load.collect(target_ns) for load in self._loads]
+        is_finished = all(harvest.is_finished for harvest in harvests)
+        now = max(clock() for clock in self._clocks) if is_finished else max(target_ns, self._clock())
+        for clock in (self._clock, *self._clocks):
+            clock.move_to(max(now, clock()))
+        sent = tuple(harvest.cost.sent for harvest in harvests)
+        return Harvest(
+            records=join([harvest.records for harvest in harvests]),
+            seen_ns=self._clock(),
+            cost=Cost(
+                cpu_ns=tuple(number * self._cpu_ns for number in sent),
+                sent=sum(sent),
+                reconnects=0,
+                connects=0,
+                connect_ns=0,
+            ),
+            is_finished=is_finished,
+            outstanding=sum(harvest.outstanding for harvest in harvests),
+            heard=sum(harvest.heard for harvest in harvests),
+        )
+
+    def examples(self) -> dict[int, str]:
+        return {status: text for load in self._loads for status, text in load.examples().items()}
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return sum(load.stop() for load in self._loads)

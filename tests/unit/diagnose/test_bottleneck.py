@@ -1,0 +1,207 @@
+"""Figures -> verdict, one row per kind of trouble; suggestions follow from the same figures."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.diagnose.conclude import Circumstances, Evidence, conclude
+from inferometer.diagnose.diagnosis import (
+    BATCHING,
+    CLIENT,
+    CLIENT_BATCH,
+    COMPUTE,
+    CONCURRENCY,
+    CPU,
+    DYNAMIC_BATCHING,
+    INSTANCES,
+    LIGHT,
+    NETWORK,
+    OVERHEAD,
+    QUEUE,
+    THREADS,
+    TRANSPORT,
+    UNKNOWN,
+)
+from inferometer.diagnose.observation import CoreUse, HostUse, Observation, Step, StepSetup
+
+HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
+
+
+def step(name, ms, *, wait_ms=0.0, batch=1.0, calls=1.0, **setup):
+    return Step(name, calls, ms / 1e3, ms / 1e3, wait_ms / 1e3, batch, StepSetup(**setup))
+
+
+def row(concurrency, throughput, *steps, latency_ms=None, server_ms=None, host=None, items=1, client=0.1):
+    latency_s = concurrency * items / throughput if latency_ms is None else latency_ms / 1e3
+    server_s = latency_s if server_ms is None else server_ms / 1e3
+    return Observation(concurrency, items, throughput, latency_s, steps, server_s, client, 0.0001, host)
+
+
+def host(busy, server, **models):
+    return HostUse(2, busy, server, {name: CoreUse(*use) for name, use in models.items()})
+
+
+ASLEEP = host(0.2, 0.1, slow=(0.02, 0.0), other=(0.01, 0.0))
+SLOW_STEP = (
+    row(1, 15.0, step("slow", 60), step("other", 5), host=ASLEEP),
+    row(8, 16.5, step("slow", 60, wait_ms=410), step("other", 5), host=ASLEEP),
+)
+SPINNING = (
+    row(1, 48.0, step("slow", 20, instances=4), host=host(1.0, 1.0, slow=(0.96, 0.0))),
+    row(8, 98.0, step("slow", 40, wait_ms=40, instances=4), host=host(2.0, 1.95, slow=(1.9, 1.9))),
+)
+ONE_BY_ONE = (
+    row(1, 24.0, step("slow", 40, max_batch=8), host=ASLEEP),
+    row(8, 24.8, step("slow", 40, wait_ms=280, max_batch=8), host=ASLEEP),
+)
+EIGHT_AT_ONCE = row(1, 145.0, step("slow", 54, batch=8.0, max_batch=8), items=8, host=ASLEEP)
+FAR_AWAY = (
+    row(1, 90.0, step("slow", 1), latency_ms=11, server_ms=1.2),
+    row(8, 720.0, step("slow", 1, wait_ms=0.1), latency_ms=11, server_ms=1.3),
+)
+BUSY_SERVER = (
+    row(1, 90.0, step("slow", 1), latency_ms=11, server_ms=10.5),
+    row(16, 700.0, step("slow", 1), latency_ms=22, server_ms=21),
+)
+DELAYED = (
+    row(1, 90.0, step("slow", 1, wait_ms=9.5, max_batch=8, is_batching=True, delay_s=0.01), latency_ms=11),
+    row(4, 360.0, step("slow", 1, wait_ms=9.5, max_batch=8, is_batching=True, delay_s=0.01), latency_ms=11),
+)
+UNUSED = (
+    row(1, 9.0, step("slow", 100, instances=8), latency_ms=110),
+    row(4, 36.0, step("slow", 100, instances=8), latency_ms=110),
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "extra", "kind", "culprit"),
+    [
+        pytest.param(SLOW_STEP, (), COMPUTE, "slow", id="one slow step"),
+        pytest.param(SPINNING, (), CPU, "slow", id="more busy instances than cores"),
+        pytest.param(ONE_BY_ONE, (EIGHT_AT_ONCE,), BATCHING, "slow", id="batches would be cheap"),
+        pytest.param(FAR_AWAY, (), NETWORK, None, id="a slow network"),
+        pytest.param(BUSY_SERVER, (), OVERHEAD, None, id="a server busy with itself"),
+        pytest.param(DELAYED, (), QUEUE, "slow", id="a queue delay without need"),
+        pytest.param(UNUSED, (), LIGHT, "slow", id="too little load"),
+        pytest.param((row(8, 100.0),), (), UNKNOWN, None, id="no statistics"),
+        pytest.param((replace(SLOW_STEP[1], client_share=0.97),), (), CLIENT, None, id="our own limit"),
+    ],
+)
+def test_each_kind_of_trouble_is_named(rows, extra, kind, culprit):
+    found = conclude(Evidence(rows, extra), HERE).verdict
+    assert (found.kind, found.step) == (kind, culprit)
+    assert found.sentence.endswith(".")
+
+
+def test_batches_that_cost_as_much_as_their_parts_are_not_blamed():
+    dear = row(1, 25.0, step("slow", 320, batch=8.0, max_batch=8), items=8, host=ASLEEP)
+    found = conclude(Evidence(ONE_BY_ONE, (dear,)), HERE)
+    assert found.verdict.kind == COMPUTE
+    assert DYNAMIC_BATCHING not in kinds(found)
+
+
+def test_exhausted_cores_by_other_programs_are_said():
+    rows = tuple(replace(found, host=host(2.0, 0.3, slow=(0.25, 0.9))) for found in SPINNING)
+    sentence = conclude(Evidence(rows), HERE).verdict.sentence
+    assert "other programs 1.7" in sentence
+
+
+def test_a_single_instance_that_others_starve_is_not_blamed():
+    crowded = host(2.0, 0.3, slow=(0.3, 0.65))
+    rows = (
+        row(1, 4.8, step("slow", 200), host=crowded),
+        row(8, 4.9, step("slow", 200, wait_ms=1400), host=crowded),
+    )
+    found = conclude(Evidence(rows), HERE)
+    assert (found.verdict.kind, found.verdict.step) == (CPU, "slow")
+    assert found.suggestions == ()
+
+
+def test_a_step_that_sleeps_is_blamed_also_on_a_full_machine():
+    crowded = host(2.0, 0.05, slow=(0.01, 0.03), other=(0.01, 0.02))
+    rows = tuple(replace(found, host=crowded) for found in SLOW_STEP)
+    assert conclude(Evidence(rows), HERE).verdict.kind == COMPUTE
+
+
+def test_the_table_weighs_steps_by_their_calls():
+    table = conclude(Evidence((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),)), HERE).table
+    assert [found.compute_share for found in table] == pytest.approx([0.75, 0.25])
+    assert [found.utilisation for found in table] == pytest.approx([0.6, 0.2])
+    assert [found.bound for found in table] == pytest.approx([100 / 3, 100.0])
+
+
+def test_a_caller_is_told_apart_from_what_it_calls():
+    inner = step("inner", 30)
+    caller = Step("caller", 1.0, 0.040, 0.010, 0.0, 1.0, StepSetup(), (inner,))
+    table = conclude(Evidence((row(1, 24.0, caller), row(8, 25.0, caller))), HERE).table
+    assert [(found.name, found.depth) for found in table] == [("caller", 0), ("inner", 1)]
+    assert [found.compute_share for found in table] == pytest.approx([0.25, 0.75])
+    assert [found.utilisation for found in table] == pytest.approx([1.0, 0.75])
+
+
+# --- suggestions
+
+
+def kinds(conclusion):
+    return [found.change.kind for found in conclusion.suggestions]
+
+
+@pytest.mark.parametrize(
+    ("rows", "extra", "circumstances", "kind"),
+    [
+        pytest.param(SLOW_STEP, (), HERE, INSTANCES, id="instances of the slow step"),
+        pytest.param(ONE_BY_ONE, (EIGHT_AT_ONCE,), HERE, DYNAMIC_BATCHING, id="batches"),
+        pytest.param(
+            ONE_BY_ONE, (EIGHT_AT_ONCE,), replace(HERE, max_batch=8), CLIENT_BATCH, id="larger requests"
+        ),
+        pytest.param(FAR_AWAY, (), replace(HERE, is_json=True), TRANSPORT, id="binary instead of JSON"),
+        pytest.param(FAR_AWAY, (), replace(HERE, transfer_s=0.004), TRANSPORT, id="shared memory"),
+        pytest.param(BUSY_SERVER, (), HERE, THREADS, id="threads of the server"),
+        pytest.param(UNUSED, (), HERE, CONCURRENCY, id="more load"),
+    ],
+)
+def test_what_would_help_is_suggested(rows, extra, circumstances, kind):
+    found = conclude(Evidence(rows, extra), circumstances)
+    assert kind in kinds(found)
+    gains = [round(row.gain, 2) for row in found.suggestions]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_the_prediction_starts_from_what_was_measured():
+    best = conclude(Evidence(SLOW_STEP), HERE).suggestions[0]
+    top = SLOW_STEP[-1]
+    assert best.throughput == pytest.approx(top.throughput * (1 + best.gain))
+    assert best.latency_ns < top.latency_s * 1e9
+
+
+def test_no_more_busy_instances_than_cores_are_suggested():
+    busy = (
+        row(1, 48.0, step("slow", 20), host=host(1.0, 1.0, slow=(0.96, 0.0))),
+        row(8, 49.0, step("slow", 20, wait_ms=140), host=host(1.0, 1.0, slow=(0.98, 0.0))),
+    )
+    best = conclude(Evidence(busy), HERE).suggestions[0]
+    assert (best.change.kind, best.change.after) == (INSTANCES, "2")
+    assert best.throughput == pytest.approx(2 * 49.0, rel=0.1)
+
+
+def test_where_cores_are_exhausted_instances_beyond_them_are_called_useless():
+    found = conclude(Evidence(SPINNING), HERE).suggestions
+    fewer = next(row for row in found if row.change.kind == INSTANCES)
+    assert (fewer.change.before, fewer.change.after) == ("4", "2")
+    assert abs(fewer.gain) < 0.05
+
+
+def test_a_guess_about_batches_is_called_one():
+    found = conclude(Evidence(ONE_BY_ONE), HERE).suggestions
+    batching = next(row for row in found if row.change.kind == DYNAMIC_BATCHING)
+    assert "guess" in batching.why
+
+
+def test_sequences_are_never_batched():
+    rows = tuple(
+        replace(
+            found, steps=(replace(found.steps[0], setup=replace(found.steps[0].setup, is_sequence=True)),)
+        )
+        for found in ONE_BY_ONE
+    )
+    assert DYNAMIC_BATCHING not in kinds(conclude(Evidence(rows, (EIGHT_AT_ONCE,)), HERE))

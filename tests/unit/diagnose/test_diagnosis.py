@@ -1,0 +1,107 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.diagnose.diagnosis import (
+    COMMAND,
+    COMPUTE,
+    INSTANCES,
+    SCHEMA,
+    Change,
+    CurvePoint,
+    Diagnosis,
+    Machine,
+    StepFigures,
+    Suggestion,
+    Trial,
+    Verdict,
+    from_json,
+    read,
+    to_json,
+    write,
+)
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result
+
+RESULT = Result(
+    schema=1,
+    tool="inferometer 0",
+    command="diagnose",
+    started_at="then",
+    asked={},
+    effective={},
+    host={},
+    server={},
+    model={"name": "pipeline"},
+    levels=(Level("concurrency", 1.0, None, (), False, False, (Remark(Note.NO_REPLY, "nothing"),)),),
+)
+SUGGESTION = Suggestion(
+    change=Change(INSTANCES, "first", "1", "2", {"instance_group": [{"kind": "KIND_CPU", "count": 2}]}),
+    text="run 2 instances of first instead of 1",
+    concurrency=4,
+    throughput=35.0,
+    latency_ns=114e6,
+    gain=1.0,
+    why="all its instances are busy",
+)
+DIAGNOSIS = Diagnosis(
+    schema=SCHEMA,
+    tool="inferometer 0",
+    command=COMMAND,
+    started_at="then",
+    model="pipeline",
+    verdict=Verdict(COMPUTE, "first limits it", "first"),
+    concurrency=4,
+    throughput=17.6,
+    latency_ns=227e6,
+    steps=(
+        StepFigures("first", 0, 1.0, 56.7e6, 2e8, 57e6, 0.9, 0.95, 0.97, 1, "cpu", 1.0, 0, False, 0.99, 17.6),
+    ),
+    client_ns=1e6,
+    overhead_ns=1e5,
+    machine=Machine(2, None, 0.5, None),
+    suggestions=(SUGGESTION,),
+    curve=(CurvePoint(1, 16.6, 60e6, None, None),),
+    results=(RESULT,),
+    trials=(
+        Trial(SUGGESTION, 33.0, 120e6, 0.875, True, 0),
+        Trial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no"),
+    ),
+    after=Verdict(COMPUTE, "second limits it", "second"),
+    is_restored=True,
+    notes=("the host was not seen",),
+)
+
+
+def test_a_diagnosis_survives_its_file(tmp_path):
+    write(DIAGNOSIS, tmp_path / "it.json")
+    again = read(tmp_path / "it.json")
+    assert again == DIAGNOSIS
+    assert to_json(again) == to_json(DIAGNOSIS)
+
+
+def test_the_best_trial_is_the_last_one_kept():
+    assert DIAGNOSIS.best == DIAGNOSIS.trials[0]
+    assert replace(DIAGNOSIS, trials=()).best is None
+
+
+def test_a_trial_compares_measured_with_predicted():
+    assert DIAGNOSIS.trials[0].ratio == pytest.approx(33 / 35)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a diagnosis"),
+        ('{"schema": 1, "command": "measure", "levels": []}', "is not a diagnosis"),
+        (json.dumps({"schema": 9, "command": "diagnose", "verdict": {}}), "diagnosis schema 9"),
+        (json.dumps({"schema": 1, "command": "diagnose", "verdict": {}}), "is not a diagnosis: "),
+    ],
+)
+def test_other_files_are_refused(text, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        from_json(text, "it.json")

@@ -1,0 +1,175 @@
+"""The queueing model against theory: bounds, exact formulas where there are some, and what batching must do."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from inferometer.diagnose.pipeline import CORES, Cores, Pipeline, Station
+from inferometer.diagnose.queueing import limit, predict, predict_open
+
+SLOW = Station("slow", 0.010)
+QUICK = Station("quick", 0.002)
+STEADY = Pipeline((SLOW, QUICK), outside_s=0.003, variation=0.0)
+
+
+def exact_closed_throughput(demands_s, think_s, customers):
+    """Mean value analysis: exact for exponential service, one server each."""
+    queues = [0.0] * len(demands_s)
+    throughput = 0.0
+    for number in range(1, customers + 1):
+        times = [demand * (1 + queue) for demand, queue in zip(demands_s, queues, strict=True)]
+        throughput = number / (think_s + sum(times))
+        queues = [throughput * time for time in times]
+    return throughput
+
+
+def test_one_request_alone_takes_the_sum_of_its_steps():
+    found = predict(STEADY, 1)
+    assert found.latency_s == pytest.approx(0.015)
+    assert found.throughput == pytest.approx(1 / 0.015)
+    assert [round(use.utilisation, 3) for use in found.stations] == [0.667, 0.133]
+
+
+@pytest.mark.parametrize("concurrency", [2, 5, 40])
+def test_many_requests_reach_the_bound_of_the_slowest_step(concurrency):
+    found = predict(STEADY, concurrency)
+    assert found.throughput == pytest.approx(100, rel=0.02)
+    assert found.latency_s == pytest.approx(concurrency / found.throughput, rel=0.02)
+    assert (found.bound, found.bottleneck) == (pytest.approx(100), "slow")
+
+
+@pytest.mark.parametrize("customers", [2, 4, 8])
+def test_exponential_service_agrees_with_mean_value_analysis(customers):
+    stations = (Station("a", 0.010), Station("b", 0.008), Station("c", 0.005))
+    pipeline = Pipeline(stations, variation=1.0, cores=Cores())
+    exact = exact_closed_throughput([0.010, 0.008, 0.005], 0.0, customers)
+    assert predict(pipeline, customers).throughput == pytest.approx(exact, rel=0.08)
+
+
+@pytest.mark.parametrize(("instances", "expected"), [(1, 100), (2, 200), (4, 400)])
+def test_instances_multiply_the_bound(instances, expected):
+    pipeline = Pipeline((replace(SLOW, instances=instances),), variation=0.0)
+    assert predict(pipeline, 16).throughput == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"),
+    [
+        (Cores(), 400),
+        (Cores(2), 200),
+        (Cores(0.5), 50),
+        (Cores(0.5, scaling=0.5), 50),
+        (Cores(scaling=0.5), 200),
+        (Cores(1), 100),
+    ],
+)
+def test_busy_instances_share_the_cores(cores, expected):
+    pipeline = Pipeline((replace(SLOW, instances=4),), variation=0.0, cores=cores)
+    found = predict(pipeline, 8)
+    assert found.throughput == pytest.approx(expected, rel=0.03)
+    assert found.bound == pytest.approx(expected, rel=0.35)
+    assert found.throughput <= found.bound * 1.02
+
+
+def test_a_sleeping_step_needs_no_core():
+    pipeline = Pipeline((replace(SLOW, instances=4, cpu=0.0),), variation=0.0, cores=Cores(1))
+    assert predict(pipeline, 8).throughput == pytest.approx(400, rel=0.02)
+
+
+def test_work_outside_the_steps_takes_cores_too():
+    pipeline = Pipeline((QUICK,), outside_s=0.008, outside_cpu_s=0.008, cores=Cores(1), variation=0.0)
+    found = predict(pipeline, 8)
+    assert found.throughput == pytest.approx(100, rel=0.02)
+    assert found.bottleneck == CORES
+    assert found.busy_cores == pytest.approx(1.0, rel=0.03)
+
+
+def test_batches_form_from_whoever_waits():
+    station = Station("batched", 0.010, max_batch=8)
+    off = predict(Pipeline((station,)), 16)
+    on = predict(Pipeline((replace(station, is_batching=True),)), 16)
+    assert off.stations[0].batch == 1
+    assert on.stations[0].batch == pytest.approx(8, rel=0.05)
+    assert on.throughput == pytest.approx(8 * off.throughput, rel=0.08)
+
+
+def test_batches_that_cost_as_much_per_inference_bring_nothing():
+    station = Station("batched", 0.0, 0.010, max_batch=8)
+    off = predict(Pipeline((station,)), 16)
+    on = predict(Pipeline((replace(station, is_batching=True),)), 16)
+    assert on.throughput == pytest.approx(off.throughput, rel=0.03)
+
+
+def test_a_delay_fills_batches_at_the_price_of_latency():
+    station = Station("batched", 0.001, cpu=0.0, max_batch=4, is_batching=True)
+    pipeline = Pipeline((station,), outside_s=0.002)
+    eager, patient = (
+        predict(pipeline, 4),
+        predict(replace(pipeline, stations=(replace(station, delay_s=0.005),)), 4),
+    )
+    assert patient.stations[0].batch > eager.stations[0].batch
+    assert patient.stations[0].batch == pytest.approx(4, rel=0.1)
+    alone = predict(replace(pipeline, stations=(replace(station, delay_s=0.005),)), 1)
+    assert alone.latency_s == pytest.approx(0.008, rel=0.05)
+
+
+def test_a_preferred_size_is_taken_before_the_largest_is_waited_for():
+    station = Station("batched", 0.001, cpu=0.0, max_batch=16, is_batching=True, preferred=(4,), delay_s=1.0)
+    found = predict(Pipeline((station,), outside_s=0.002), 12)
+    assert found.stations[0].batch == pytest.approx(4, rel=0.1)
+
+
+def test_a_client_batch_fills_the_executions():
+    station = Station("batched", 0.010, 0.001, max_batch=8)
+    found = predict(Pipeline((station,), items=4, variation=0.0), 2)
+    assert found.throughput == pytest.approx(4 / 0.014, rel=0.02)
+    assert found.stations[0].batch == 4
+
+
+def test_calls_multiply_the_demand():
+    thrice = Pipeline((replace(SLOW, calls=3.0),), variation=0.0)
+    assert predict(thrice, 4).throughput == pytest.approx(100 / 3, rel=0.02)
+    assert limit(thrice)[0] == pytest.approx(100 / 3)
+    half = Pipeline((replace(SLOW, calls=0.5),), variation=0.0)
+    assert predict(half, 4).throughput == pytest.approx(200, rel=0.08)
+
+
+def test_a_step_that_calls_others_holds_its_instance_meanwhile():
+    caller = Station("caller", 0.002, members=(replace(SLOW, instances=4),), calls=1.0)
+    found = predict(Pipeline((caller,), variation=0.0), 8)
+    assert found.throughput == pytest.approx(1 / 0.012, rel=0.02)
+    assert found.stations[0].utilisation == pytest.approx(1.0, rel=0.02)
+    assert found.stations[1].utilisation == pytest.approx(0.25 * 10 / 12, rel=0.05)
+    more = predict(Pipeline((replace(caller, instances=3),), variation=0.0), 8)
+    assert more.throughput == pytest.approx(3 / 0.012, rel=0.02)
+
+
+def test_open_loop_gives_back_the_rate_until_the_bound():
+    calm = predict_open(STEADY, 20)
+    busy = predict_open(STEADY, 90)
+    assert calm.throughput == pytest.approx(20, rel=0.1)
+    assert 0.015 <= calm.latency_s < busy.latency_s < 0.2
+    over = predict_open(STEADY, 101)
+    assert (over.throughput, over.latency_s, over.bottleneck) == (pytest.approx(100), math.inf, "slow")
+
+
+def test_open_loop_with_deterministic_service_waits_as_theory_says():
+    """M/D/1: the mean wait is rho * s / (2 * (1 - rho))."""
+    pipeline = Pipeline((SLOW,), variation=0.0)
+    wait_s = predict_open(pipeline, 60).stations[0].wait_s
+    assert wait_s == pytest.approx(0.6 * 0.010 / (2 * 0.4), rel=0.3)
+
+
+def test_steps_that_take_no_time_are_no_trouble():
+    assert predict(Pipeline((Station("nothing", 0.0),)), 4).throughput > 1e6
+
+
+def test_the_same_pipeline_gives_the_same_figures():
+    assert predict(STEADY, 3) == predict(STEADY, 3)
+
+
+@pytest.mark.parametrize("call", [lambda: predict(STEADY, 0), lambda: predict_open(STEADY, 0.0)])
+def test_no_load_is_refused(call):
+    with pytest.raises(ValueError, match="must be"):
+        call()

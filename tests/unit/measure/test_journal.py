@@ -1,0 +1,106 @@
+"""Every request is in the level whose windows it ended in, once."""
+
+from pathlib import Path
+
+from inferometer.base.errors import PeerError
+from inferometer.measure.journal import DISORDER_NS, Journal
+from inferometer.model.tensor import Tensor
+from inferometer.records import status
+from inferometer.records.spool import Head, Spool
+
+
+def read_outputs(body, header_length):
+    if body == b"garbage":
+        raise PeerError("the reply cannot be read")
+    return {"OUT": body} if body else {}
+
+
+def make(folder: Path, *workers, missing=b"", steps=1):
+    """A journal whose workers kept requests with these ends; (end, status, body) where they differ from the usual."""
+    journal = Journal(
+        path=folder / "x.json",
+        service_kind="triton",
+        endpoint="",
+        steps=[[Tensor("IN", "INT32", (1,), bytes([step, 0, 0, 0]))] for step in range(steps)],
+        datatypes={"OUT": "BYTES"},
+        read_outputs=read_outputs,
+        missing=missing,
+        _epoch_ns=0,
+    )
+    for fd, rows in zip(journal.open_spools(len(workers)), workers, strict=True):
+        spool = Spool(fd, lambda: 0)
+        for row in rows:
+            end, code, body = row if isinstance(row, tuple) else (row, status.OK, b"text")
+            spool.begin(0)
+            spool.respond(0, end, body)
+            spool.end(0, Head(end - 2, end - 1, end, code, end % steps, 0, 0, 0))
+        spool.flush()
+    return journal
+
+
+def levels(journal):
+    """Each with its requests."""
+    return [(level, list(level.requests)) for level in journal.export().levels]
+
+
+def ends(journal):
+    """Of the requests of each level."""
+    return [[request.end_ns for request in requests] for _, requests in levels(journal)]
+
+
+def test_requests_go_to_their_level_worker_by_worker(tmp_path):
+    journal = make(tmp_path, range(1, 100, 3), range(2, 100, 3))
+    journal.add_level("concurrency", 1, (10, 20, 30), 13)
+    journal.add_level("concurrency", 2, (50, 60), 6)
+    assert ends(journal) == [[13, 16, 19, 22, 25, 28, 11, 14, 17, 20, 23, 26, 29], [52, 55, 58, 53, 56, 59]]
+
+
+def test_ends_that_are_out_of_order_around_a_border_are_found(tmp_path):
+    journal = make(tmp_path, [5, 12, 9, 11, 21, 18, 25, DISORDER_NS + 99, 26])
+    journal.add_level("concurrency", 1, (0, 10), 2)
+    journal.add_level("concurrency", 1, (10, 20), 3)
+    journal.add_level("concurrency", 1, (20, 30), 2)
+    assert ends(journal) == [[5, 9], [12, 11, 18], [21, 25]]
+
+
+def test_a_counted_window_has_no_more_than_it_counted(tmp_path):
+    """Several requests may end at the very moment at which the count is full."""
+    journal = make(tmp_path, [1, 2, 5, 5, 5], [3, 5])
+    journal.add_level("concurrency", 1, (0, 5), 5)
+    journal.add_level("concurrency", 1, (5, 9), 0)
+    assert ends(journal) == [[1, 2, 3, 5, 5], []]
+
+
+def test_failed_requests_are_there_with_their_kind(tmp_path):
+    journal = make(tmp_path, [1, (2, status.HTTP + 503, b""), 3])
+    journal.add_level("request_rate", 2.5, (0, 9), 2)
+    ((level, requests),) = levels(journal)
+    assert (level.mode, level.value, level.boundaries_ns) == ("request_rate", 2.5, (0, 9))
+    assert [request.status for request in requests] == ["ok", "http 503", "ok"]
+
+
+def test_inputs_are_those_of_the_step(tmp_path):
+    journal = make(tmp_path, [1, 2, 3], steps=2)
+    journal.add_level("concurrency", 1, (0, 9), 3)
+    ((_, requests),) = levels(journal)
+    assert [request.inputs[0].data[0] for request in requests] == [1, 0, 1]
+
+
+def values(folder, body, missing):
+    journal = make(folder, [(1, status.OK, body)], missing=missing)
+    journal.add_level("concurrency", 1, (0, 9), 1)
+    ((_, (request,)),) = levels(journal)
+    return [output.data for output in request.responses[0].outputs]
+
+
+def test_outputs_that_a_reply_has_not(tmp_path):
+    assert values(tmp_path, b"text", b"") == [b"text"]
+    assert values(tmp_path, b"", b"") == [b""]
+    assert values(tmp_path, b"", None) == [None]
+    assert values(tmp_path, b"garbage", b"") == [None]
+
+
+def test_nothing_is_left_in_the_folder(tmp_path):
+    journal = make(tmp_path, [1])
+    assert list(tmp_path.iterdir()) == []
+    assert ends(journal) == []

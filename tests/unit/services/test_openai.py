@@ -1,0 +1,257 @@
+"""OpenAI-style servers: what is sent, and what replies mean. Times are what the caller says they are."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from inferometer.base.errors import PeerError
+from inferometer.model.tensor import Tensor
+from inferometer.records import status as outcome
+from inferometer.services.chat import Chat
+from inferometer.services.endpoint import Connection, Endpoint
+from inferometer.services.kind import TargetOptions
+from inferometer.services.openai import OpenAi
+from inferometer.services.openai_reply import OpenAiReader
+from inferometer.services.traffic import Reply
+from inferometer.wire.http1 import CHUNKED, UNTIL_CLOSE, Head
+
+
+def tensor(name: str, text: str) -> Tensor:
+    return Tensor(name, "JSON", (1,), text.encode())
+
+
+def sent(step: Tensor, prefix: str = "", **options: Any) -> tuple[str, Any]:
+    """Path and document of a request."""
+    target = OpenAi(Connection(Endpoint("h", 1, prefix)), TargetOptions(**options))
+    (request,) = target.traffic(target.describe("gpt", "", ()), [[step]]).requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    method, path, _ = head.decode().split("\r\n")[0].split(" ")
+    assert method == "POST"
+    assert f"Content-Length: {len(body)}" in head.decode()
+    return path, json.loads(body)
+
+
+# --- requests
+
+HELLO = [{"role": "user", "content": "Hello"}]
+USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "document"),
+    [
+        (tensor("payload", '{"a":1}'), {}, {"a": 1}),
+        (tensor("payload", '{"a":1}'), {"streaming": True, "output_tokens": 3}, {"a": 1}),
+        (tensor("prompt", "Hello"), {}, {"model": "gpt", "messages": HELLO}),
+        (tensor("prompt", "Hello"), {"streaming": True}, {"model": "gpt", "messages": HELLO, **USAGE}),
+        (
+            tensor("prompt", "Hello"),
+            {"output_tokens": 3},
+            {"model": "gpt", "messages": HELLO, "max_tokens": 3},
+        ),
+        (tensor("prompt", "Hello"), {"endpoint": "v1/completions"}, {"model": "gpt", "prompt": "Hello"}),
+        (
+            tensor("prompt", "Hello"),
+            {"endpoint": "v1/embeddings", "streaming": True, "output_tokens": 3},
+            {"model": "gpt", "input": "Hello"},
+        ),
+        (tensor("messages", json.dumps(HELLO)), {}, {"model": "gpt", "messages": HELLO}),
+    ],
+)
+def test_payloads_go_as_given_and_prompts_as_the_endpoint_wants_them(step, options, document):
+    assert sent(step, **options)[1] == document
+
+
+@pytest.mark.parametrize(
+    ("prefix", "endpoint", "path"),
+    [
+        ("", "", "/v1/chat/completions"),
+        ("", "v1/completions", "/v1/completions"),
+        ("", "/v1/completions", "/v1/completions"),
+        ("/api", "v1/embeddings", "/api/v1/embeddings"),
+        ("/v1", "", "/v1/chat/completions"),
+        ("/v1/completions", "", "/v1/completions"),
+    ],
+)
+def test_the_endpoint_is_appended_to_the_address(prefix: str, endpoint: str, path: str):
+    assert sent(tensor("prompt", "x"), prefix, endpoint=endpoint)[0] == path
+
+
+# --- replies
+
+
+def event(document: Any) -> bytes:
+    return b"data: " + (document if isinstance(document, bytes) else json.dumps(document).encode()) + b"\n\n"
+
+
+def delta(**fields: Any) -> bytes:
+    return event({"choices": [{"index": 0, "delta": fields}]})
+
+
+ROLE = delta(role="assistant", content=None)
+END = event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+COUNT = event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5}})
+DONE = event(b"[DONE]")
+
+
+def head(content_type: str = "text/event-stream; charset=utf-8", length: int = CHUNKED) -> Head:
+    return Head(200, "OK", (("content-type", content_type),), length, True)
+
+
+def read(*pieces: tuple[int, bytes], length: int = CHUNKED, reader: OpenAiReader | None = None) -> Reply:
+    """The reply whose pieces came at these times."""
+    reading = (OpenAiReader() if reader is None else reader).start(head(length=length))
+    for now, piece in pieces:
+        reading.receive(piece, now)
+    return reading.end()
+
+
+STREAMS = [
+    (
+        "a role first, usage last",
+        [(10, ROLE), (20, delta(content="a")), (35, delta(content="b")), (36, END), (37, COUNT), (38, DONE)],
+        Reply(0, "", 2, (20, 35), 5, 7, end_ns=37),
+    ),
+    (
+        "several tokens in an event are one response",
+        [(20, delta(content="one two three")), (30, COUNT + DONE)],
+        Reply(0, "", 1, (20,), 5, 7, end_ns=30),
+    ),
+    (
+        "without usage nothing is said of tokens",
+        [(20, delta(content="a")), (30, delta(content="b") + END + DONE)],
+        Reply(0, "", 2, (20, 30), end_ns=30),
+    ),
+    (
+        "an event in two packets has come with the second",
+        [(20, delta(content="a")[:9]), (50, delta(content="a")[9:]), (60, DONE)],
+        Reply(0, "", 1, (50,), end_ns=50),
+    ),
+    (
+        "two events in a packet came together",
+        [(20, delta(content="a") + delta(content="b")), (30, DONE)],
+        Reply(0, "", 2, (20, 20), end_ns=20),
+    ),
+    (
+        "comments keep the connection alive and are nothing",
+        [(5, b": ping\n\n"), (20, delta(content="a")), (25, b":\n\n"), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "half a character is no response",
+        [(20, delta(content="")), (30, delta(content="é")), (40, DONE)],
+        Reply(0, "", 1, (30,), end_ns=30),
+    ),
+    ("no [DONE], but a whole body", [(20, delta(content="a"))], Reply(0, "", 1, (20,), end_ns=20)),
+    (
+        "completions",
+        [(20, event({"choices": [{"text": "a"}]})), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "reasoning is an answer too",
+        [(20, delta(reasoning_content="hm")), (30, DONE)],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "usage in every event: the last counts",
+        [
+            (20, event({"choices": [{"delta": {"content": "a"}}], "usage": {"completion_tokens": 1}})),
+            (30, event({"choices": [{"delta": {"content": "b"}}], "usage": {"completion_tokens": 2}})),
+            (40, DONE),
+        ],
+        Reply(0, "", 2, (20, 30), 2, end_ns=30),
+    ),
+    (
+        "an error inside",
+        [
+            (20, delta(content="a")),
+            (30, event({"error": {"message": "out of memory", "code": 500}})),
+            (40, DONE),
+        ],
+        Reply(outcome.REFUSED, "out of memory", 1),
+    ),
+    ("an error as text", [(30, event({"error": "no"}))], Reply(outcome.REFUSED, "no", 0)),
+    (
+        "an event of type error",
+        [(30, b'event: error\ndata: {"message":"no"}\n\n')],
+        Reply(outcome.REFUSED, "{'message': 'no'}", 0),
+    ),
+]
+
+
+@pytest.mark.parametrize(("pieces", "reply"), [row[1:] for row in STREAMS], ids=[row[0] for row in STREAMS])
+def test_streams(pieces: list[tuple[int, bytes]], reply: Reply):
+    assert read(*pieces) == reply
+
+
+def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
+    assert read((20, delta(content="a")), (30, DONE), length=UNTIL_CLOSE).status == 0
+    assert read((20, delta(content="a")), (30, END), length=UNTIL_CLOSE).status == 0
+    cut = read((20, delta(content="a")), length=UNTIL_CLOSE)
+    assert (cut.status, cut.text) == (
+        outcome.RESET,
+        "the connection was closed in the stream, after 1 responses",
+    )
+
+
+@pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{"])
+def test_events_of_nonsense_are_refused(nonsense: bytes):
+    with pytest.raises(PeerError, match="event of the stream is not"):
+        read((20, event(nonsense)))
+
+
+def whole(body: bytes) -> Reply:
+    reading = OpenAiReader().start(head("application/json", len(body)))
+    for at in range(0, len(body), 7):
+        reading.receive(body[at : at + 7], at)
+    return reading.end()
+
+
+@pytest.mark.parametrize(
+    ("body", "reply"),
+    [
+        (
+            b'{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}',
+            Reply(tokens=2, prompt_tokens=3),
+        ),
+        (b'{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}', Reply(prompt_tokens=3)),
+        (b'{"choices":[]}', Reply()),
+        (b'{"choices":[],"usage":null}', Reply()),
+        (b'{"usage":{"prompt_tokens":"3","completion_tokens":-1}}', Reply()),
+        (b'{"error":{"message":"no such model"}}', Reply(outcome.REFUSED, "no such model", 0)),
+        (b"busy", Reply(outcome.MALFORMED, "the reply is not JSON: b'busy'", 0)),
+        (b"[]", Reply(outcome.MALFORMED, "the reply is not a JSON object: b'[]'", 0)),
+    ],
+)
+def test_whole_replies(body: bytes, reply: Reply):
+    assert whole(body) == reply
+
+
+def test_a_bad_status_is_told_in_the_classic_words():
+    reader = OpenAiReader()
+    assert reader.refusal(429, "slow down") == "OpenAI response returns HTTP code 429: slow down"
+    assert reader.refusal(500, "") == "OpenAI response returns HTTP code 500"
+
+
+# --- sessions
+
+
+def test_a_turn_carries_what_was_said_before():
+    reader = pickle.loads(pickle.dumps(OpenAiReader(keeps_message=True)))
+    chats = pickle.loads(pickle.dumps(Chat("/v1/chat/completions", (("Host", "h"),)))).start()
+
+    def turn(slot: int, text: str, *, is_start: bool) -> list[str]:
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+        request = chats.request(slot, b"POST / HTTP/1.1\r\n\r\n" + body, is_start=is_start)
+        chats.answered(
+            slot, read((1, delta(content="re: ")), (2, delta(content=text)), (3, DONE), reader=reader)
+        )
+        return [message["content"] for message in json.loads(request.partition(b"\r\n\r\n")[2])["messages"]]
+
+    assert turn(0, "a", is_start=True) == ["a"]
+    assert turn(1, "x", is_start=True) == ["x"]
+    assert turn(0, "b", is_start=False) == ["a", "re: a", "b"]
+    assert turn(0, "c", is_start=True) == ["c"]

@@ -1,0 +1,53 @@
+"""Our messages of TensorFlow Serving are the official ones, as another project carries them."""
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from ovmsclient.tfs_compat.protos.tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
+from ovmsclient.tfs_compat.protos.tensorflow.core.protobuf import meta_graph_pb2
+from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    model_pb2,
+    predict_pb2,
+)
+
+from inferometer.services.tensorflow_messages import DATA_TYPES, message
+
+OFFICIAL = {
+    "TensorShapeProto.Dim": tensor_shape_pb2.TensorShapeProto.Dim,
+    "TensorShapeProto": tensor_shape_pb2.TensorShapeProto,
+    "TensorProto": tensor_pb2.TensorProto,
+    "TensorInfo": meta_graph_pb2.TensorInfo,
+    "SignatureDef": meta_graph_pb2.SignatureDef,
+    "serving.ModelSpec": model_pb2.ModelSpec,
+    "serving.SignatureDefMap": get_model_metadata_pb2.SignatureDefMap,
+    "serving.GetModelMetadataRequest": get_model_metadata_pb2.GetModelMetadataRequest,
+    "serving.GetModelMetadataResponse": get_model_metadata_pb2.GetModelMetadataResponse,
+    "serving.PredictRequest": predict_pb2.PredictRequest,
+    "serving.PredictResponse": predict_pb2.PredictResponse,
+}
+
+
+def wire_form(field: FieldDescriptor) -> tuple[object, ...]:
+    """All of a field that shows on the wire."""
+    kind = field.message_type
+    is_map = kind is not None and kind.GetOptions().map_entry
+    inner = tuple(map(wire_form, kind.fields)) if is_map else kind and kind.full_name.rpartition(".")[2]
+    return field.name, field.number, field.type, field.is_repeated, field.is_packed, inner
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_every_field_is_as_in_the_official_message(name: str) -> None:
+    official = {field.name: wire_form(field) for field in OFFICIAL[name].DESCRIPTOR.fields}
+    ours = {field.name: wire_form(field) for field in message(name).DESCRIPTOR.fields}
+    assert ours == {field: official[field] for field in ours}
+
+
+def test_datatypes_have_the_official_numbers() -> None:
+    official = {value.name: value.number for value in types_pb2.DataType.DESCRIPTOR.values}
+    ours = {f"DT_{name}": number for number, name in enumerate(DATA_TYPES)}
+    assert ours == {name: official[name] for name in ours}
+
+
+def test_messages_are_called_as_the_official_ones() -> None:
+    assert message("serving.PredictRequest").DESCRIPTOR.full_name == "tensorflow.serving.PredictRequest"
+    assert message("TensorShapeProto.Dim").DESCRIPTOR.full_name == "tensorflow.TensorShapeProto.Dim"

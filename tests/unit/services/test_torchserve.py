@@ -1,0 +1,105 @@
+"""TorchServe: forms and bodies, as they go out."""
+
+import email
+import email.policy
+from pathlib import Path
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.model.numbers import encode
+from inferometer.model.spec import ModelSpec
+from inferometer.model.tensor import Tensor
+from inferometer.services.endpoint import Connection, Endpoint
+from inferometer.services.kind import TargetOptions
+from inferometer.services.torchserve import TorchServe
+
+NOWHERE = Connection(Endpoint("127.0.0.1", 1, "/base"))
+BYTES = bytes(range(256)) * 2
+
+
+def rendered(
+    step: list[Tensor], *, options: TargetOptions | None = None, version: str = "", headers: tuple = ()
+) -> tuple[str, email.message.EmailMessage, bytes]:
+    """The request line, the message as a mail library reads it, and the bare body."""
+    connection = Connection(NOWHERE.endpoint, headers)
+    target = TorchServe(connection, TargetOptions() if options is None else options)
+    (request,) = target.traffic(ModelSpec("res net", version, (), ()), [step]).requests
+    line, _, rest = request.partition(b"\r\n")
+    message = email.message_from_bytes(rest, policy=email.policy.HTTP)
+    return line.decode(), message, rest.partition(b"\r\n\r\n")[2]
+
+
+def one(name: str, value: bytes) -> list[Tensor]:
+    return [Tensor(name, "BYTES", (1,), encode("BYTES", [value]))]
+
+
+def test_the_file_is_the_one_part_of_a_form(tmp_path: Path) -> None:
+    path = tmp_path / "kitten_small.jpg"
+    path.write_bytes(BYTES)
+    line, message, body = rendered(one("TORCHSERVE_INPUT", str(path).encode()))
+    assert line == "POST /base/predictions/res%20net HTTP/1.1"
+    assert message["Content-Length"] == str(len(body))
+    (part,) = message.iter_parts()
+    assert part.get_content_type() == "image/jpeg"
+    assert part.get_param("name", header="content-disposition") == "data"
+    assert part.get_filename() == "kitten_small.jpg"
+    boundary = message.get_boundary().encode()
+    assert body.startswith(b"--" + boundary + b"\r\n")
+    assert body.endswith(b"\r\n\r\n" + BYTES + b"\r\n--" + boundary + b"--\r\n")
+
+
+def test_data_may_be_given_itself() -> None:
+    _, message, body = rendered(one("data", b"a\r\n--b"))
+    (part,) = message.iter_parts()
+    assert part.get_content_type() == "application/octet-stream"
+    assert b"\r\n\r\na\r\n--b\r\n--" in body
+
+
+def test_a_version_is_the_end_of_the_path() -> None:
+    line, _, _ = rendered(one("data", b"a"), version="1.0")
+    assert line == "POST /base/predictions/res%20net/1.0 HTTP/1.1"
+
+
+def test_a_name_of_a_file_cannot_end_its_header(tmp_path: Path) -> None:
+    path = tmp_path / 'a"b\r\nc'
+    path.write_bytes(b"x")
+    _, _, body = rendered(one("TORCHSERVE_INPUT", str(path).encode()))
+    assert b'filename="a%22b%0D%0Ac"\r\n' in body
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('{"a": 1}', "application/json"),
+        (" [1]", "application/json"),
+        ("plain", "application/octet-stream"),
+    ],
+)
+def test_a_body_of_the_users_own_is_sent_as_it_is(body: str, kind: str) -> None:
+    _, message, found = rendered([], options=TargetOptions(bodies=(body,)))
+    assert message["Content-Type"] == kind
+    assert found == body.encode()
+
+
+def test_the_users_content_type_is_kept() -> None:
+    options = TargetOptions(bodies=("a,b",))
+    _, message, _ = rendered([], options=options, headers=(("content-type", "text/csv"),))
+    assert message.get_all("Content-Type") == ["text/csv"]
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (
+            one("TORCHSERVE_INPUT", b"no/such"),
+            "the file 'no/such' that TORCHSERVE_INPUT names cannot be read",
+        ),
+        (one("TORCHSERVE_INPUT", b"\0"), "cannot be read"),
+        ([], "neither 'TORCHSERVE_INPUT' nor 'data'"),
+    ],
+)
+def test_what_cannot_be_sent(step: list[Tensor], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        rendered(step)
+    assert sentence in str(caught.value)

@@ -1,0 +1,130 @@
+"""Trace settings: changed, and put back on every way out."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.services import trace
+from inferometer.services.trace import settings, traced
+
+USUAL = {
+    "trace_level": ("OFF",),
+    "trace_rate": ("1000",),
+    "trace_count": ("-1",),
+    "log_frequency": ("0",),
+    "trace_file": ("t.json",),
+    "trace_mode": ("triton",),
+}
+WANTED = {"trace_level": ("TIMESTAMPS",), "trace_rate": ("10",)}
+
+
+@dataclass
+class Server:
+    """Settings as a server holds them; `faults` are raised by the changes, one after another."""
+
+    now: dict = field(default_factory=lambda: dict(USUAL))
+    faults: list = field(default_factory=list)
+    changes: list = field(default_factory=list)
+
+    def trace_settings(self):
+        return dict(self.now)
+
+    def change_trace_settings(self, settings):
+        self.changes.append(dict(settings))
+        if self.faults and (fault := self.faults.pop(0)) is not None:
+            raise fault
+        self.now |= settings
+
+
+class Unheard(Server):
+    """The answer to the first change is lost on the way."""
+
+    def change_trace_settings(self, settings):
+        super().change_trace_settings(settings)
+        if settings == WANTED:
+            raise PeerError("timed out") from TimeoutError()
+
+
+class Untraced(Server):
+    def trace_settings(self):
+        raise MissingError("no such path")
+
+
+def test_only_what_was_given_is_sent_as_strings() -> None:
+    assert settings(level="TENSORS", rate="10", count=-1, log_frequency=0) == {
+        "trace_level": ("TENSORS",),
+        "trace_rate": ("10",),
+        "trace_count": ("-1",),
+        "log_frequency": ("0",),
+    }
+    assert settings(level=None, rate=None, count=5, log_frequency=None) == {"trace_count": ("5",)}
+    assert settings(level=None, rate=None, count=None, log_frequency=None) == {}
+
+
+def test_settings_hold_inside_and_not_after() -> None:
+    server = Server()
+    with traced(server, WANTED):
+        assert server.now == USUAL | WANTED
+    assert server.now == USUAL
+    assert server.changes == [WANTED, {"trace_level": ("OFF",), "trace_rate": ("1000",)}]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, PeerError("gone")])
+def test_settings_are_put_back_after(error) -> None:
+    server = Server()
+    with pytest.raises(error if isinstance(error, type) else type(error)), traced(server, WANTED):
+        raise error
+    assert server.now == USUAL
+
+
+def test_a_change_that_arrived_without_an_answer_is_put_back_too() -> None:
+    server = Unheard()
+    with pytest.raises(PeerError, match="timed out"), traced(server, WANTED):
+        raise AssertionError("never reached")
+    assert server.now == USUAL
+
+
+def test_what_cannot_be_put_back_at_first_is_tried_again() -> None:
+    server = Server(faults=[None, PeerError("busy"), PeerError("busy")])
+    with traced(server, WANTED):
+        pass
+    assert server.now == USUAL
+
+
+def test_what_cannot_be_put_back_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "OWNER_PATIENCE_S", 0)
+    monkeypatch.setattr(trace, "GUARD_PATIENCE_S", 0)
+    server = Server(faults=[None, PeerError("busy")])
+    with pytest.raises(ValueError, match="mine"), traced(server, WANTED):
+        raise ValueError("mine")
+
+
+REFUSALS = (
+    ("no trace file", USUAL | {"trace_file": ("",)}, "start Triton with --trace-config triton,file="),
+    ("a bad value", USUAL, "give values it takes"),
+    (
+        "OpenTelemetry needs no file",
+        USUAL | {"trace_mode": ("opentelemetry",), "trace_file": ("",)},
+        "give values",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "remedy"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
+)
+def test_a_refusal_says_what_and_what_to_do(before, remedy: str) -> None:
+    server = Server(dict(before), faults=[PeerError("not with me")])
+    with pytest.raises(PeerError) as caught, traced(server, WANTED):
+        raise AssertionError("never reached")
+    assert "trace_level=TIMESTAMPS, trace_rate=10: not with me" in caught.value.message
+    assert remedy in caught.value.remedy
+    assert server.changes == [WANTED]
+
+
+def test_a_server_without_trace_settings_is_left_alone() -> None:
+    server = Untraced()
+    with pytest.raises(UsageError, match="has no trace settings"), traced(server, WANTED):
+        raise AssertionError("never reached")
+    assert server.changes == []

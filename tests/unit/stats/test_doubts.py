@@ -1,0 +1,202 @@
+"""Each reason for unsure figures is seen in data made to show it, and not in other data."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferometer.stats.doubts import (
+    Evidence,
+    client_limit,
+    drift,
+    explain,
+    slow_ends,
+    stall_period_s,
+    two_modes,
+)
+from inferometer.stats.ends import Groups
+from inferometer.stats.measurement import ClientCost, Estimate, Measurement, WindowFigures
+from inferometer.stats.quantiles import distribution
+from inferometer.stats.sparkline import sparkline
+
+MS = 1_000_000
+RNG = np.random.default_rng(3)
+IDLE = ClientCost(1, 0.1, 30.0, 0, 0)
+STEADY = [100.0 + k % 3 for k in range(20)]
+
+
+def spread(latencies):
+    return distribution((np.asarray(latencies) * MS).astype(np.int64))
+
+
+def measurement(latencies, client=IDLE):
+    latency = spread(latencies)
+    return Measurement(
+        batch=1,
+        duration_ns=10**10,
+        request_count=latency.count,
+        failed_count=0,
+        delayed_count=0,
+        infer_per_s=Estimate(100, 95, 105),
+        send_per_s=100.0,
+        latency=latency,
+        latency_intervals=(),
+        service=latency,
+        send_ns=0,
+        receive_ns=0,
+        received_bytes=0,
+        client=client,
+        server=None,
+        failures=(),
+    )
+
+
+def evidence(**changes):
+    rates = changes.pop("rates", STEADY)
+    usual = Evidence(
+        windows=[WindowFigures(float(k), 10**9, 100, 0, rate, MS, MS, 0) for k, rate in enumerate(rates)],
+        found=measurement(RNG.normal(10, 1, 2000)),
+        name="p99 latency",
+        latency=Estimate(10 * MS, 9 * MS, 11 * MS),
+        slow_ends_us=np.empty(0, dtype=np.int64),
+        precision=0.02,
+        is_capped=False,
+    )
+    return replace(usual, **changes)
+
+
+MIXED = np.concatenate([RNG.normal(10, 1, 1500), RNG.normal(40, 3, 500)])
+EVIDENCE = {
+    "client-limited": evidence(found=measurement([10.0] * 99, replace(IDLE, cpu_share=0.97))),
+    "too few samples": evidence(latency=Estimate(10 * MS)),
+    "periodic stalls": evidence(slow_ends_us=np.arange(8) * 2_000_000),
+    "drift": evidence(rates=np.linspace(100, 150, 20)),
+    "bimodal": evidence(found=measurement(MIXED)),
+}
+
+
+@pytest.mark.parametrize(("kind", "seen"), EVIDENCE.items(), ids=EVIDENCE)
+def test_every_reason_is_named(kind, seen):
+    doubt = explain(seen)
+    assert doubt.kind == kind
+    assert doubt.text
+    assert len(doubt.sparkline) == 20
+
+
+def test_without_a_special_reason_more_time_is_asked_for():
+    doubt = explain(evidence())
+    assert (doubt.kind, doubt.text) == ("too few samples", "about 250 s of measuring would do")
+
+
+@pytest.mark.parametrize(
+    ("latency", "figure"),
+    [
+        (Estimate(10, 9, 11), "p99 latency"),
+        (Estimate(100, 99, 101), "throughput"),
+        (Estimate(10), "p99 latency"),
+    ],
+)
+def test_course_shown_is_of_the_figure_that_is_least_sure(latency, figure):
+    assert explain(evidence(latency=latency)).figure == figure
+
+
+@pytest.mark.parametrize(
+    ("client", "is_capped", "is_limited"),
+    [
+        (IDLE, False, False),
+        (replace(IDLE, cpu_share=0.91), False, True),
+        (replace(IDLE, lag_p50_ns=2 * MS), False, True),
+        (replace(IDLE, lag_p50_ns=2 * MS), True, False),  # they waited for a turn, as asked
+        (replace(IDLE, lag_p50_ns=MS // 2), False, False),
+    ],
+)
+def test_client_is_the_limit_when_it_is_busy_or_late(client, is_capped, is_limited):
+    assert (client_limit(measurement([10.0] * 99, client), is_capped=is_capped) is not None) == is_limited
+
+
+DRIFTS = {
+    "up": (np.linspace(100, 150, 20), 0.375),
+    "down": (np.linspace(150, 100, 20), -0.273),
+    "down to nothing": ([400, 200, 100, 50, 10, 5, 2, 1, 0, 0, 0, 0], -1.0),
+    "up from nothing": ([0, 0, 0, 0, 10, 20, 40, 60, 80, 100, 120, 140], None),
+    "a little": (np.linspace(100, 103, 20), None),
+    "noise": (100 + 10 * RNG.standard_normal(20), None),
+    "a step back": ([100, 150] * 10, None),
+    "too short": ([100, 200, 300], None),
+    "nothing": ([], None),
+    "zero": ([0.0] * 20, None),
+}
+
+
+@pytest.mark.parametrize(("values", "change"), DRIFTS.values(), ids=DRIFTS)
+def test_drift_is_a_trend_and_not_noise(values, change):
+    assert drift(values) == (None if change is None else pytest.approx(change, abs=0.01))
+
+
+STALLS = {
+    "bunches every two seconds": (np.add.outer(np.arange(6) * 2.0, np.arange(50) * 1e-4).ravel(), 2.0),
+    "one slow request a second": (np.arange(10) * 1.0 + RNG.normal(0, 0.02, 10), 1.0),
+    "slow requests at random": (np.sort(RNG.uniform(0, 20, 200)), None),
+    "bunches at random times": (np.add.outer([0, 1.2, 1.9, 6, 8.5, 9], np.arange(9) * 1e-4).ravel(), None),
+    "too few": (np.arange(3) * 2.0, None),
+    "none": (np.empty(0), None),
+}
+
+
+@pytest.mark.parametrize(("ends_s", "period"), STALLS.values(), ids=STALLS)
+def test_stalls_are_periodic_when_they_come_at_regular_times(ends_s, period):
+    found = stall_period_s((ends_s * 1e6).astype(np.int64))
+    assert found == (None if period is None else pytest.approx(period, rel=0.05))
+
+
+def test_slow_requests_took_five_times_the_median():
+    latency, ended = np.array([1, 1, 6, 1, 9]) * MS, np.array([1, 2, 8, 9, 18])
+    assert list(slow_ends(Groups(ended, np.ones(5, dtype=np.int64), latency), MS)) == [8, 18]
+
+
+def test_groups_that_nearly_all_have_a_slow_request_show_no_stalls():
+    count = np.full(100, 4)
+    ended, slowest = np.arange(100) * 1000, np.full(100, 9 * MS)
+    assert not len(slow_ends(Groups(ended, count, slowest), MS))
+    slowest[::20], slowest[1::20] = MS, MS
+    assert not len(slow_ends(Groups(ended, count, slowest), MS))
+    slowest = np.where(np.arange(100) % 20 == 0, 9 * MS, MS)
+    assert list(slow_ends(Groups(ended, count, slowest), MS)) == [0, 20_000, 40_000, 60_000, 80_000]
+
+
+MODES = {
+    "all in two neighbouring bins": ([10.0] * 10 + [10.6] * 10, None),
+    "two": (MIXED, 0.25),
+    "most are slow": (np.concatenate([RNG.normal(10, 1, 300), RNG.normal(40, 3, 1700)]), 0.85),
+    "hits and misses": (np.concatenate([RNG.gamma(9, 0.1, 900), RNG.gamma(9, 2, 900)]), 0.5),
+    "normal": (RNG.normal(10, 1, 2000), None),
+    "exponential": (RNG.exponential(10, 5000) + 0.1, None),
+    "log-normal": (RNG.lognormal(2, 1, 5000), None),
+    "uniform": (RNG.uniform(5, 50, 5000), None),
+    "a few far out": (np.concatenate([RNG.normal(10, 1, 2000), RNG.normal(90, 3, 20)]), None),
+    "near each other": (np.concatenate([RNG.normal(10, 0.1, 900), RNG.normal(11, 0.1, 900)]), None),
+    "all the same": (np.full(100, 5.0), None),
+    "none": (np.empty(0), None),
+}
+
+
+@pytest.mark.parametrize(("latencies", "share"), MODES.values(), ids=MODES)
+def test_two_kinds_of_requests_are_two_hills_with_a_valley(latencies, share):
+    found = two_modes(spread(latencies))
+    assert (None if found is None else found.share) == (
+        None if share is None else pytest.approx(share, abs=0.05)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([], ""),
+        ([5, 5, 5], "▁▁▁"),
+        ([0, 1, 2, 3, 4, 5, 6, 7], "▁▂▃▄▅▆▇█"),
+        ([10, 90], "▁█"),
+        (list(range(80)), "▁▁▁▂▂▂▂▂▂▃▃▃▃▃▄▄▄▄▄▄▅▅▅▅▅▅▆▆▆▆▆▇▇▇▇▇▇███"),
+    ],
+)
+def test_sparkline_goes_from_the_lowest_to_the_highest(values, line):
+    assert sparkline(values) == line

@@ -1,0 +1,272 @@
+"""Intervals cover the truth as often as they promise, also when neighbours are alike."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from inferometer.stats.difference import Change, difference
+from inferometer.stats.ends import Ends
+from inferometer.stats.intervals import (
+    mean_estimate,
+    mean_margin,
+    percentile_estimates,
+    rate_interval,
+)
+from inferometer.stats.series import Series
+from inferometer.stats.stopping import Precision, judge_precision
+
+RUNS = 300
+MS = 1_000_000
+WARM = 3000  # requests before the measurement, for the queue to settle
+SPREAD = 0.4
+
+
+@dataclass(frozen=True)
+class Server:
+    """Simulated latencies of many runs at once, and the true figures."""
+
+    requests: int
+    kind: str
+    memory: float  # of a series: how much of the last value stays; of a queue: the load
+
+    def latencies(self):
+        return _drawn(self)[0]
+
+    def ends_us(self):
+        return _drawn(self)[1]
+
+    def truth(self, p):
+        """Of the mean (None) or a percentile, in nanoseconds."""
+        if self.kind == "queue":  # the time in it is exponential
+            return MS / (1 - self.memory) * (1 if p is None else -math.log(1 - p / 100))
+        return MS * math.exp(SPREAD**2 / 2 if p is None else SPREAD * NormalDist().inv_cdf(p / 100))
+
+    @property
+    def rate(self):
+        """Ends per second."""
+        return 1000 * self.memory if self.kind == "queue" else 1e9 / self.truth(None)
+
+
+@cache
+def _drawn(server):
+    rng = np.random.default_rng(20)
+    return (_queue if server.kind == "queue" else _series)(rng, server)
+
+
+def _series(rng, server):
+    """One request after the other; the logarithms of their latencies are a series with a memory."""
+    noise = rng.normal(0, 1, (server.requests, RUNS))
+    values = np.empty((server.requests, RUNS))
+    value = rng.normal(0, 1, RUNS)
+    keep, fresh = server.memory, math.sqrt(1 - server.memory**2)
+    for number in range(server.requests):
+        value = keep * value + fresh * noise[number]
+        values[number] = value
+    latencies = np.exp(SPREAD * values.T) * MS
+    return latencies.astype(np.int64), np.cumsum(latencies / 1000, axis=1)
+
+
+def _queue(rng, server):
+    """Random arrivals at one server with random service times of 1 ms in the mean: a wait is shared by many."""
+    shape = (RUNS, WARM + server.requests)
+    gaps, services = rng.exponential(1 / server.memory, shape), rng.exponential(1.0, shape)
+    steps = np.zeros(shape)
+    steps[:, 1:] = services[:, :-1] - gaps[:, 1:]
+    walk = np.cumsum(steps, axis=1)
+    latencies = walk - np.minimum.accumulate(walk, axis=1) + services
+    ends = np.cumsum(gaps, axis=1) + latencies
+    begin = ends[:, WARM - 1 : WARM]
+    return (latencies[:, WARM:] * MS).astype(np.int64), (ends[:, WARM:] - begin) * 1000
+
+
+def latency_interval(series, p):
+    if p is None:
+        return mean_estimate(float(series.mean()), mean_margin(Series(series)))
+    return percentile_estimates(Series(series), [p])[p]
+
+
+def throughput_interval(ends_us):
+    span_us = int(ends_us[-1]) + 1
+    return rate_interval(len(ends_us) / span_us * 1e6, ended(ends_us), span_us)
+
+
+def ended(ends_us):
+    found = Ends()
+    found.append(np.asarray(ends_us).astype(np.int64), np.ones(len(ends_us), dtype=np.int64))
+    return found.groups()
+
+
+def test_ends_in_one_moment_say_nothing_of_a_rate():
+    found = rate_interval(1e6, ended([500] * 200), 1000)
+    assert (found.value, found.low, found.high) == (1e6, None, None)
+
+
+SERVERS = {
+    "independent": Server(1000, "series", 0.0),
+    "alike": Server(10_000, "series", 0.9),
+    "much alike": Server(20_000, "series", 0.97),
+    "queue at 30 %": Server(4000, "queue", 0.3),
+    "queue at 50 %": Server(15_000, "queue", 0.5),
+    "queue at 80 %": Server(20_000, "queue", 0.8),
+}
+FIGURES = {"mean": None, "p50": 50, "p90": 90, "p99": 99}
+ENOUGH = [
+    (server, figure)
+    for server in SERVERS
+    for figure in FIGURES
+    if (server, figure) != ("queue at 80 %", "p99")  # some of these runs see too few busy times
+]
+
+
+@cache
+def latency_intervals(server, figure):
+    return [latency_interval(series, FIGURES[figure]) for series in SERVERS[server].latencies()]
+
+
+@cache
+def rate_intervals(server):
+    return [throughput_interval(ends) for ends in SERVERS[server].ends_us()]
+
+
+@pytest.mark.parametrize(("server", "figure"), ENOUGH)
+def test_interval_of_a_latency_covers_the_truth(server, figure):
+    truth = SERVERS[server].truth(FIGURES[figure])
+    found = latency_intervals(server, figure)
+    given = [estimate for estimate in found if estimate.low is not None]
+    assert len(given) >= 0.8 * RUNS
+    assert 0.9 <= np.mean([estimate.low <= truth <= estimate.high for estimate in given]) <= 0.99
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_interval_of_the_rate_covers_the_truth(server):
+    truth = SERVERS[server].rate
+    found = rate_intervals(server)
+    assert 0.9 <= np.mean([estimate.low <= truth <= estimate.high for estimate in found]) <= 0.99
+
+
+@pytest.mark.parametrize(("server", "figure"), ENOUGH)
+def test_two_runs_of_the_same_latency_are_seldom_called_different(server, figure):
+    assert false_alarms(latency_intervals(server, figure)) <= 0.07
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_two_runs_of_the_same_rate_are_seldom_called_different(server):
+    assert false_alarms(rate_intervals(server)) <= 0.07
+
+
+@pytest.mark.parametrize(("server", "precision"), [("queue at 30 %", 0.09), ("independent", 0.03)])
+def test_interval_covers_the_truth_also_when_precision_ended_the_run(server, precision):
+    """Looking again and again, and stopping when the interval happens to be narrow, must not spoil it."""
+    made = SERVERS[server]
+    rule = Precision(precision, duration_ns=20)
+    runs = zip(made.latencies(), made.ends_us(), strict=True)
+    hits = [_ends_inside(rule, series, ends, made.truth(None)) for series, ends in runs]
+    assert 0.9 <= np.mean(hits) <= 0.99
+
+
+def _ends_inside(rule, series, ends_us, truth):
+    for window in range(6, 21):
+        seen = len(series) * window // 20
+        latency = latency_interval(series[:seen], None)
+        estimates = (("throughput", throughput_interval(ends_us[:seen])), ("mean latency", latency))
+        if judge_precision(rule, window, estimates).is_done:
+            break
+    return latency.low <= truth <= latency.high
+
+
+def false_alarms(found):
+    """Each run against ten others."""
+    pairs = [(found[number], found[(number + k) % RUNS]) for number in range(RUNS) for k in range(1, 11)]
+    changes = [difference(one, other).change for one, other in pairs]
+    return np.mean([change in (Change.HIGHER, Change.LOWER) for change in changes])
+
+
+def test_steady_series_has_no_width():
+    found = latency_interval(np.full(100, 5, dtype=np.int64), None)
+    assert (found.low, found.high) == (5.0, 5.0)
+
+
+def test_steady_server_has_a_narrow_rate_also_with_few_requests():
+    ends = np.arange(1, 101) * 1000
+    assert rate_interval(1000.0, ended(ends), 100_400).relative_half_width < 0.02
+
+
+@pytest.mark.parametrize("count", [0, 1, 15])
+def test_too_few_values_give_no_interval(count):
+    series = Series(np.ones(count, dtype=np.int64))
+    assert mean_margin(series) is None
+    assert not count or percentile_estimates(series, [50])[50].low is None
+    assert rate_interval(1.0, ended(np.arange(count)), 100).low is None
+
+
+def test_rare_percentile_needs_more_values():
+    series = np.random.default_rng(1).integers(1, 1000, 300)
+    assert latency_interval(series, 99).low is None
+    assert latency_interval(series, 50).low is not None
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("count", [20, 50, 100, 350])
+def test_percentile_next_to_the_maximum_has_no_interval(count, seed):
+    rng = np.random.default_rng(seed)
+    for series in (
+        rng.exponential(1e6, count),
+        rng.normal(1e6, 1e4, count),
+        np.append(np.full(count - 1, 1e6), 2e6),
+        np.full(count, 1e6),
+    ):
+        assert percentile_estimates(Series(series.astype(np.int64)), [90, 95, 99])[99].low is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_where_a_percentile_is_unknown_those_further_out_are_too(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(16, 3000))
+    spells = np.repeat(rng.gamma(1, 1e6, count), int(rng.integers(1, 50)))[:count]
+    series = (spells * rng.gamma(3, 1, count)).astype(np.int64)
+    found = percentile_estimates(Series(series), [1, 5, 25, 75, 90, 95, 99])
+    for outwards in ([50, 75, 90, 95, 99], [50, 25, 5, 1]):
+        known = [found[p].low is not None for p in outwards]
+        assert known == sorted(known, reverse=True)
+
+
+def test_one_percentile_is_as_unknown_as_it_is_among_others():
+    series = Series(np.random.default_rng(4).integers(1, 1000, 60))
+    for p in (90, 95, 99):
+        assert percentile_estimates(series, [p])[p].low is None or p == 90
+
+
+@pytest.mark.parametrize("apart_us", [0, 20, 4000])
+@pytest.mark.parametrize("clients", [2, 5, 20])
+def test_answers_in_lockstep_have_a_narrow_rate(clients, apart_us):
+    """All answers of a round come together, and each round takes as long: nothing is uncertain."""
+    rounds = np.repeat(np.arange(1, 400 // clients + 1) * 550_000, clients)
+    ends = rounds + np.tile(np.arange(clients) * apart_us, 400 // clients)
+    span_us = int(ends[-1])
+    found = rate_interval(len(ends) / span_us * 1e6, ended(ends), span_us)
+    assert found.relative_half_width < 0.01
+
+
+def test_too_few_rounds_in_lockstep_give_no_interval_of_the_rate():
+    ends = np.repeat(np.arange(1, 9) * 550_000, 50)
+    assert rate_interval(1.0, ended(ends), int(ends[-1])).low is None
+
+
+def test_drift_does_not_widen_the_interval_of_the_mean_over_the_measured_time():
+    rng = np.random.default_rng(6)
+    noise = 1e6 * (1 + 0.1 * rng.standard_normal(5000))
+    steady, drifting = (
+        latency_interval((noise * (1 + part)).astype(np.int64), None)
+        for part in (0, np.linspace(0, 0.6, 5000))
+    )
+    assert drifting.high - drifting.low < 2 * (steady.high - steady.low)
+
+
+def test_interval_of_a_percentile_is_lopsided_where_the_tail_is():
+    series = np.random.default_rng(2).exponential(1e6, 5000).astype(np.int64)
+    found = latency_interval(series, 99)
+    assert found.high - found.value > found.value - found.low

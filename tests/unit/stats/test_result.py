@@ -1,0 +1,106 @@
+"""A result written and read back is the same, and reads as JSON anyone can use."""
+
+import json
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.stats.measurement import (
+    ClientCost,
+    Distribution,
+    Doubt,
+    Estimate,
+    FailureGroup,
+    Level,
+    Measurement,
+    StartFigures,
+    WindowFigures,
+)
+from inferometer.stats.result import Result, from_json, read, to_json, write
+
+SPREAD = Distribution(2, 5, 1, 4, 6, ((50.0, 5), (99.0, 6)), ((7, 2),))
+FOUND = Measurement(
+    batch=1,
+    duration_ns=10,
+    request_count=2,
+    failed_count=1,
+    delayed_count=0,
+    infer_per_s=Estimate(3.5, 3.0, 4.0),
+    send_per_s=3.0,
+    latency=SPREAD,
+    latency_intervals=(("mean", Estimate(5.0)),),
+    service=SPREAD,
+    send_ns=1,
+    receive_ns=2,
+    received_bytes=3,
+    client=ClientCost(1, 0.5, 10.0, 0, 0, connects=4, files=13, file_limit=64, lag_p99_ns=12),
+    server=ModelStatistics(
+        "m", "1", Counters(success_count=2), members=(ModelStatistics("n", "2", Counters()),)
+    ),
+    failures=(FailureGroup("http 503", 1, "busy", 0.1, 0.1),),
+)
+RESULT = Result(
+    schema=1,
+    tool="inferometer",
+    command="measure",
+    started_at="2026-01-01T00:00:00+00:00",
+    asked={"model": "m"},
+    effective={"batch": 1},
+    host={"cores": 2},
+    server={},
+    model={"name": "m"},
+    levels=(
+        Level("concurrency", 4.0, FOUND, (WindowFigures(0.0, 10, 2, 1, 3.5, 5, 5, 1),), True, False,
+              (Remark(Note.FAILURES, "one failed"),), StartFigures(5, 1, 2.0, SPREAD),
+              Doubt("drift", "up by 40%", "throughput", "▁▃█")),
+        Level("concurrency", 8.0, None, (), False, False),
+    ),
+)  # fmt: skip
+
+
+def test_written_and_read_back_is_the_same(tmp_path):
+    path = tmp_path / "r.json"
+    write(RESULT, path)
+    assert read(path) == RESULT
+    assert [entry.name for entry in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_same_result_gives_the_same_bytes():
+    assert to_json(from_json(to_json(RESULT), "x")) == to_json(RESULT)
+
+
+def test_notes_are_written_by_name():
+    document = json.loads(to_json(RESULT))
+    assert document["levels"][0]["remarks"][0]["note"] == "FAILURES"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "has result schema None"),
+        ('{"schema": 99}', "has result schema 99, and this version reads 1"),
+        ('{"schema": 1}', "is not a result: tool"),
+    ],
+)
+def test_other_files_are_refused_with_a_reason(text, words):
+    with pytest.raises(UsageError, match=r"'f\.json'") as caught:
+        from_json(text, "f.json")
+    assert words in str(caught.value)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"nope\.json"):
+        read(tmp_path / "nope.json")
+
+
+def test_file_of_before_a_figure_was_known_is_still_read():
+    document = json.loads(to_json(RESULT))
+    for level in document["levels"]:
+        del level["start"], level["doubt"]
+    del document["levels"][0]["measurement"]["client"]["lag_p99_ns"]
+    found = from_json(json.dumps(document), "x")
+    assert found.levels[0].doubt is None
+    assert found.levels[0].measurement.client.lag_p99_ns == 0
