@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from inferometer.report.document import Chart, Document, Table
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.tune import model_config
 from inferometer.tune.dialect import tables
 from inferometer.tune.dialect.job import ReportJob, Reports

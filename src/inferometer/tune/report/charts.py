@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from inferometer.report.document import Axis, Chart, Point, Series, Span
-from inferometer.report.html.units import plain_number
-from inferometer.report.html.variants import colour
+from inferometer.report.documents.variants import colour
+from inferometer.report.units import plain_number
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import Ranked

@@ -18,7 +18,7 @@ from inferometer.report.document import (
     Table,
 )
 from inferometer.report.format import plural
-from inferometer.report.html.units import plain_number
+from inferometer.report.units import plain_number
 from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts

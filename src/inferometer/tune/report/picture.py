@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from inferometer.report.axes import Scale, scale
+from inferometer.report.charts import element
 from inferometer.report.document import Axis
-from inferometer.report.html.axes import Scale, scale
-from inferometer.report.html.charts import element
-from inferometer.report.html.units import plain_number
+from inferometer.report.units import plain_number
 from inferometer.tune.report.charts import header, line
 from inferometer.tune.scoring import Ranked
 from inferometer.tune.study import Study

@@ -10,8 +10,8 @@ import pytest
 from scripted import W, drive, server
 
 from inferometer.report.chromium import browsing, find_chromium
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.dialect import tables
 from inferometer.tune.goal import Constraint, Goal

@@ -2,7 +2,7 @@
 
 from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Spread, Table
 from inferometer.report.format import duration, level_label, level_value
-from inferometer.report.html.units import time_axis
+from inferometer.report.units import time_axis
 from inferometer.report.verdict import measured
 from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result

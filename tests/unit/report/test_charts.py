@@ -3,6 +3,14 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
+from inferometer.report.charts import (
+    NARROW,
+    WIDE,
+    bars_figure,
+    chart_figure,
+    differences_figure,
+    draw,
+)
 from inferometer.report.document import (
     Axis,
     Bar,
@@ -17,14 +25,6 @@ from inferometer.report.document import (
     Span,
     Spread,
     Tone,
-)
-from inferometer.report.html.charts import (
-    NARROW,
-    WIDE,
-    bars_figure,
-    chart_figure,
-    differences_figure,
-    draw,
 )
 
 NASTY = "<script>alert('1 & 2')</script>\""

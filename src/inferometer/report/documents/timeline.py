@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inferometer.base.units import NS_PER_S
 from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Span, Table
 from inferometer.report.format import duration, level_label, level_value, quantity
-from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.report.units import plain_number, rate_axis, time_axis
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.result import Result
 

@@ -33,14 +33,14 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
+from inferometer.report.documents.distribution import distribution_section
+from inferometer.report.documents.measurement import errors_section, facts, table_section, when
+from inferometer.report.documents.settings import host_section, settings_section
+from inferometer.report.documents.time_bars import time_section
+from inferometer.report.documents.timeline import timeline_section
+from inferometer.report.documents.trials import change_words, gain, trials_section
 from inferometer.report.format import change_text, duration, plural, quantity, share
-from inferometer.report.html.distribution import distribution_section
-from inferometer.report.html.measure_page import errors_section, facts, table_section, when
-from inferometer.report.html.settings import host_section, settings_section
-from inferometer.report.html.time_bars import time_section
-from inferometer.report.html.timeline import timeline_section
-from inferometer.report.html.trials import change_words, gain, trials_section
-from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.report.units import plain_number, rate_axis, time_axis
 from inferometer.stats.result import Result, plain
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit

@@ -2,7 +2,7 @@
 
 from inferometer.report.document import Chart, Point, Section, Series
 from inferometer.report.format import duration, interval, level_label, level_value, quantity, share
-from inferometer.report.html.units import rate_axis, time_axis
+from inferometer.report.units import rate_axis, time_axis
 from inferometer.report.verdict import NEAR, best, enough, measured
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.result import Result

@@ -2,8 +2,8 @@
 
 import pytest
 
+from inferometer.report.axes import scale
 from inferometer.report.document import Axis, Spread
-from inferometer.report.html.axes import scale
 
 
 def axis(spread: Spread) -> Axis:

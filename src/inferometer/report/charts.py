@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from inferometer.report.axes import Scale, nice_step, scale
 from inferometer.report.document import (
     Axis,
     Bar,
@@ -23,7 +24,6 @@ from inferometer.report.document import (
     Span,
     Spread,
 )
-from inferometer.report.html.axes import Scale, nice_step, scale
 
 WIDE, NARROW = 880, 380
 DENSE = 100  # points of a line above which they are drawn smaller

@@ -13,9 +13,9 @@ from inferometer.report.document import (
     Series,
     Table,
 )
+from inferometer.report.documents.throughput import limits
 from inferometer.report.format import change_text, duration, quantity, share
-from inferometer.report.html.throughput import limits
-from inferometer.report.html.units import rate_axis, time_axis
+from inferometer.report.units import rate_axis, time_axis
 from inferometer.report.verdict import measured
 from inferometer.stats.result import Result
 

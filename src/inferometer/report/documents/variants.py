@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from inferometer.compare.comparison import Comparison, Turn, Variant
 from inferometer.report.document import Axis, Chart, Point, Section, Series, Spread
+from inferometer.report.documents.distribution import SHOWN, curve, percent
+from inferometer.report.documents.throughput import limits
 from inferometer.report.format import duration, interval, level_label, level_value, quantity
-from inferometer.report.html.distribution import SHOWN, curve, percent
-from inferometer.report.html.throughput import limits
-from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.report.units import plain_number, rate_axis, time_axis
 from inferometer.report.verdict import measured
 from inferometer.stats.measurement import Distribution
 
