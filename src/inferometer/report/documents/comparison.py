@@ -194,7 +194,7 @@ def _differences_section(comparison: Comparison) -> Section | None:
 
 def _drawn(contrast: Contrast, baseline: str) -> Differences:
     rows = tuple(
-        blocks.Difference(
+        blocks.DifferenceBar(
             label=row.metric,
             value=row.percent.value,
             limits=None
