@@ -28,7 +28,7 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import SCHEMA, Result, from_json, to_json
 from inferometer.stats.stopping import Precision, Stability
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MODEL = ModelSpec("fake", "", (), ())
 FAILURES = (status.CONNECT, status.RESET, status.TIMEOUT, status.MISMATCH, status.HTTP + 500)
