@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.errors import LocalError
-from inferometer.report.breakdown import level_pieces
 from inferometer.report.chromium import browsing, find_chromium, print_pdf, take_picture
+from inferometer.report.documents.breakdown import level_pieces
 from inferometer.report.saved import write_page
 from tests.support.reports import (
     WINDOWS,

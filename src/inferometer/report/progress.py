@@ -7,9 +7,9 @@ from rich.live import Live
 
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
-from inferometer.report.console import level_sentence
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
+from inferometer.report.sentences import level_sentence
 from inferometer.stats.measurement import Level, WindowFigures
 
 LIVE_LINES = 8
