@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from inferometer.base.answer_file import to_json
 from inferometer.report.document import Chart, Document, Table
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
@@ -16,7 +17,7 @@ from inferometer.tune.report.charts import curves
 from inferometer.tune.report.press import Press
 from inferometer.tune.report.summary import summary
 from inferometer.tune.scoring import Ranked
-from inferometer.tune.study import Study, recommend, to_json
+from inferometer.tune.study import Study, recommend
 
 Warn = Callable[[str], None]
 
