@@ -9,7 +9,7 @@ import pytest
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
-from inferometer.report import classic
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.stats.measurement import FailureGroup
 from inferometer.stats.result import Result
 

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.report.classic import report
+from inferometer.dialects.perf_analyzer.report import report
 from inferometer.report.csv import main_csv
 from inferometer.report.metrics import metrics_lines
 from inferometer.stats.measurement import Measurement

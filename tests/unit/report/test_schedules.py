@@ -10,7 +10,7 @@ from rich.console import Console
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
-from inferometer.report import classic
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.console import render
 from inferometer.report.csv import main_csv
 from inferometer.stats.measurement import Rates

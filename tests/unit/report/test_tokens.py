@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.report.classic import level_block
+from inferometer.dialects.perf_analyzer.report import level_block
 from inferometer.report.csv import main_csv
 from inferometer.report.tokens import classic_lines, text_lines
 from inferometer.stats.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures
