@@ -12,8 +12,7 @@ from inferometer.tune.dialect.asked import Asked, Dialect
 from inferometer.tune.dialect.flags import Flags, ParseOptions, words
 from inferometer.tune.dialect.models import ModelAsked
 from inferometer.tune.dialect.rules import option
-from inferometer.tune.launch.site import Addresses, Control
-from inferometer.tune.settings import IN_PROCESS, LaunchSettings
+from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings, ServerAccess
 
 
 def launch_settings(
@@ -36,7 +35,7 @@ def launch_settings(
         addresses=Addresses(
             asked["triton_http_endpoint"], asked["triton_grpc_endpoint"], asked["triton_metrics_url"]
         ),
-        control=Control(asked["client_protocol"], options.headers, options.tls, options.grpc_tls),
+        control=ServerAccess(asked["client_protocol"], options.headers, options.tls, options.grpc_tls),
         flags=asked["triton_server_flags"],
         environment=environment,
         log=asked["triton_output_path"],

@@ -8,8 +8,8 @@ from inferometer.tune.dialect.asked import CLASSIC, OURS, ask
 from inferometer.tune.dialect.build import profile_job
 from inferometer.tune.dialect.keys import KEYS
 from inferometer.tune.dialect.values import ints
-from inferometer.tune.goal import Constraint
 from inferometer.tune.prompts import Prompts
+from inferometer.tune.scoring import Constraint
 from inferometer.tune.space import manual
 
 
