@@ -1,7 +1,7 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
+from inferometer.dialects.model_analyzer.llm import applied, genai_flags
 from inferometer.measure.options import Options
-from inferometer.tune.dialect.llm import applied, genai_flags
 from inferometer.tune.meter import EngineMeter
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Addresses, Effort
