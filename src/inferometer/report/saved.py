@@ -11,11 +11,11 @@ from inferometer.compare.comparison import Comparison
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
-from inferometer.report.html.comparison_page import comparison_document
-from inferometer.report.html.diagnosis_page import diagnosis_document
-from inferometer.report.html.measure_page import measure_document
-from inferometer.report.html.page import render, write
+from inferometer.report.documents.comparison import comparison_document
+from inferometer.report.documents.diagnosis import diagnosis_document
+from inferometer.report.documents.measurement import measure_document
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render, write
 from inferometer.stats import result as results
 from inferometer.stats.result import Result
 

@@ -11,14 +11,14 @@ from scripted import W, drive, server
 
 from inferometer.dialects.model_analyzer import tables
 from inferometer.report.chromium import browsing, find_chromium
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.report import facts, picture
 from inferometer.tune.report.detailed import detailed, find
 from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.front import pareto
-from inferometer.tune.report.press import Press
 from inferometer.tune.report.summary import summary
 from inferometer.tune.report.text import summary as summary_text
 from inferometer.tune.scoring import Constraint, Goal
@@ -188,11 +188,11 @@ def test_a_limit_is_drawn_into_the_plot():
 
 def test_one_browser_prints_it_all(tmp_path):
     find_chromium()
-    study, press = made(), Press()
-    press.pdf(tmp_path / "a" / "report.pdf", render(summary(study, 3)))
+    study, files = made(), ReportFiles()
+    files.pdf(tmp_path / "a" / "report.pdf", render(summary(study, 3)))
     drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput")
-    press.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
-    assert press.print_all() is None
+    files.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
+    assert files.print_all() is None
     assert (tmp_path / "a" / "report.pdf").read_bytes().startswith(b"%PDF")
     data = (tmp_path / "plot.png").read_bytes()
     assert data.startswith(b"\x89PNG")

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted import W
 
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.report import across, facts, text
 from inferometer.tune.report.detailed import detailed

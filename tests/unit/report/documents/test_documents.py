@@ -9,7 +9,7 @@ import pytest
 from inferometer.base.notes import Note, Remark
 from inferometer.compare import comparison as comparisons
 from inferometer.diagnose import diagnosis as diagnoses
-from inferometer.report.html.timeline import first_counted
+from inferometer.report.documents.timeline import first_counted
 from inferometer.report.saved import document, from_json, to_html
 from inferometer.stats import result as results
 from inferometer.stats.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
@@ -266,7 +266,7 @@ def test_an_invalid_comparison_says_why_first():
 
 
 def test_percentile_curves_rise_and_pass_through_the_exact_percentiles():
-    from inferometer.report.html.distribution import curve
+    from inferometer.report.documents.distribution import curve
     from tests.support.reports import sample_latency
 
     for count in (1, 2, 7, 100, 2000):

@@ -16,6 +16,11 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
+from inferometer.report.documents.distribution import distribution_section
+from inferometer.report.documents.settings import host_section, settings_section
+from inferometer.report.documents.throughput import throughput_section
+from inferometer.report.documents.time_bars import time_section
+from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
     NONE,
     at_percentile,
@@ -30,11 +35,6 @@ from inferometer.report.format import (
     quantity,
     share,
 )
-from inferometer.report.html.distribution import distribution_section
-from inferometer.report.html.settings import host_section, settings_section
-from inferometer.report.html.throughput import throughput_section
-from inferometer.report.html.time_bars import time_section
-from inferometer.report.html.timeline import timeline_section
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.verdict import best, verdict
 from inferometer.stats.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
