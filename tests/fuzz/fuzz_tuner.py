@@ -13,6 +13,7 @@ from fuzz_replies import JSON_WORDS
 from fuzz_saved import shortened
 from harness import Choices, Family, corpus, damaged, damaged_seeds
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import checkpoint, stored
 from inferometer.dialects.model_analyzer.asked import CLASSIC, ask
 from inferometer.dialects.model_analyzer.build import profile_job
@@ -23,7 +24,7 @@ from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem
 from inferometer.tune.space import SearchBounds, automatic
-from inferometer.tune.study import SCHEMA, Study, from_json, to_json
+from inferometer.tune.study import Study
 from inferometer.tune.variant import VariantNames
 from tests.support.strange import strange, text_of
 
@@ -41,9 +42,7 @@ def study() -> Study:
         brute(SearchProblem((ModelProblem(automatic("W", W, bounds, cpu_only=True), goal),), bounds), names),
         server,
     )
-    return Study(
-        SCHEMA, "it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3])
-    )
+    return Study("it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3]))
 
 
 def strange_json(name: str, document: Any) -> Any:
@@ -186,7 +185,7 @@ def read_checkpoint(data: bytes) -> None:
 
 
 def read_study(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "study.json")
+    found = from_json(data.decode("utf-8", "replace"), "study.json", Study)
     to_json(found)
 
 

@@ -30,7 +30,7 @@ from inferometer.tune.prepare import are_whole, base_config, choose, groups, mak
 from inferometer.tune.prompts import Prompts
 from inferometer.tune.search.search import Message, Proposal, Search, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
-from inferometer.tune.study import SCHEMA, Study
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
 
@@ -86,7 +86,6 @@ def profile(
             problem = replace(problem, seed=_seed(settings, journal))
             name, steps = choose(settings.search, problem, names)
             study = Study(
-                schema=SCHEMA,
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
                 search=name,

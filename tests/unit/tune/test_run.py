@@ -18,7 +18,7 @@ from inferometer.tune.search.search import ModelProblem, Proposal, Search, Searc
 from inferometer.tune.session import TrialRunner, run
 from inferometer.tune.settings import Addresses, ServerAccess
 from inferometer.tune.space import SearchBounds, automatic
-from inferometer.tune.study import SCHEMA, Study, recommend
+from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import VariantNames
 
@@ -124,7 +124,7 @@ def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measu
             site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher()
         )
         lab.has_measured = has_measured
-        blank = Study(SCHEMA, "test", "online", "brute", scope.goals)
+        blank = Study("test", "online", "brute", scope.goals)
         return run(lab, Search(brute(scope, names)), blank)
 
 
@@ -175,7 +175,7 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
     with journals.opened(path) as journal:
         names = VariantNames()
         lab = TrialRunner(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
-        found = run(lab, Search(twice(names)), Study(SCHEMA, "test", "online", "", (Goal("W"),)))
+        found = run(lab, Search(twice(names)), Study("test", "online", "", (Goal("W"),)))
     assert [trial.number for trial in found.trials] == [0]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from inferometer.base.answer_file import to_json
 from inferometer.dialects.model_analyzer import tables
 from inferometer.dialects.model_analyzer.job import ReportJob, Reports
 from inferometer.dialects.model_analyzer.plots import Plot
@@ -16,7 +17,7 @@ from inferometer.tune.report.charts import curves
 from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.summary import summary
 from inferometer.tune.scoring import RankedVariant
-from inferometer.tune.study import Study, recommend, to_json
+from inferometer.tune.study import Study, recommend
 
 Warn = Callable[[str], None]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.answer_file import to_json
 from inferometer.compare.comparison import (
     FAILED,
     FASTER,
@@ -16,7 +17,6 @@ from inferometer.compare.comparison import (
     Comparison,
     Contrast,
     Difference,
-    to_json,
 )
 from inferometer.report import document as blocks
 from inferometer.report.document import (

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from inferometer.base.answer_file import plain, to_json
 from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
@@ -10,7 +11,6 @@ from inferometer.diagnose.diagnosis import (
     Diagnosis,
     StepFigures,
     Suggestion,
-    to_json,
 )
 from inferometer.report.document import (
     Bar,
@@ -41,7 +41,7 @@ from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.documents.trials import change_words, gain, trials_section
 from inferometer.report.format import change_text, duration, plural, quantity, share
 from inferometer.report.units import plain_number, rate_axis, time_axis
-from inferometer.stats.result import Result, plain
+from inferometer.stats.result import Result
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 
@@ -243,7 +243,7 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
 def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
     for row in rows:
         if row.change.can_apply:
-            text = json.dumps(row.change.settings, indent=2, sort_keys=True, default=plain)
+            text = json.dumps(plain(row.change.settings), indent=2, sort_keys=True)
             yield Code(f"{change_words(row.change)}: in the configuration of {row.change.model}", text)
 
 

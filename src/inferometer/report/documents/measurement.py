@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.answer_file import to_json
 from inferometer.base.units import NS_PER_US
 from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
 from inferometer.report.document import (
@@ -38,7 +39,7 @@ from inferometer.report.format import (
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.verdict import best, verdict
 from inferometer.stats.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
-from inferometer.stats.result import Finding, Result, to_json
+from inferometer.stats.result import Finding, Result
 
 
 def measure_document(result: Result) -> Document:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from inferometer.base.answer_file import to_json
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -24,7 +25,7 @@ from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import header, line, value_of
 from inferometer.tune.scoring import RankedVariant, passes
-from inferometer.tune.study import Study, to_json
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 
 PERCENTILES = ("avg", "p50", "p90", "p95", "p99")

@@ -23,7 +23,7 @@ from inferometer.tune.prepare import choose, make_problem
 from inferometer.tune.search.search import Search
 from inferometer.tune.session import TrialRunner, run, sent_options
 from inferometer.tune.settings import Addresses, ServerAccess
-from inferometer.tune.study import SCHEMA, Study
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import VariantNames
 
@@ -212,9 +212,7 @@ class Analyzer:
                 self.sites.append(site)
                 scope = make_problem(settings, group, lambda name: _read(settings, name), has_gpus=False)
                 name, steps = choose(settings.search, scope, names)
-                study = Study(
-                    SCHEMA, "inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0
-                )
+                study = Study("inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0)
                 yield run(
                     TrialRunner(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study
                 )

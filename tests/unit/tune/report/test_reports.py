@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from scripted import W, drive, server
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import tables
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.markdown import markdown
@@ -25,7 +26,7 @@ from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem
 from inferometer.tune.space import SearchBounds, automatic
-from inferometer.tune.study import SCHEMA, Study, from_json, to_json
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status
 from inferometer.tune.variant import VariantNames
 from tests.support.nasty import NASTY, with_texts
@@ -39,7 +40,6 @@ def made(goal=None, formula=server, *, cpu_only=True):
     scope = SearchProblem((ModelProblem(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
     found = drive(brute(scope, names), formula)
     return Study(
-        SCHEMA,
         "inferometer test",
         "online",
         "brute",
@@ -61,7 +61,7 @@ def with_gpus(study):
 
 def test_a_report_is_the_same_from_the_saved_study():
     study = made()
-    again = from_json(to_json(study), "study.json")
+    again = from_json(to_json(study), "study.json", Study)
     for make in (lambda found: summary(found, 3), lambda found: detailed(found, "W_config_5")):
         assert render(make(study)) == render(make(again))
         assert markdown(make(study)) == markdown(make(again))

@@ -15,7 +15,7 @@ from inferometer.tune.report.detailed import detailed
 from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.summary import summary
 from inferometer.tune.scoring import Constraint, Goal, gain
-from inferometer.tune.study import SCHEMA, Study, recommend
+from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 from inferometer.tune.variant import VariantNames
 
@@ -74,7 +74,7 @@ def studies(draw):
                 key=str(number),
             )
         )
-    return Study(SCHEMA, "test", "online", "smart", (goal,), tuple(names.known.values()), tuple(trials))
+    return Study("test", "online", "smart", (goal,), tuple(names.known.values()), tuple(trials))
 
 
 def said(study):
