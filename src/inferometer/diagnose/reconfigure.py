@@ -2,23 +2,15 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 from inferometer.base.errors import PeerError
+from inferometer.services.discovery import ModelControl
 from inferometer.services.undo import Guard, Undo
 
 Config = Mapping[str, Any]
 
 _NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
-
-
-@runtime_checkable
-class ModelControl(Protocol):
-    """The calls of a server whose models are under explicit control."""
-
-    def config(self, name: str, version: str) -> Config: ...
-
-    def load_model(self, name: str, config: Config | None = None) -> None: ...
 
 
 class Reconfiguration:

@@ -3,8 +3,8 @@
     owner ---- starts, says what to undo ----> guard ---- reads until the owner is gone ----> undoes it
 
 The owner holds the only other end of the guard's standard input, which closes with the owner, however that ends. A run
-that ends in order undoes its changes by itself and ends its guard. What the server does not let us undo within a moment,
-such as a memory region that a request is still using, is left to the guard, which has more time.
+that ends in order undoes its changes by itself and ends its guard. What the server does not let us undo at once, such
+as a memory region that a request is still using, is left to the guard, which has more time.
 """
 
 import contextlib
