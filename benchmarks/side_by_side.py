@@ -363,7 +363,7 @@ def opened(window_ms: int) -> Iterator[Tools]:
             Path(folder),
             window_ms,
             {
-                "ours": ((sys.executable, "-m", "inferometer.cli.perf_analyzer"), {}),
+                "ours": ((sys.executable, "-m", "inferometer.dialects.perf_analyzer.main"), {}),
                 "theirs": ((str(real.executable),), real.environment),
             },
         )

@@ -33,8 +33,8 @@ from tests.support.asking import WORKER, bear_worker
 
 COMMANDS = {
     "inferometer": "inferometer.cli.main",
-    "perf_analyzer": "inferometer.cli.perf_analyzer",
-    "model-analyzer": "inferometer.cli.model_analyzer",
+    "perf_analyzer": "inferometer.dialects.perf_analyzer.main",
+    "model-analyzer": "inferometer.dialects.model_analyzer.main",
     WORKER: "inferometer.load.worker",
 }
 _OTHERS = ("tests.support", "inferometer.server.models", "inferometer.server.vocoder")
