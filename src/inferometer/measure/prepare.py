@@ -39,7 +39,7 @@ from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic
 from inferometer.services.validation import Validation
-from inferometer.stats.result import SCHEMA, Result
+from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
@@ -150,7 +150,6 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
         recipe=recipe,
         sequences=requests.sequences,
         result=Result(
-            schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
