@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.server.in_process import Host, ModelFolder, installation
 from inferometer.server.wheel import find_wheel
-from inferometer.services.repository import READY, Repository
+from inferometer.services.discovery import READY, ModelControl
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.servers import ModelServer, make_server, repository
@@ -118,7 +118,7 @@ class ServerDeployment:
         return self._control
 
     @property
-    def repository(self) -> Repository:
+    def repository(self) -> ModelControl:
         return repository(self.addresses, self._control)
 
     def is_running(self) -> bool:
@@ -193,12 +193,12 @@ class ServerDeployment:
             if not self._is_loaded(self.repository, variant.model):
                 raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
 
-    def _is_loaded(self, known: Repository, model: str) -> bool:
+    def _is_loaded(self, known: ModelControl, model: str) -> bool:
         return any(row.name == model and row.state == READY for row in known.index())
 
-    def _load(self, known: Repository, model: str, config: Mapping[str, Any] | None) -> None:
+    def _load(self, known: ModelControl, model: str, config: Mapping[str, Any] | None) -> None:
         try:
-            known.load(model, config)
+            known.load_model(model, config)
         except PeerError as error:
             if "polling is enabled" in error.message:
                 raise UsageError(
@@ -209,7 +209,7 @@ class ServerDeployment:
 
     # --- what was there before
 
-    def _note_before(self, known: Repository, models: Sequence[str]) -> None:
+    def _note_before(self, known: ModelControl, models: Sequence[str]) -> None:
         if self._is_ours or not self._may_load:
             return
         for model in models:
@@ -222,12 +222,12 @@ class ServerDeployment:
             known = self.repository
             with suppress(PeerError):  # the server may be gone; the search's result stands
                 if config is None:
-                    known.unload(model)
+                    known.unload_model(model)
                 else:
-                    known.load(model, config)
+                    known.load_model(model, config)
 
 
-def _loaded_config(known: Repository, model: str) -> Fields:
+def _loaded_config(known: ModelControl, model: str) -> Fields:
     """What the server says of a loaded model, in the form it can be loaded with again: it also lists empty fields,
     and refuses some of them."""
     return model_config.normal(_known_fields(known.config(model)))

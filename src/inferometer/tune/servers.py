@@ -17,8 +17,8 @@ from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.server.startlog import telling_lines
+from inferometer.services.discovery import ModelControl
 from inferometer.services.endpoint import Connection, parse_endpoint
-from inferometer.services.repository import GrpcRepository, HttpRepository, Repository
 from inferometer.tune.settings import Addresses, LaunchSettings, ServerAccess
 
 STOP_S = 5  # for a container to end by itself
@@ -51,15 +51,19 @@ def make_server(launch: LaunchSettings) -> ModelServer:
     return EmbeddedServer(launch) if launch.executable is None else InstalledServer(launch)
 
 
-def repository(addresses: Addresses, control: ServerAccess) -> Repository:
+def repository(addresses: Addresses, control: ServerAccess) -> ModelControl:
     """The control calls of a server that load and unload models."""
     if control.protocol == "grpc":
+        from inferometer.services.triton_grpc import TritonGrpc
+
         endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
         if control.grpc_tls:
             endpoint = replace(endpoint, tls=control.tls)
-        return GrpcRepository(Connection(endpoint, control.headers))
+        return TritonGrpc(Connection(endpoint, control.headers))
+    from inferometer.services.triton_http import TritonHttp
+
     endpoint = parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
-    return HttpRepository(Connection(endpoint, control.headers))
+    return TritonHttp(Connection(endpoint, control.headers))
 
 
 def local_addresses(ports: Ports) -> Addresses:
