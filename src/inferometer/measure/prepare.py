@@ -39,7 +39,7 @@ from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic, Validation
-from inferometer.stats.result import SCHEMA, Result
+from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
@@ -162,7 +162,6 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         recipe=recipe,
         sequences=requests.sequences,
         result=Result(
-            schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
