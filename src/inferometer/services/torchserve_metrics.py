@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from inferometer.wire.prometheus import readings
+from inferometer.wire.prometheus import metric_lines
 
 _REQUESTS = "ts_inference_requests_total"
 _LATENCY = "ts_inference_latency_microseconds"
@@ -17,7 +17,7 @@ def rows(page: str, model: str) -> list[Mapping[str, Any]]:
     What is not queue is called inference: it holds the worker with its handler and the way there and back.
     """
     found: dict[str, dict[str, float]] = {}
-    for row in readings(page):
+    for row in metric_lines(page):
         if row.labels.get("model_name") == model and 0 <= row.value < _MOST:
             version = found.setdefault(row.labels.get("model_version", ""), {})
             version[row.name] = version.get(row.name, 0.0) + row.value
