@@ -68,7 +68,7 @@ def long_run(count: int, port: int | None) -> LongRunReport:
 
 def _simulated() -> Bench:
     from tests.support.clock import FakeClock
-    from tests.support.target import FakeServer, Reply, SimulatedLoad
+    from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
     clock = FakeClock()
     # Latencies of many different lengths, as real ones are.

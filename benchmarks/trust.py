@@ -26,7 +26,7 @@ from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.planted import Planted, PlantedStep, plant
 from tests.support.queues import KNOWN, Silent, exponential, fixed, queue, search
-from tests.support.target import FakeServer, Reply, Script, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, Script, SimulatedLoad
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"
 MS = NS_PER_MS

@@ -107,9 +107,10 @@ def _ours(folder: Path, address: str) -> Answer:
         ],
         timeout_s=_TIMEOUT_S,
     )
-    from inferometer.tune.study import from_json, recommend
+    from inferometer.base.answer_file import from_json
+    from inferometer.tune.study import Study, recommend
 
-    found = from_json(study.read_text(), str(study))
+    found = from_json(study.read_text(), str(study), Study)
     best = recommend(found)
     if best is None:
         raise BenchError("our tuner measured nothing")

@@ -14,7 +14,7 @@ import pytest
 
 from inferometer import api
 from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-from inferometer.services.kind import TargetOptions
+from inferometer.services.kind import ServiceOptions
 from inferometer.services.kinds import KINDS
 from tests.support.grpc_servers import (
     ENHANCE_YOUR_CALM,
@@ -563,11 +563,11 @@ def test_control_calls_that_a_proxy_answers_are_explained(run: Callable) -> None
 def test_a_control_that_has_been_used_goes_to_another_process():
     """The guard of `diagnose --apply` gets it: what it keeps open stays here."""
     with FakeGrpcTriton() as fake:
-        target = KINDS["triton"].open(
+        service = KINDS["triton"].open(
             Connection(parse_endpoint(fake.server.address, default_port=1, tls=Tls())),
-            TargetOptions(protocol="grpc"),
+            ServiceOptions(protocol="grpc"),
         )
-        model = target.describe(fake.model.name, "", ())
-        target.statistics(model)
-        again = pickle.loads(pickle.dumps(target))
-        assert list(again.statistics(model)) == list(target.statistics(model))
+        model = service.describe(fake.model.name, "", ())
+        service.statistics(model)
+        again = pickle.loads(pickle.dumps(service))
+        assert list(again.statistics(model)) == list(service.statistics(model))

@@ -11,7 +11,7 @@ from inferometer.base.errors import PeerError
 from inferometer.model.numbers import encode
 from inferometer.model.tensor import Tensor
 from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-from inferometer.services.kind import Answering, TargetOptions
+from inferometer.services.kind import Answering, ServiceOptions
 from inferometer.services.kinds import KINDS
 from tests.support import grpc_servers as grpc
 from tests.support.tfserving import FakeTfServing, ServedModel
@@ -224,12 +224,12 @@ def test_one_request_can_be_answered_outside_the_load(protocol: str, names) -> N
     tensors = [Tensor(name, *sent) for name, sent in SENT.items() if name in names]
     with FakeTfServing(served(*names)) as fake:
         endpoint = parse_endpoint(getattr(fake, protocol).address, default_port=1, tls=Tls())
-        target = KINDS["tfserving"].open(Connection(endpoint), TargetOptions(protocol=protocol))
-        assert isinstance(target, Answering)
-        model = target.describe("resnet50", "", ())
-        found = target.infer(target.traffic(model, [tensors]).requests[0])
+        service = KINDS["tfserving"].open(Connection(endpoint), ServiceOptions(protocol=protocol))
+        assert isinstance(service, Answering)
+        model = service.describe("resnet50", "", ())
+        found = service.infer(service.traffic(model, [tensors]).requests[0])
         with pytest.raises(PeerError, match="expected the inputs"):
-            target.infer(target.traffic(model, [[]]).requests[0])
+            service.infer(service.traffic(model, [[]]).requests[0])
     for tensor in tensors:
         wanted = encode(tensor.datatype, EVERY[tensor.name][2])
         name = f"twice_{tensor.name}"

@@ -223,7 +223,7 @@ def test_a_second_interrupt_leaves_nothing(server: EmbeddedTriton, slow: tuple[s
 
 # --- values
 
-Target = TritonHttp | TritonGrpc
+Service = TritonHttp | TritonGrpc
 
 
 def endpoint(address: str) -> Connection:
@@ -231,11 +231,11 @@ def endpoint(address: str) -> Connection:
     return Connection(Endpoint(host, int(port)))
 
 
-def http_target(server: EmbeddedTriton, options: HttpOptions | None = None) -> TritonHttp:
+def http_service(server: EmbeddedTriton, options: HttpOptions | None = None) -> TritonHttp:
     return TritonHttp(endpoint(server.http_address), options)
 
 
-def grpc_target(server: EmbeddedTriton) -> TritonGrpc:
+def grpc_service(server: EmbeddedTriton) -> TritonGrpc:
     return TritonGrpc(endpoint(server.grpc_address), GrpcOptions())
 
 
@@ -289,11 +289,11 @@ ADDSUB_STEPS = [
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_inputs_are_read_and_outputs_written_where_the_request_says(server: EmbeddedTriton, protocol: str):
-    target: Target = http_target(server) if protocol == "http" else grpc_target(server)
-    model = describe_model(target, "addsub", "", ())
+    service: Service = http_service(server) if protocol == "http" else grpc_service(server)
+    model = describe_model(service, "addsub", "", ())
     shared = share(model, ADDSUB_STEPS)
-    requests = target.traffic(model, ADDSUB_STEPS, shared.placement).requests
-    with shared_region(shared, target):
+    requests = service.traffic(model, ADDSUB_STEPS, shared.placement).requests
+    with shared_region(shared, service):
         for request, step in zip(requests, ADDSUB_STEPS, strict=True):
             if protocol == "http":
                 _, data = send_http(server, request)
@@ -306,11 +306,11 @@ def test_inputs_are_read_and_outputs_written_where_the_request_says(server: Embe
 
 
 def test_outputs_that_are_read_come_back_in_the_reply(server: EmbeddedTriton):
-    target = http_target(server)
-    model = describe_model(target, "addsub", "", ())
+    service = http_service(server)
+    model = describe_model(service, "addsub", "", ())
     shared = share(model, ADDSUB_STEPS, are_inline=True)
-    request, *_ = target.traffic(model, ADDSUB_STEPS, shared.placement).requests
-    with shared_region(shared, target):
+    request, *_ = service.traffic(model, ADDSUB_STEPS, shared.placement).requests
+    with shared_region(shared, service):
         _, data = send_http(server, request)
     assert len(data) == 2 * 64
 
@@ -323,9 +323,9 @@ class Elsewhere(TritonHttp):
 
 
 def test_a_server_that_does_not_see_the_region_is_told_how_to_start(server: EmbeddedTriton):
-    target = Elsewhere(endpoint(server.http_address))
-    model = describe_model(target, "addsub", "", ())
-    with pytest.raises(PeerError) as caught, shared_region(share(model, ADDSUB_STEPS), target):
+    service = Elsewhere(endpoint(server.http_address))
+    model = describe_model(service, "addsub", "", ())
+    with pytest.raises(PeerError) as caught, shared_region(share(model, ADDSUB_STEPS), service):
         raise AssertionError
     assert "Unable to open shared memory region" in caught.value.message
     assert "--ipc=host" in caught.value.remedy
@@ -365,10 +365,10 @@ VALUES = np.array([0.1, -0.0, 1e-45, 3.4e38, np.inf, -np.inf, np.nan], dtype="<f
 @pytest.mark.parametrize("input_format", ["binary", "json"])
 @pytest.mark.parametrize("output_format", ["binary", "json"])
 def test_values_arrive_in_every_format(server: EmbeddedTriton, input_format: str, output_format: str):
-    target = http_target(server, HttpOptions(input_format, output_format))
-    model = describe_model(target, "identity_fp32", "", ())
+    service = http_service(server, HttpOptions(input_format, output_format))
+    model = describe_model(service, "identity_fp32", "", ())
     step = [Tensor("INPUT0", "FP32", (1, VALUES.size), VALUES.tobytes())]
-    (request,) = target.traffic(model, [step]).requests
+    (request,) = service.traffic(model, [step]).requests
     document, data = send_http(server, request)
     if output_format == "json":
         assert data == b""

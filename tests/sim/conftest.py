@@ -9,7 +9,7 @@ from inferometer.measure.level import Bench, Recipe
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MODEL = ModelSpec("fake", "", (), ())
 

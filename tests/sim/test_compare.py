@@ -17,7 +17,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 RECIPE = Recipe(ModelSpec("fake", "", (), ()), 1, None, Precision(0.02, NS_PER_S))
 SERVICE_NS = 8 * NS_PER_MS

@@ -8,7 +8,7 @@ from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.records import status
 from inferometer.records.records import Records, join
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MANY = 5000
 REFUSED = Reply(0, status.CONNECT, is_unsent=True)

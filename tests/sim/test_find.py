@@ -12,7 +12,7 @@ from inferometer.measure.search import Tried, bounds, next_load
 from inferometer.records import status
 from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
-from tests.support.target import Reply
+from tests.support.simulation import Reply
 
 SEEDS = range(3)
 

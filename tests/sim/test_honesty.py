@@ -19,7 +19,7 @@ from inferometer.records.records import NO_TIMES, from_rows
 from inferometer.records.ring import COLUMNS
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.target import Reply
+from tests.support.simulation import Reply
 
 BEGIN_NS = FakeClock()()
 ONE = Point("concurrency", 1, Closed(1))

@@ -12,7 +12,7 @@ from inferometer.observe.statistics import Counters
 from inferometer.records import status
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.target import Reply
+from tests.support.simulation import Reply
 
 FIRST_NS = FakeClock()()
 

@@ -9,7 +9,7 @@ from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import Closed
 from inferometer.measure.level import Point, measure_level
 from inferometer.observe.metrics import Sample
-from tests.support.target import Reply
+from tests.support.simulation import Reply
 
 
 @dataclass

@@ -4,7 +4,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open
 from inferometer.records import status
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 
 def load(script, *, servers=None, timeout_ns=0):

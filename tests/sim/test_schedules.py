@@ -19,7 +19,7 @@ from inferometer.records.records import join
 from inferometer.selftest.schedule import ks_distance, ks_p_value
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
 
 MS = NS_PER_MS
 

@@ -17,7 +17,7 @@ from inferometer.stats.result import Finding
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MS = NS_PER_MS
 Draw = Callable[[random.Random], int]

@@ -206,9 +206,10 @@ def diagnose(
 
 def load(path: str) -> "Result":
     """A result that was saved with `--json`."""
-    from inferometer.stats.result import read
+    from inferometer.base.answer_file import read
+    from inferometer.stats.result import Result
 
-    return read(Path(path))
+    return read(Path(path), Result)
 
 
 def to_html(report: "Report") -> str:

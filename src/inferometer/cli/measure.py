@@ -129,7 +129,7 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
 
 def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
     """The file with all figures; a disk that is full now may have room after the next level."""
-    from inferometer.stats.result import write
+    from inferometer.base.answer_file import write
 
     if name is not None:
         outputs.attempt(Path(name), lambda: write(result, Path(name)))

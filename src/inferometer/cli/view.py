@@ -77,8 +77,8 @@ def _write(made: "Document", asked: argparse.Namespace, outputs: Outputs) -> Non
     from tempfile import TemporaryDirectory
 
     from inferometer.report.chromium import browsing, print_pdf, take_picture
-    from inferometer.report.html.page import write
     from inferometer.report.markdown import markdown
+    from inferometer.report.page import write
 
     if asked.html is not None:
         outputs.attempt(asked.html, lambda: write(made, asked.html))

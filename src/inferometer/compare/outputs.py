@@ -30,13 +30,13 @@ def inputs(setup: Setup, count: int) -> tuple[Step, ...]:
 
 def fetch(setup: Setup, steps: Sequence[Step]) -> list[Reply]:
     """What comes back for each; one at a time, with no other load on the server."""
-    target = setup.target
-    if not isinstance(target, Answering):
+    service = setup.service
+    if not isinstance(service, Answering):
         kind = setup.options.service_kind
         raise NotComparableError(f"servers of kind {kind} do not answer with tensors")
     try:
-        requests = setup.target.traffic(setup.model, steps).requests
-        replies: list[Reply] = [target.infer(request) for request in requests]
+        requests = setup.service.traffic(setup.model, steps).requests
+        replies: list[Reply] = [service.infer(request) for request in requests]
     except InferometerError as error:
         raise NotComparableError(f"the outputs of '{setup.model.name}' could not be had: {error}") from error
     if setup.model.max_batch_size and setup.recipe.batch == 1:

@@ -66,13 +66,13 @@ def apply(
     """Whatever happens, the server has its original configuration again afterwards, unless it is to be kept."""
     end_ns = tools.clock() + round(treatment.budget_s * NS_PER_S)
     course = _Course(patient, diagnosis, found, tools)
-    target = patient.setup.target
-    if not isinstance(target, ModelControl):
+    service = patient.setup.service
+    if not isinstance(service, ModelControl):
         raise UsageError(
             f"servers of kind {patient.setup.options.service_kind} cannot load a model with another configuration",
             remedy="leave out --apply, and change the configuration yourself",
         )
-    server = Reconfiguration(target)
+    server = Reconfiguration(service)
     won: Configs = {}
     error = None
     try:

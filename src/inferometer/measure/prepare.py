@@ -25,7 +25,7 @@ from inferometer.measure.journal import Journal
 from inferometer.measure.level import Recipe
 from inferometer.measure.options import Options
 from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
-from inferometer.measure.recognize import address, describe, open_target, recognized, with_shapes
+from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
@@ -33,11 +33,11 @@ from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_a
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
-from inferometer.services.kind import Target
+from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic, Validation
-from inferometer.stats.result import SCHEMA, Result
+from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
@@ -59,7 +59,7 @@ class Setup:
     recipe: Recipe
     sequences: SequencePlan | None
     result: Result  # with no levels yet
-    target: Target
+    service: Service
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
@@ -96,7 +96,7 @@ def moved(setup: Setup, host: Host) -> Setup:
     return replace(
         setup,
         traffic=replace(setup.traffic, wiring=wiring),
-        target=open_target(setup.options, Connection(endpoint, setup.options.headers)),
+        service=open_service(setup.options, Connection(endpoint, setup.options.headers)),
         host=host,
     )
 
@@ -115,8 +115,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
     endpoint = endpoint or address(options)
-    target = open_target(options, Connection(endpoint, options.headers))
-    model = describe(target, options, Connection(endpoint, options.headers))
+    service = open_service(options, Connection(endpoint, options.headers))
+    model = describe(service, options, Connection(endpoint, options.headers))
     options = with_shapes(options, model, is_found=bool(found))
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
@@ -129,12 +129,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
-    server = _server(target)
+    server = _server(service)
     metrics, metrics_warnings = _metrics(options, endpoint, command)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     recipe = _recipe(options, model, agenda, command)
-    traffic = target.traffic(model, steps, None if shared is None else shared.placement)
+    traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,
@@ -148,7 +148,6 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
         recipe=recipe,
         sequences=requests.sequences,
         result=Result(
-            schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -159,7 +158,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
             model=_described(model),
             remarks=_missing(options, server),
         ),
-        target=target,
+        service=service,
         has_statistics="statistics" in server["extensions"],
         last=last,
         warnings=(
@@ -173,12 +172,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
         ),
         metrics=metrics,
         agenda=agenda,
-        journal=_maybe_journal(options, target, model, traffic, steps),
+        journal=_maybe_journal(options, service, model, traffic, steps),
     )
 
 
 def _maybe_journal(
-    options: Options, target: Target, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
+    options: Options, service: Service, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
 ) -> Journal | None:
     if options.profile_export is None:
         return None
@@ -189,7 +188,7 @@ def _maybe_journal(
         # Where requests are not made of the data, there is nothing to say of their inputs.
         steps=steps if len(steps) == len(traffic.requests) else ((),) * len(traffic.requests),
         datatypes={output.name: output.datatype for output in model.outputs},
-        read_outputs=target.read_outputs,
+        read_outputs=service.read_outputs,
         load_mode=load_mode(options),
         missing=b"" if options.shared_memory == "none" else None,
     )
@@ -202,10 +201,10 @@ def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validati
     return Validation(expected, tolerance, relative, options.validate_sample)
 
 
-def _server(target: Target) -> dict[str, Any]:
+def _server(service: Service) -> dict[str, Any]:
     """What the server says of itself; a plain KServe v2 server may say nothing."""
     try:
-        found = dict(target.server())
+        found = dict(service.server())
     except MissingError:
         found = {}
     extensions = found.get("extensions")

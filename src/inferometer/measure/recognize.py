@@ -1,4 +1,4 @@
-"""From an address to a target: the kind that was asked for, or the one that the address looks like."""
+"""From an address to a service: the kind that was asked for, or the one that the address looks like."""
 
 from dataclasses import fields, replace
 
@@ -8,7 +8,7 @@ from inferometer.measure.options import Options
 from inferometer.model.spec import ModelSpec
 from inferometer.services.detect import PLAIN, Looks, look, look_over_grpc, recognize
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
-from inferometer.services.kind import Target, TargetOptions
+from inferometer.services.kind import Service, ServiceOptions
 from inferometer.services.kinds import AUTO, KINDS
 
 MOST_NAMES = 20
@@ -23,9 +23,9 @@ def address(options: Options) -> Endpoint:
     return replace(endpoint, tls=options.tls) if is_secure else endpoint
 
 
-def open_target(options: Options, connection: Connection) -> Target:
-    asked = {field.name: getattr(options, field.name) for field in fields(TargetOptions)}
-    return KINDS[options.service_kind].open(connection, TargetOptions(**asked))
+def open_service(options: Options, connection: Connection) -> Service:
+    asked = {field.name: getattr(options, field.name) for field in fields(ServiceOptions)}
+    return KINDS[options.service_kind].open(connection, ServiceOptions(**asked))
 
 
 def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
@@ -42,7 +42,7 @@ def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
         )
     options = replace(options, service_kind=looks.kind, protocol=looks.protocol)
     if not options.model and KINDS[looks.kind].needs_model:
-        options = replace(options, model=_only_model(open_target(options, connection), connection, looks))
+        options = replace(options, model=_only_model(open_service(options, connection), connection, looks))
     check(options)
     model = f", model '{options.model}'" if options.model else ""
     return options, (f"{connection.endpoint.authority} looks like {looks.title}{model} ({looks.words}).",)
@@ -54,11 +54,11 @@ def _with_protocol(options: Options) -> Options:
     return options if options.protocol in ports else replace(options, protocol=next(iter(ports)))
 
 
-def _only_model(target: Target, connection: Connection, looks: Looks) -> str:
+def _only_model(service: Service, connection: Connection, looks: Looks) -> str:
     """The name of the one model that the server has."""
     where = f"{connection.endpoint.authority} looks like {looks.title}"
     try:
-        names = sorted(target.models())
+        names = sorted(service.models())
     except PeerError as error:
         raise UsageError(
             f"{where}, and does not list its models ({error.message})", remedy="name one with -m"
@@ -73,10 +73,10 @@ def _only_model(target: Target, connection: Connection, looks: Looks) -> str:
     raise UsageError(f"{where} and has {len(names)} models: {shown}", remedy="name one with -m")
 
 
-def describe(target: Target, options: Options, connection: Connection) -> ModelSpec:
+def describe(service: Service, options: Options, connection: Connection) -> ModelSpec:
     """The model; where that fails because the server is of another kind, the sentence says of which."""
     try:
-        return target.describe(options.model, options.version, options.bls_composing_models)
+        return service.describe(options.model, options.version, options.bls_composing_models)
     except PeerError as error:
         if _is_own_word(error, options.protocol):
             raise

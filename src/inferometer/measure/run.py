@@ -78,9 +78,9 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
     )
     if not wanted:
         return nullcontext()
-    if not isinstance(setup.target, Tracer):
+    if not isinstance(setup.service, Tracer):
         raise _no_such_calls(setup, "trace settings")
-    return traced(setup.target, wanted)
+    return traced(setup.service, wanted)
 
 
 def _hosted(setup: Setup) -> AbstractContextManager[object]:
@@ -90,9 +90,9 @@ def _hosted(setup: Setup) -> AbstractContextManager[object]:
 def _region(setup: Setup) -> AbstractContextManager[None]:
     if setup.shared is None:
         return nullcontext()
-    if not isinstance(setup.target, Registry):
+    if not isinstance(setup.service, Registry):
         raise _no_such_calls(setup, "shared memory")
-    return shared_region(setup.shared, setup.target)
+    return shared_region(setup.shared, setup.service)
 
 
 def _no_such_calls(setup: Setup, what: str) -> UsageError:
@@ -210,4 +210,4 @@ def _with_hint(setup: Setup, level: Level) -> Level:
 
 
 def _read_counters(setup: Setup) -> Snapshot | None:
-    return snapshot(setup.target.statistics(setup.model)) if setup.has_statistics else None
+    return snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None

@@ -13,8 +13,8 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.observe.host import HostMeter
 from inferometer.observe.metrics import Sample, missing, sample
-from inferometer.services.control import HttpControl
 from inferometer.services.endpoint import Connection
+from inferometer.services.http_control import HttpControl
 
 PATIENCE_S = 1.0  # for a look that is under way when the level ends
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError, PeerError
-from inferometer.services.control import HttpControl
 from inferometer.services.endpoint import Connection
+from inferometer.services.http_control import HttpControl
 
 TIMEOUT_S = 5.0
 _NOBODY = "inferometer-looks-around"  # a model that no server has

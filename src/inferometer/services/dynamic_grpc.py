@@ -16,7 +16,7 @@ from inferometer.model.tensor import Tensor
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl
 from inferometer.services.http import RESPONSE, read_body
-from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.kind import Document, ServiceOptions
 from inferometer.services.proto_schema import Method, Reflection, method_of_file, split_method
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Traffic, Wiring
@@ -29,7 +29,7 @@ MESSAGES = TensorSpec("message", "MESSAGE", (1,))
 class DynamicGrpc:
     """One method at one address."""
 
-    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
         self._connection = connection
         self._options = options
         self._reflection = Reflection(connection)

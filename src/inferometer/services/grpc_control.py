@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError, Message
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.model.answers import Shape, checked
-from inferometer.services.control import TIMEOUT_S, why_unreachable
 from inferometer.services.endpoint import Connection, tls_context
+from inferometer.services.http_control import TIMEOUT_S, why_unreachable
 from inferometer.wire.grpc import (
     REFUSED,
     RESET,

@@ -7,7 +7,7 @@ from inferometer.base.errors import MissingError, UsageError
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.kind import Document, ServiceOptions
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Traffic, Wiring
 from inferometer.wire.http1 import encode_request
@@ -19,7 +19,7 @@ RESPONSE = TensorSpec("response", "JSON", (1,))
 class PlainHttp:
     """One address of an HTTP server."""
 
-    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
         self._connection = connection
         self._options = options
 

@@ -1,4 +1,4 @@
-"""What the rest of the program needs of a service kind: a row of `KINDS`, and the target that the row opens.
+"""What the rest of the program needs of a service kind: a row of `KINDS`, and the service that the row opens.
 
 A kind says what to send and what a reply means; it never opens a socket for load and never looks at a clock. How its
 bytes travel is left to the links of `load`: the `Wiring` of its traffic names the protocol, and, where more than the
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inferometer.base.rules import Rule
 
-if TYPE_CHECKING:  # the command line reads the table and must not wait for what targets need
+if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
     from inferometer.model.spec import ModelSpec
     from inferometer.model.tensor import Tensor
     from inferometer.services.endpoint import Connection
@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TargetOptions:
+class ServiceOptions:
     """What was asked, as far as kinds read it. Every field is one of `measure.options.Options`, with its name."""
 
     protocol: str = "http"
@@ -56,7 +56,7 @@ class TargetOptions:
         return True if self.asynchronous else False if self.synchronous else None
 
 
-class Target(Protocol):
+class Service(Protocol):
     """A server of some kind at one address."""
 
     def server(self) -> Document:
@@ -85,16 +85,16 @@ class Target(Protocol):
 
 @runtime_checkable
 class Answering(Protocol):
-    """A target whose replies hold tensors, which can be compared."""
+    """A service whose replies hold tensors, which can be compared."""
 
     def infer(self, request: bytes) -> "Mapping[str, Tensor]":
         """The outputs that come back for a rendered request, by name."""
 
 
 class Open(Protocol):
-    """Makes a target; imports what that needs when called, as most runs need one kind."""
+    """Makes a service; imports what that needs when called, as most runs need one kind."""
 
-    def __call__(self, connection: "Connection", options: TargetOptions) -> Target: ...
+    def __call__(self, connection: "Connection", options: ServiceOptions) -> Service: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from inferometer.base.rules import Asked, Rule, is_async, is_grpc, names_data
-from inferometer.services.kind import Kind, Target, TargetOptions
+from inferometer.services.kind import Kind, Service, ServiceOptions
 
 if TYPE_CHECKING:
     from inferometer.services.endpoint import Connection
@@ -12,7 +12,7 @@ AUTO = "auto"
 """No kind was asked for: the address is asked what it is."""
 
 
-def _open_triton(connection: "Connection", options: TargetOptions) -> Target:
+def _open_triton(connection: "Connection", options: ServiceOptions) -> Service:
     if options.protocol == "http":
         from inferometer.services.triton_http import HttpOptions, TritonHttp
 
@@ -33,19 +33,19 @@ def _open_triton(connection: "Connection", options: TargetOptions) -> Target:
     )
 
 
-def _open_openai(connection: "Connection", options: TargetOptions) -> Target:
+def _open_openai(connection: "Connection", options: ServiceOptions) -> Service:
     from inferometer.services.openai import OpenAi
 
     return OpenAi(connection, options)
 
 
-def _open_http(connection: "Connection", options: TargetOptions) -> Target:
+def _open_http(connection: "Connection", options: ServiceOptions) -> Service:
     from inferometer.services.http import PlainHttp
 
     return PlainHttp(connection, options)
 
 
-def _open_tfserving(connection: "Connection", options: TargetOptions) -> Target:
+def _open_tfserving(connection: "Connection", options: ServiceOptions) -> Service:
     if options.protocol == "http":
         from inferometer.services.tfserving_rest import TfServingRest
 
@@ -55,19 +55,19 @@ def _open_tfserving(connection: "Connection", options: TargetOptions) -> Target:
     return TfServing(connection, options)
 
 
-def _open_torchserve(connection: "Connection", options: TargetOptions) -> Target:
+def _open_torchserve(connection: "Connection", options: ServiceOptions) -> Service:
     from inferometer.services.torchserve import TorchServe
 
     return TorchServe(connection, options)
 
 
-def _open_in_process(connection: "Connection", options: TargetOptions) -> Target:
+def _open_in_process(connection: "Connection", options: ServiceOptions) -> Service:
     from inferometer.services.in_process import InProcess
 
     return InProcess(connection, options.request_parameters)
 
 
-def _open_dynamic_grpc(connection: "Connection", options: TargetOptions) -> Target:
+def _open_dynamic_grpc(connection: "Connection", options: ServiceOptions) -> Service:
     from inferometer.services.dynamic_grpc import DynamicGrpc
 
     return DynamicGrpc(connection, options)

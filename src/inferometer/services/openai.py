@@ -9,9 +9,9 @@ from inferometer.model.answers import OPENAI_MODELS
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.services.chat import Chat
-from inferometer.services.control import HttpControl
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.http_control import HttpControl
+from inferometer.services.kind import Document, ServiceOptions
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Traffic, Wiring
@@ -29,7 +29,7 @@ _CHAT = "v1/chat/completions"
 class OpenAi:
     """An OpenAI-style server at one address."""
 
-    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
         self._connection = connection
         self._options = options
         self._control = HttpControl(connection)

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from inferometer.base.errors import PeerError
 from inferometer.model.answers import CONFIG, INDEX
-from inferometer.services.control import LOAD_TIMEOUT_S, HttpControl
 from inferometer.services.endpoint import Connection
+from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl
 
 READY = "READY"
 

@@ -12,9 +12,9 @@ from inferometer.model.answers import TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.control import HttpControl, reason_of
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import Document, TargetOptions
+from inferometer.services.http_control import HttpControl, reason_of
+from inferometer.services.kind import Document, ServiceOptions
 from inferometer.services.shared_memory import Placement
 from inferometer.services.tfserving import maybe_number, model_of
 from inferometer.services.traffic import Traffic, Wiring
@@ -24,7 +24,7 @@ from inferometer.wire.http1 import encode_request
 class TfServingRest:
     """A TensorFlow Serving server's REST port."""
 
-    def __init__(self, connection: Connection, options: TargetOptions) -> None:
+    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
         self._connection = connection
         self._options = options
         self._control = HttpControl(connection)

@@ -10,10 +10,10 @@ from inferometer.base.errors import UsageError
 from inferometer.model import answers
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.control import LOAD_TIMEOUT_S
 from inferometer.services.discovery import Document, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
+from inferometer.services.http_control import LOAD_TIMEOUT_S
 from inferometer.services.messages import load_messages
 from inferometer.services.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.services.trace import Settings

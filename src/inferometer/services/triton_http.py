@@ -12,9 +12,9 @@ from inferometer.model import answers
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.services.discovery import Document, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
+from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.services.sequence_marks import ID_PLACE, PLACE
 from inferometer.services.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.services.trace import Settings

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.classic_usage import classic_usage
 from inferometer.cli.parser import GROUPS, Ask, parse_classic, parse_measure, print_measure_help
 from inferometer.dataset.build import DataOptions
+from inferometer.dialects.perf_analyzer.usage import classic_usage
 from inferometer.measure.options import Options, Range
 from inferometer.services.endpoint import Tls
 
@@ -434,7 +434,7 @@ def test_any_words_give_options_or_a_sentence(words: list[str]):
 
 def test_the_parser_imports_nothing_heavy():
     code = (
-        "import sys, inferometer.cli.classic_usage as u; u.classic_usage();"
+        "import sys, inferometer.dialects.perf_analyzer.usage as u; u.classic_usage();"
         "print([m for m in ('numpy', 'rich', 'pydantic', 'ssl', 'argparse') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

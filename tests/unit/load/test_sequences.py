@@ -11,7 +11,7 @@ from inferometer.load.plan import Closed, Constant, Open
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
 from inferometer.records.records import join
 from tests.support.clock import FakeClock
-from tests.support.target import FakeServer, Reply, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MS = 1_000_000
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from inferometer.report.classic import level_block
+from inferometer.base.answer_file import from_json, to_json
+from inferometer.dialects.perf_analyzer.report import level_block
 from inferometer.report.csv import main_csv
 from inferometer.report.tokens import classic_lines, text_lines
 from inferometer.stats.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures
-from inferometer.stats.result import from_json, to_json
+from inferometer.stats.result import Result
 
 US = 1000
 NONE = Distribution(0, 0, 0, 0, 0, ())
@@ -122,4 +123,4 @@ def test_the_script_keeps_the_classic_columns_unless_asked(build: ModuleType, st
 
 def test_the_result_file_keeps_them(build: ModuleType, streamed: Measurement):
     result = build.result(build.level(replace(streamed, goodput=Goodput("x", 9, 4.5, 0.9))))
-    assert from_json(to_json(result), "file").levels == result.levels
+    assert from_json(to_json(result), "file", Result).levels == result.levels

@@ -8,14 +8,14 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http import PlainHttp
-from inferometer.services.kind import TargetOptions
+from inferometer.services.kind import ServiceOptions
 
 
 def rendered(
     prefix: str = "", headers: tuple[tuple[str, str], ...] = (), **options: Any
 ) -> tuple[bytes, ...]:
-    target = PlainHttp(Connection(Endpoint("h", 1, prefix), headers), TargetOptions(**options))
-    return target.traffic(target.describe("", "", ()), [()]).requests
+    service = PlainHttp(Connection(Endpoint("h", 1, prefix), headers), ServiceOptions(**options))
+    return service.traffic(service.describe("", "", ()), [()]).requests
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_bodies_come_from_files_too_and_take_turns(tmp_path: Path):
 
 
 def test_what_is_measured_has_the_name_of_its_request():
-    target = PlainHttp(Connection(Endpoint("h", 1)), TargetOptions(path="/x"))
-    assert target.describe("", "", ()).name == "GET /x"
-    assert target.describe("mine", "", ()).name == "mine"
+    service = PlainHttp(Connection(Endpoint("h", 1)), ServiceOptions(path="/x"))
+    assert service.describe("", "", ()).name == "GET /x"
+    assert service.describe("mine", "", ()).name == "mine"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from inferometer.model.tensor import Tensor
 from inferometer.records import status as outcome
 from inferometer.services.chat import Chat
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import TargetOptions
+from inferometer.services.kind import ServiceOptions
 from inferometer.services.openai import OpenAi
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.traffic import Reply
@@ -24,8 +24,8 @@ def tensor(name: str, text: str) -> Tensor:
 
 def sent(step: Tensor, prefix: str = "", **options: Any) -> tuple[str, Any]:
     """Path and document of a request."""
-    target = OpenAi(Connection(Endpoint("h", 1, prefix)), TargetOptions(**options))
-    (request,) = target.traffic(target.describe("gpt", "", ()), [[step]]).requests
+    service = OpenAi(Connection(Endpoint("h", 1, prefix)), ServiceOptions(**options))
+    (request,) = service.traffic(service.describe("gpt", "", ()), [[step]]).requests
     head, _, body = request.partition(b"\r\n\r\n")
     method, path, _ = head.decode().split("\r\n")[0].split(" ")
     assert method == "POST"

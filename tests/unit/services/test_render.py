@@ -195,8 +195,8 @@ def test_outputs_that_are_read_come_back_in_the_reply():
 def message(
     step: Sequence[Tensor], spec: ModelSpec, placement: Placement | None = None
 ) -> "service_pb2.ModelInferRequest":
-    target = TritonGrpc(CONNECTION, GrpcOptions())
-    (request,) = target.traffic(spec, [step], placement).requests
+    service = TritonGrpc(CONNECTION, GrpcOptions())
+    (request,) = service.traffic(spec, [step], placement).requests
     return service_pb2.ModelInferRequest.FromString(request)
 
 

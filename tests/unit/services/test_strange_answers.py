@@ -15,10 +15,10 @@ from inferometer.base.errors import InferometerError, PeerError
 from inferometer.diagnose.observation import step_setup
 from inferometer.model import answers
 from inferometer.observe.statistics import difference, snapshot
-from inferometer.services.control import HttpControl
 from inferometer.services.detect import look, recognize
 from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-from inferometer.services.kind import Target, TargetOptions
+from inferometer.services.http_control import HttpControl
+from inferometer.services.kind import Service, ServiceOptions
 from inferometer.services.kinds import KINDS
 from inferometer.services.repository import HttpRepository
 from inferometer.services.trace import Tracer
@@ -115,8 +115,8 @@ def server() -> Iterator[StrangeServer]:
         yield found
 
 
-def target(kind: str, server: StrangeServer) -> Target:
-    return KINDS[kind].open(server.connection, TargetOptions(management_url=server.server.address))
+def service(kind: str, server: StrangeServer) -> Service:
+    return KINDS[kind].open(server.connection, ServiceOptions(management_url=server.server.address))
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def usable(value: object) -> None:
 
 
 def ask_everything(kind: str, server: StrangeServer) -> None:
-    asked = target(kind, server)
+    asked = service(kind, server)
     with only_our_errors():
         recognize(look(server.connection))
     with only_our_errors():
@@ -164,7 +164,7 @@ def ask_everything(kind: str, server: StrangeServer) -> None:
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_good_answers_are_taken(kind: str, server: StrangeServer) -> None:
     server.documents = DOCUMENTS[kind]
-    asked = target(kind, server)
+    asked = service(kind, server)
     model = asked.describe("m", "", ())
     assert model.name == "m"
     if kind == "triton":
@@ -251,14 +251,14 @@ def test_the_sentence_names_server_call_part_and_what_belongs_there(
     change(documents[path])
     server.documents = documents
     with pytest.raises(PeerError) as caught:
-        target("triton", server).describe("m", "", ())
+        service("triton", server).describe("m", "", ())
     assert says in caught.value.message
     if "which has no end" not in says:
         assert server.server.address in caught.value.remedy
 
 
 def test_an_answer_without_end_is_given_up(server: StrangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inferometer.services.control.LARGEST_BODY", 1000)
+    monkeypatch.setattr("inferometer.services.http_control.LARGEST_BODY", 1000)
     server.documents = {"/v2": b'{"name": "' + b"x" * 2000 + b'"}'}
     with pytest.raises(PeerError, match="longer than 1000 bytes"):
         HttpControl(server.connection).get("/v2", answers.SERVER)

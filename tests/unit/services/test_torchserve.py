@@ -11,7 +11,7 @@ from inferometer.model.numbers import encode
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import TargetOptions
+from inferometer.services.kind import ServiceOptions
 from inferometer.services.torchserve import TorchServe
 
 NOWHERE = Connection(Endpoint("127.0.0.1", 1, "/base"))
@@ -19,12 +19,12 @@ BYTES = bytes(range(256)) * 2
 
 
 def rendered(
-    step: list[Tensor], *, options: TargetOptions | None = None, version: str = "", headers: tuple = ()
+    step: list[Tensor], *, options: ServiceOptions | None = None, version: str = "", headers: tuple = ()
 ) -> tuple[str, email.message.EmailMessage, bytes]:
     """The request line, the message as a mail library reads it, and the bare body."""
     connection = Connection(NOWHERE.endpoint, headers)
-    target = TorchServe(connection, TargetOptions() if options is None else options)
-    (request,) = target.traffic(ModelSpec("res net", version, (), ()), [step]).requests
+    service = TorchServe(connection, ServiceOptions() if options is None else options)
+    (request,) = service.traffic(ModelSpec("res net", version, (), ()), [step]).requests
     line, _, rest = request.partition(b"\r\n")
     message = email.message_from_bytes(rest, policy=email.policy.HTTP)
     return line.decode(), message, rest.partition(b"\r\n\r\n")[2]
@@ -77,13 +77,13 @@ def test_a_name_of_a_file_cannot_end_its_header(tmp_path: Path) -> None:
     ],
 )
 def test_a_body_of_the_users_own_is_sent_as_it_is(body: str, kind: str) -> None:
-    _, message, found = rendered([], options=TargetOptions(bodies=(body,)))
+    _, message, found = rendered([], options=ServiceOptions(bodies=(body,)))
     assert message["Content-Type"] == kind
     assert found == body.encode()
 
 
 def test_the_users_content_type_is_kept() -> None:
-    options = TargetOptions(bodies=("a,b",))
+    options = ServiceOptions(bodies=("a,b",))
     _, message, _ = rendered([], options=options, headers=(("content-type", "text/csv"),))
     assert message.get_all("Content-Type") == ["text/csv"]
 

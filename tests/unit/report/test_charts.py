@@ -1,0 +1,150 @@
+"""Charts as markup: every number of the series is in it, every text is escaped."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+from inferometer.report.charts import (
+    NARROW,
+    WIDE,
+    bars_figure,
+    chart_figure,
+    differences_figure,
+    draw,
+)
+from inferometer.report.document import (
+    Bar,
+    Bars,
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    ChartRule,
+    DifferenceBar,
+    Differences,
+    Segment,
+    Span,
+    Spread,
+    Tone,
+)
+
+NASTY = "<script>alert('1 & 2')</script>\""
+
+
+def chart(name="line", label=""):
+    points = (
+        ChartPoint(1.0, 2.5, f"{name}: first", x_limits=(0.5, 1.5), y_limits=(2.0, 3.0), label=label),
+        ChartPoint(4.0, 3.25, "second", is_doubtful=True),
+    )
+    return Chart(
+        title=name,
+        x=ChartAxis("x", str),
+        y=ChartAxis("y", str),
+        series=(
+            ChartLine(name, (points,), "blue"),
+            ChartLine("other", ((ChartPoint(2, 2, "alone"),),), "orange", is_dashed=True),
+        ),
+        spans=(Span(0, 2, label or "span"), Span(2, 4, is_faded=True)),
+        rules=(ChartRule(3.0, "bound"),),
+    )
+
+
+def marks(svg):
+    found = ElementTree.fromstring(svg).iter("circle")
+    return [(float(mark.get("data-x")), float(mark.get("data-y")), mark.findtext("title")) for mark in found]
+
+
+def test_every_point_is_a_mark_with_its_numbers_in_both_widths():
+    for width in (WIDE, NARROW):
+        assert marks(draw(chart(), width)) == [
+            (1.0, 2.5, "line: first"),
+            (4.0, 3.25, "second"),
+            (2.0, 2.0, "alone"),
+        ]
+
+
+def test_everything_lies_inside_the_drawing():
+    for width in (WIDE, NARROW):
+        root = ElementTree.fromstring(draw(chart(), width))
+        height = float(root.get("viewBox").split()[3])
+        for mark in root.iter("circle"):
+            assert 0 < float(mark.get("cx")) < width
+            assert 0 < float(mark.get("cy")) < height
+
+
+def test_a_doubtful_point_is_hollow_and_a_lone_point_has_no_line():
+    root = ElementTree.fromstring(draw(chart(), WIDE))
+    assert [("hollow" in mark.get("class")) for mark in root.iter("circle")] == [False, True, False]
+    assert len(list(root.iter("polyline"))) == 1
+
+
+def test_error_bars_reach_to_their_limits():
+    bars = [
+        path.get("d")
+        for path in ElementTree.fromstring(draw(chart(), WIDE)).iter("path")
+        if "error" in path.get("class")
+    ]
+    assert len(bars) == 2
+
+
+def test_names_stay_text():
+    figure = chart_figure(chart(NASTY, label=NASTY))
+    assert "<script" not in figure
+    root = ElementTree.fromstring(figure)
+    assert root.findtext("figcaption") == NASTY
+    assert [key.tail for key in root.iter("span")] == [NASTY, "other"]
+
+
+def test_a_chart_without_any_point_is_still_a_drawing():
+    empty = Chart("none", ChartAxis("x", str), ChartAxis("y", str), ())
+    assert marks(draw(empty, WIDE)) == []
+
+
+def test_bars_have_the_width_of_their_share():
+    rows = (
+        Bar(
+            "one",
+            (Segment("queue", 30.0, "30 ms", "part-queue"), Segment("work", 10.0, "10 ms", "part-infer")),
+            "40 ms",
+        ),
+        Bar(NASTY, (Segment("queue", 80.0, "80 ms", "part-queue"),), "80 ms", NASTY),
+    )
+    figure = bars_figure(Bars("bars", rows, 80.0))
+    assert re.findall(r'style="width:([\d.]+)%"', figure) == ["37.500", "12.500", "100.000"]
+    assert re.findall(r'data-value="([\d.]+)"', figure) == ["30.0", "10.0", "80.0"]
+    assert "<script" not in figure
+    assert "one: queue 30 ms, work 10 ms" in figure
+
+
+def test_bars_of_nothing_are_empty():
+    figure = bars_figure(
+        Bars("bars", (Bar("zero", (Segment("queue", 0.0, "0 ns", "part-queue"),), "0 ns"),), 0.0)
+    )
+    assert "width:0.000%" in figure
+
+
+def test_differences_are_placed_around_zero():
+    rows = (
+        DifferenceBar("up", 10.0, (5.0, 15.0), "+10 %", Tone.GOOD, "first"),
+        DifferenceBar("down", -20.0, None, "−20 %", Tone.BAD, "second"),
+    )
+    figure = differences_figure(Differences(NASTY, rows, "%"))
+    assert re.findall(r'class="dot" style="left:([\d.]+)%"', figure) == ["75.000", "0.000"]
+    assert re.findall(r'class="reach" style="left:([\d.]+)%;width:([\d.]+)%"', figure) == [
+        ("62.500", "25.000")
+    ]
+    assert re.findall(r'class="group">(\w+)<', figure) == ["first", "second"]
+    assert "<script" not in figure
+
+
+def test_an_interval_down_to_zero_does_not_break_a_log_axis():
+    point = ChartPoint(1.0, 100.0, "wide", y_limits=(0.0, 300.0))
+    log = Chart(
+        "log", ChartAxis("x", str), ChartAxis("y", str, Spread.LOG), (ChartLine("line", ((point,),), "blue"),)
+    )
+    (bar,) = [
+        path.get("d")
+        for path in ElementTree.fromstring(draw(log, WIDE)).iter("path")
+        if "error" in path.get("class")
+    ]
+    assert "nan" not in bar
+    assert marks(draw(log, WIDE)) == [(1.0, 100.0, "wide")]

@@ -1,0 +1,37 @@
+"""Axes of times: one unit where it fits, each tick with its own where it does not."""
+
+import pytest
+
+from inferometer.report.document import Spread
+from inferometer.report.units import plain_number, time_axis
+
+
+@pytest.mark.parametrize(
+    ("times", "title", "ticks"),
+    [
+        ((100_000_000, 300_000_000), "latency (ms)", {200_000_000: "200", 0: "0"}),
+        ((400_000, 900_000), "latency (µs)", {500_000: "500"}),
+        ((1_500_000_000,), "latency (s)", {250_000_000: "0.25"}),
+        ((300,), "latency (µs)", {100: "0.1"}),
+        ((), "latency (µs)", {0: "0"}),
+    ],
+)
+def test_times_of_one_size_share_a_unit(times, title, ticks):
+    axis = time_axis("latency", times)
+    assert (axis.title, axis.spread) == (title, Spread.LINEAR)
+    assert {value: axis.text(value) for value in ticks} == ticks
+
+
+def test_times_far_apart_each_have_their_unit():
+    axis = time_axis("latency", (10_000, 2_000_000_000))
+    assert (axis.title, axis.spread) == ("latency (log scale)", Spread.LOG)
+    values = (10.0, 1e3, 1e5, 1e6, 5e8, 1e9)
+    assert [axis.text(value) for value in values] == ["10 ns", "1 µs", "100 µs", "1 ms", "500 ms", "1 s"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.25, "0.25"), (40.0, "40"), (12_500.0, "12,500"), (1e-5, "0.00001"), (2e9, "2,000,000,000")],
+)
+def test_numbers_are_plain(value, text):
+    assert plain_number(value) == text
