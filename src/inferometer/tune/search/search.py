@@ -1,8 +1,8 @@
 """A search: the problem it is given, and an object to ask and tell.
 
 A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
-user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the same it
-proposes the same: a search is resumed by telling it again what the journal holds.
+user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
+same it proposes the same: a search is resumed by telling it again what the journal holds.
 """
 
 from collections.abc import Generator
