@@ -14,7 +14,7 @@ from inferometer.cli.parser import Ask, parse_measure
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.measure.options import Options
-    from inferometer.tune.search.search import Message, Proposal, SkippedProposal
+    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
@@ -136,7 +136,7 @@ def _tune(own: argparse.Namespace, request: "TuneRequest") -> int:
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts().caught() as interrupts:
-        (study,) = profile(settings_of(request), Progress(interrupts))
+        (study,) = profile(settings_of(request), TrialProgress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
@@ -156,13 +156,13 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
     print(printable(f"written: {path}"))
 
 
-class Progress:
+class TrialProgress:
     """A line per trial on stderr."""
 
     def __init__(self, interrupts: "Interrupts") -> None:
         self._interrupts = interrupts
 
-    def said(self, say: "Message") -> None:
+    def said(self, say: "SearchMessage") -> None:
         if not say.is_detail:
             print(printable(say.text), file=sys.stderr, flush=True)
 

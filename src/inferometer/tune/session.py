@@ -28,7 +28,7 @@ from inferometer.tune.journal import Journal
 from inferometer.tune.meter import EngineMeter, Meter, TrialError
 from inferometer.tune.prepare import are_whole, base_config, choose, groups, make_problem
 from inferometer.tune.prompts import Prompts
-from inferometer.tune.search.search import Message, Proposal, Search, SkippedProposal
+from inferometer.tune.search.search import Proposal, Search, SearchMessage, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
@@ -40,7 +40,7 @@ FIRST_ATTEMPTS = 2  # when so many fail in a row at the start, nothing will ever
 class SearchWatcher(Protocol):
     """Who is told how a search goes on."""
 
-    def said(self, message: Message) -> None: ...
+    def said(self, message: SearchMessage) -> None: ...
 
     def proposed(self, proposal: Proposal, *, is_known: bool) -> None: ...
 
@@ -76,7 +76,7 @@ def profile(
         for group in groups(settings):
             before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
             if deployment is not before:
-                watcher.said(Message(_where(settings, deployment), is_detail=True))
+                watcher.said(SearchMessage(_where(settings, deployment), is_detail=True))
             if before is None:
                 _warn_of_others(settings, deployment, watcher)
             if idle is None:
@@ -116,7 +116,7 @@ def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Sea
     ]
     for other in deployment.others(names):
         text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(Message(f"{text}, and so change the figures", is_warning=True))
+        watcher.said(SearchMessage(f"{text}, and so change the figures", is_warning=True))
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
@@ -319,7 +319,7 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
         is_fresh = runner.deployment.apply(proposal.variants)
         if is_fresh:
             loaded = [part.name for variant in proposal.variants for part in (*variant.composing, variant)]
-            runner.watcher.said(Message(f"Loaded {', '.join(loaded)}", is_detail=True))
+            runner.watcher.said(SearchMessage(f"Loaded {', '.join(loaded)}", is_detail=True))
         reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
     except (TrialError, InferometerError) as error:
         if isinstance(error, UsageError) and not runner.has_measured:

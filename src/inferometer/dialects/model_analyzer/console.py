@@ -12,7 +12,7 @@ from inferometer.base.writing import writing
 
 if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.job import ProfileJob
-    from inferometer.tune.search.search import Message, Proposal, SkippedProposal
+    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
     from inferometer.tune.trial import Trial
     from inferometer.tune.variant import ModelVariant
 
@@ -114,7 +114,7 @@ class SearchConsole:
 
     # --- as the search's watcher
 
-    def said(self, say: "Message") -> None:
+    def said(self, say: "SearchMessage") -> None:
         speak = (
             self._console.warn
             if say.is_warning
