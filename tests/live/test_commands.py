@@ -14,14 +14,15 @@ import psutil
 import pytest
 
 from inferometer import api
+from inferometer.base.answer_file import read as read_diagnosis
+from inferometer.base.answer_file import to_json
 from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
 from inferometer.diagnose.apply import ENOUGH
-from inferometer.diagnose.diagnosis import read as read_diagnosis
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
-from inferometer.stats.result import to_json
 from tests.support.commands import Ended, call
 
 pytestmark = pytest.mark.live
@@ -63,7 +64,9 @@ def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None
     assert lines[0].startswith("ens · triton http · batch 1")
     assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.]+k? ", line))] == ["1", "2"]
     assert "Where the time goes" in measured.stdout
-    assert re.search(r"Slowest step: addsub(_b)?, .*% of the server's time", " ".join(measured.stdout.split()))
+    assert re.search(
+        r"Slowest step: addsub(_b)?, .*% of the server's time", " ".join(measured.stdout.split())
+    )
 
 
 def test_measure_writes_what_it_shows(measured: Ended, folder: Path) -> None:
@@ -284,11 +287,13 @@ def test_demo_tells_the_whole_story(
     folder = tmp_path / "demo"
     assert main(["demo", "--folder", str(folder)]) == 0
     stdout, stderr = capfd.readouterr()
-    assert re.search(r"Slowest step: preprocessing, .* \d+(\.\d+)? ?% of the server's time", " ".join(stdout.split()))
+    assert re.search(
+        r"Slowest step: preprocessing, .* \d+(\.\d+)? ?% of the server's time", " ".join(stdout.split())
+    )
     names = ("report.html", "diagnosis.json", "result.json", "result.csv")
     assert "Results: " + ", ".join(f"{folder}/{name}" for name in names) in stdout
     assert "Starting the embedded Triton server" in stderr
-    story = read_diagnosis(folder / "diagnosis.json")
+    story = read_diagnosis(folder / "diagnosis.json", Diagnosis)
     assert [step.name for step in story.steps] == ["preprocessing", "classifier", "postprocessing"]
     assert story.verdict.step == "preprocessing"
     # On a machine whose cores others hold, more instances bring nothing, and the story says that instead.

@@ -28,7 +28,7 @@ def measure(
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
     from inferometer.measure.options import Options, Range
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
 
@@ -38,7 +38,7 @@ def measure(
     asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
-    setup = prepare(asked, command="measure")
+    setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True))
     results = list(run(setup, _Silent() if watcher is None else watcher))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
@@ -102,11 +102,11 @@ def tune(
     """
     from inferometer.measure.options import Options
     from inferometer.tune.session import profile
-    from inferometer.tune.short import Wish, settings
-    from inferometer.tune.space import Bounds
+    from inferometer.tune.settings import TuneRequest, settings_of
+    from inferometer.tune.space import SearchBounds
 
     options.setdefault("request_timeout_s", 60.0)
-    wish = Wish(
+    request = TuneRequest(
         options=Options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
@@ -114,10 +114,10 @@ def tune(
         url=url,
         launch_mode=launch_mode,
         search=search,
-        bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
+        bounds=SearchBounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),
     )
-    (study,) = profile(settings(wish), _SilentTuning())
+    (study,) = profile(settings_of(request), _SilentTuning())
     return study
 
 
@@ -206,9 +206,10 @@ def diagnose(
 
 def load(path: str) -> "Result":
     """A result that was saved with `--json`."""
-    from inferometer.stats.result import read
+    from inferometer.base.answer_file import read
+    from inferometer.stats.result import Result
 
-    return read(Path(path))
+    return read(Path(path), Result)
 
 
 def to_html(report: "Report") -> str:

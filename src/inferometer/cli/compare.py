@@ -94,12 +94,13 @@ def _compare(asked: Mapping[str, Any]) -> "Comparison":
 
 
 def _saved(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
+    from inferometer.base.answer_file import read
     from inferometer.compare.saved import compare_saved
     from inferometer.report.saved import consistent
-    from inferometer.stats.result import read
+    from inferometer.stats.result import Result
 
     names: Sequence[str] = asked["words"]
-    results = [(name, read(Path(name))) for name in names]
+    results = [(name, read(Path(name), Result)) for name in names]
     with consistent(*names):
         return compare_saved(results, terms, is_forced="force" in asked)
 
@@ -124,7 +125,7 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
 
 
 def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
-    from inferometer.compare.comparison import write
+    from inferometer.base.answer_file import write
     from inferometer.report.junit import to_junit
     from inferometer.report.saved import consistent, document, to_markdown, write_page
     from inferometer.report.terminal import show

@@ -79,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _diagnose(options: "Options", own: argparse.Namespace) -> int:
+    from inferometer.base.answer_file import write
     from inferometer.diagnose.apply import Treatment
-    from inferometer.diagnose.diagnosis import write
     from inferometer.diagnose.run import Asked
     from inferometer.report.files import writable
     from inferometer.report.saved import document, write_page

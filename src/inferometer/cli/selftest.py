@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
-    from inferometer.selftest.check import SelfTest
+    from inferometer.selftest.check import Check, SelfTest, Thoroughness
+
+    Part = Callable[[Thoroughness], Iterable[Check]]
 
 FAILED = 1
 
@@ -50,13 +53,11 @@ def _run(*, is_quick: bool) -> "SelfTest":
     from inferometer.base.clock import monotonic_ns
     from inferometer.base.units import NS_PER_S
     from inferometer.observe.host import describe_host
-    from inferometer.selftest.check import SCHEMA, SelfTest
-    from inferometer.selftest.pace import FULL, QUICK
-    from inferometer.selftest.run import run
+    from inferometer.selftest.check import FULL, QUICK, SCHEMA, SelfTest
 
     started_at, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), monotonic_ns()
     checks = []
-    for check in run(QUICK if is_quick else FULL):
+    for check in run_parts(_parts(), QUICK if is_quick else FULL):
         print(f"{check.part}: {check.name}: {check.verdict.value}", file=sys.stderr)
         checks.append(check)
     return SelfTest(
@@ -70,17 +71,43 @@ def _run(*, is_quick: bool) -> "SelfTest":
     )
 
 
+def _parts() -> "Mapping[str, Part]":
+    from inferometer.selftest.faults import fault_checks, stall_checks
+    from inferometer.selftest.limits import ceiling_checks, machine_checks
+    from inferometer.selftest.schedule import schedule_checks
+
+    return {
+        "machine": machine_checks,
+        "ceiling": ceiling_checks,
+        "schedule": schedule_checks,
+        "stall": stall_checks,
+        "faults": fault_checks,
+    }
+
+
+def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Iterator[Check]":
+    """The checks as they are done. A part that breaks is a check that failed, and the others still run."""
+    from inferometer.base.errors import InferometerError
+    from inferometer.selftest.check import Check, CheckResult
+
+    for name, checks in parts.items():
+        try:
+            yield from checks(thoroughness)
+        except InferometerError as error:
+            yield Check(name, "broke off", CheckResult.FAIL, str(error), {})
+
+
 def _document(found: "SelfTest") -> "Document":
     """A section for each part, with a row for each check."""
     from inferometer.report.document import Column, Document, Section, Table, Tone
-    from inferometer.selftest.check import Verdict
+    from inferometer.selftest.check import CheckResult
 
     tones = {
-        Verdict.PASS: Tone.GOOD,
-        Verdict.FAIL: Tone.BAD,
-        Verdict.NOISY: Tone.WARNING,
-        Verdict.WARN: Tone.WARNING,
-        Verdict.SHOWN: Tone.PLAIN,
+        CheckResult.PASS: Tone.GOOD,
+        CheckResult.FAIL: Tone.BAD,
+        CheckResult.NOISY: Tone.WARNING,
+        CheckResult.WARN: Tone.WARNING,
+        CheckResult.SHOWN: Tone.PLAIN,
     }
     columns = tuple(Column(name, is_number=False) for name in ("Check", "Found", "Verdict"))
     sections = []
@@ -95,16 +122,16 @@ def _document(found: "SelfTest") -> "Document":
         facts=(found.tool, "quick" if found.is_quick else "full"),
         verdict=_sentence(found),
         sections=tuple(sections),
-        tone=Tone.BAD if found.count(Verdict.FAIL) else Tone.GOOD,
+        tone=Tone.BAD if found.count(CheckResult.FAIL) else Tone.GOOD,
         tool=found.tool,
     )
 
 
 def _sentence(found: "SelfTest") -> str:
     from inferometer.report.format import plural
-    from inferometer.selftest.check import Verdict
+    from inferometer.selftest.check import CheckResult
 
-    failed, noisy = found.count(Verdict.FAIL), found.count(Verdict.NOISY)
+    failed, noisy = found.count(CheckResult.FAIL), found.count(CheckResult.NOISY)
     words = f"{plural(failed, 'check')} failed" if failed else "Nothing failed"
     if noisy:
         words += (

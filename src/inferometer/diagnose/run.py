@@ -9,7 +9,7 @@ from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.bottleneck import outside_s
 from inferometer.diagnose.conclude import Circumstances, Conclusion, Evidence, conclude
-from inferometer.diagnose.diagnosis import COMMAND, SCHEMA, Diagnosis, Machine
+from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
@@ -17,7 +17,7 @@ from inferometer.measure.level import Bench, Point, Watcher, measure_level, warm
 from inferometer.measure.options import Options, Range
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import is_this_host
+from inferometer.observe.host import is_this_host
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
@@ -84,7 +84,6 @@ def diagnose(patient: Patient) -> tuple[Diagnosis, Conclusion]:
     first = patient.results[0]
     host = top.host
     diagnosis = Diagnosis(
-        schema=SCHEMA,
         tool=first.tool,
         command=COMMAND,
         started_at=first.started_at,

@@ -3,26 +3,26 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from inferometer.base.answer_file import plain
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.job import JOURNAL
 from inferometer.tune import journal as journals
-from inferometer.tune.goal import Goal
 from inferometer.tune.journal import Journal
-from inferometer.tune.run import key_of
+from inferometer.tune.scoring import Goal
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.study import SCHEMA, Study, from_plain, plain
+from inferometer.tune.session import key_of
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names, Variant
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """Everything, of all models; `studies` is what is known about each search besides its trials."""
 
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[ModelVariant, ...] = ()
     trials: tuple[Trial, ...] = ()
     studies: Mapping[str, Study] | None = None
 
@@ -32,11 +32,11 @@ class Stored:
         known = (self.studies or {}).get(models)
         if known is None:
             goals = tuple(Goal(name) for name in models.split(","))
-            known = Study(SCHEMA, "", "online", "", goals)
+            known = Study("", "online", "", goals)
         return with_trials(known, self.variants, trials)
 
 
-def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Trial]) -> Study:
+def with_trials(study: Study, variants: Iterable[ModelVariant], trials: Iterable[Trial]) -> Study:
     """The study with these trials too, each content once; those of a former configuration, or of which something else
     was sent, are left out."""
     by_name = {row.name: row for row in variants} | {row.name: row for row in study.variants}
@@ -52,7 +52,7 @@ def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Tria
     )
 
 
-def _is_current(trial: Trial, variants: Mapping[str, Variant], sent: str | None) -> bool:
+def _is_current(trial: Trial, variants: Mapping[str, ModelVariant], sent: str | None) -> bool:
     if any(part.variant not in variants for part in trial.parts):
         return False
     parts = tuple((variants[part.variant], part.load) for part in trial.parts)
@@ -78,13 +78,8 @@ def read(folder: Path) -> Stored:
 
 def of_journal(journal: Journal) -> Stored:
     names = journal.recall("studies") or []
-    studies = {name: _study(journal.recall(f"study {name}"), str(journal.path)) for name in names}
+    studies = {name: journal.value(Study, journal.recall(f"study {name}")) for name in names}
     return Stored(journal.variants(), journal.trials(), studies)
-
-
-def _study(document: Any, origin: str) -> Study:
-    found: Study = from_plain(Study, document, origin)
-    return found
 
 
 def remember(journal: Journal, studies: Iterable[Study]) -> None:
@@ -118,8 +113,8 @@ def take_in(journal: Journal, found: checkpoint.Found, sending: Sending) -> int:
     Names stay where they are free. A name that stands for something else here is given anew; a model's own
     configuration that is no longer its own is left out.
     """
-    names = Names.of(journal.variants())
-    renamed: dict[str, Variant] = {}
+    names = VariantNames.of(journal.variants())
+    renamed: dict[str, ModelVariant] = {}
     for variant in found.variants:
         known = names.known.get(variant.name)
         if known is None:

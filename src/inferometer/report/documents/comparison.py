@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.answer_file import to_json
 from inferometer.compare.comparison import (
     FAILED,
     FASTER,
@@ -20,7 +21,6 @@ from inferometer.compare.comparison import (
     Difference,
     LevelDifference,
     OutputSimilarity,
-    to_json,
 )
 from inferometer.compare.differences import headline
 from inferometer.report.axes import plain_number, rate_axis

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from inferometer.base.answer_file import plain, to_json
 from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
@@ -13,7 +14,6 @@ from inferometer.diagnose.diagnosis import (
     StepFigures,
     Suggestion,
     Trial,
-    to_json,
 )
 from inferometer.report.axes import plain_number, rate_axis, time_axis
 from inferometer.report.document import (
@@ -49,7 +49,7 @@ from inferometer.report.documents.measurement import facts
 from inferometer.report.documents.settings import host_section, settings_section
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import NONE, change_text, duration, plural, quantity, share, when
-from inferometer.stats.result import Result, plain
+from inferometer.stats.result import Result
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 
@@ -283,7 +283,7 @@ def suggestion_words(row: Suggestion) -> str:
 def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
     for row in rows:
         if row.change.can_apply:
-            text = json.dumps(row.change.settings, indent=2, sort_keys=True, default=plain)
+            text = json.dumps(plain(row.change.settings), indent=2, sort_keys=True)
             yield Code(f"{_change(row.change)}: in the configuration of {row.change.model}", text)
 
 

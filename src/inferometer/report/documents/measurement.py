@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.answer_file import to_json
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.document import Document, Figure, Message, Messages, Section, Tone
 from inferometer.report.documents.breakdown import slowest_step, time_section
@@ -21,7 +22,7 @@ from inferometer.report.format import (
 )
 from inferometer.report.sentences import finding_sentence, found_load, limit_words, measurement_sentences
 from inferometer.stats.measurement import Level, Measurement
-from inferometer.stats.result import Result, to_json
+from inferometer.stats.result import Result
 
 
 def measurement_document(result: Result) -> Document:

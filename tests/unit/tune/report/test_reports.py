@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 import pytest
 from scripted import W, drive, server
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import tables
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
 from inferometer.tune.report.detailed import detailed, find
 from inferometer.tune.report.effects import effect_sentence, main_effects
@@ -22,24 +22,24 @@ from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.front import pareto
 from inferometer.tune.report.summary import summary
 from inferometer.tune.report.text import summary as summary_text
+from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.space import Bounds, automatic
-from inferometer.tune.study import SCHEMA, Study, from_json, to_json
+from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.space import SearchBounds, automatic
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status
-from inferometer.tune.variant import Names
+from inferometer.tune.variant import VariantNames
 from tests.support.nasty import NASTY, with_texts
 
-BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
+BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 
 
 def made(goal=None, formula=server, *, cpu_only=True):
     goal = goal or Goal("W")
-    names = Names()
-    scope = Scope((Task(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
+    names = VariantNames()
+    scope = SearchProblem((ModelProblem(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
     found = drive(brute(scope, names), formula)
     return Study(
-        SCHEMA,
         "inferometer test",
         "online",
         "brute",
@@ -61,7 +61,7 @@ def with_gpus(study):
 
 def test_a_report_is_the_same_from_the_saved_study():
     study = made()
-    again = from_json(to_json(study), "study.json")
+    again = from_json(to_json(study), "study.json", Study)
     for make in (lambda found: summary(found, 3), lambda found: detailed(found, "W_config_5")):
         assert render(make(study)) == render(make(again))
         assert markdown(make(study)) == markdown(make(again))
@@ -248,7 +248,7 @@ def test_a_study_without_measurements_has_nothing_to_complain_about():
 
 
 def test_a_variant_is_described_with_its_members():
-    names = Names()
+    names = VariantNames()
     single = names.variant("W", W, {"instance_group": [{"count": 2, "kind": "KIND_CPU"}]}, cpu_only=True)
     words = "2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python"
     assert facts.shape(single) == words

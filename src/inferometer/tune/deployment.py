@@ -1,0 +1,346 @@
+"""Where the variants of a trial are loaded: in a server, or in the workers themselves."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.server.in_process import Host, ModelFolder, installation
+from inferometer.server.wheel import find_wheel
+from inferometer.services.discovery import READY, ModelControl
+from inferometer.tune import model_config
+from inferometer.tune.model_config import Fields
+from inferometer.tune.servers import ModelServer, make_server, repository
+from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings, ServerAccess
+from inferometer.tune.variant import ModelVariant
+
+INSTALL_OPTION = "--triton-install-path"
+
+
+def open_deployment(launch: LaunchSettings) -> "Deployment":
+    """Not started yet; enter it."""
+    if launch.mode == IN_PROCESS:
+        return InProcessDeployment(launch)
+    is_ours = launch.mode != "remote"
+    return ServerDeployment(make_server(launch), launch.control, is_ours=is_ours, may_load=launch.may_load)
+
+
+class Deployment(Protocol):
+    """Has the variants of a trial loaded. Use as a context manager: what it started ends with it."""
+
+    is_special: bool  # made for one model's server flags
+
+    @property
+    def addresses(self) -> Addresses: ...
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server, where it is a process of this machine."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def close(self) -> None:
+        """Doing it twice does no harm."""
+
+    def is_running(self) -> bool: ...
+
+    def revive(self) -> bool:
+        """Make good for what died; whether anything had."""
+
+    def base_config(self, model: str) -> Fields:
+        """What the server makes of the model's own configuration."""
+
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        """What somebody else has loaded besides these models and those they call."""
+
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
+        """Have exactly these loaded; whether anything changed."""
+
+    def host(self, model: str) -> Host | None:
+        """For a worker that is to hold the model itself; None where a server does."""
+
+
+class ServerDeployment:
+    """Loads variants in place of each other; the server is only restarted when it died or when it must be.
+
+    A variant stands in for the model under the model's own name. Models that somebody else had loaded are put back
+    at the end, with the configuration they had.
+    """
+
+    def __init__(
+        self, server: ModelServer, control: ServerAccess, *, is_ours: bool, may_load: bool = True
+    ) -> None:
+        self._server = server
+        self._control = control
+        self._is_ours = is_ours
+        self._may_load = may_load
+        self._loaded: dict[str, str] = {}  # model -> key of the variant that is in its place
+        self._before: dict[str, Mapping[str, Any] | None] = {}
+        self.starts = 0
+        self.is_special = False  # made for one model's server flags
+        self._is_open = False
+
+    # --- life
+
+    def __enter__(self) -> Self:
+        self._is_open = True
+        self._server.start()
+        self.starts += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Put back what was there and end our server; doing it twice does no harm."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            if not self._is_ours and self._may_load:
+                self._restore()
+        finally:
+            self._server.stop()
+
+    @property
+    def addresses(self) -> Addresses:
+        return self._server.addresses
+
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid
+
+    @property
+    def control(self) -> ServerAccess:
+        return self._control
+
+    @property
+    def repository(self) -> ModelControl:
+        return repository(self.addresses, self._control)
+
+    def is_running(self) -> bool:
+        return self._server.is_running()
+
+    def revive(self) -> bool:
+        """Start our server again if it died; whether it had to be."""
+        if not self._is_ours or self._server.is_running():
+            return False
+        self._server.stop()
+        self._loaded.clear()
+        self._server.start()
+        self.starts += 1
+        return True
+
+    # --- models
+
+    def base_config(self, model: str) -> Fields:
+        """What the server makes of the model's own configuration."""
+        known = self.repository
+        names = {row.name for row in known.index()}
+        if model not in names:
+            raise UsageError(
+                f"the server has no model '{model}'",
+                remedy=f"its models are {', '.join(sorted(names)) or 'none'}",
+            )
+        self._note_before(known, [model])
+        if not self._is_loaded(known, model):
+            self._load(known, model, None)
+        found = _loaded_config(known, model)
+        self._loaded.pop(model, None)
+        return _without_completed(found)
+
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        if self._is_ours:
+            return ()
+        known = self.repository
+        ready = {row.name for row in known.index() if row.state == READY}
+        called = {
+            name
+            for model in models
+            if model in ready
+            for name in model_config.members(_loaded_config(known, model))
+        }
+        return tuple(sorted(ready - called - set(models)))
+
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
+        """Have exactly these loaded, members before those who call them; whether anything had to be loaded."""
+        wanted = [part for variant in variants for part in (*variant.composing, variant)]
+        stale = [variant for variant in wanted if self._loaded.get(variant.model) != variant.key]
+        if not stale:
+            return False
+        if not self._may_load:
+            self._check_loaded(variants)
+            return False
+        known = self.repository
+        self._note_before(known, [variant.model for variant in wanted])
+        if any(variant.composing for variant in variants):
+            # A caller keeps the members it was loaded with: all of it anew whenever one of them changed.
+            stale = wanted
+        for variant in stale:
+            self._loaded.pop(variant.model, None)
+            self._load(known, variant.model, {**variant.config, "name": variant.model})
+            self._loaded[variant.model] = variant.key
+        return True
+
+    def host(self, model: str) -> None:
+        return None
+
+    def _check_loaded(self, variants: Sequence[ModelVariant]) -> None:
+        for variant in variants:
+            if not self._is_loaded(self.repository, variant.model):
+                raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
+
+    def _is_loaded(self, known: ModelControl, model: str) -> bool:
+        return any(row.name == model and row.state == READY for row in known.index())
+
+    def _load(self, known: ModelControl, model: str, config: Mapping[str, Any] | None) -> None:
+        try:
+            known.load_model(model, config)
+        except PeerError as error:
+            if "polling is enabled" in error.message:
+                raise UsageError(
+                    f"the server refuses to load '{model}': {error.message}",
+                    remedy="start it with --model-control-mode explicit",
+                ) from error
+            raise
+
+    # --- what was there before
+
+    def _note_before(self, known: ModelControl, models: Sequence[str]) -> None:
+        if self._is_ours or not self._may_load:
+            return
+        for model in models:
+            if model not in self._before:
+                self._before[model] = _loaded_config(known, model) if self._is_loaded(known, model) else None
+
+    def _restore(self) -> None:
+        """Callers are put back after the models they call, which were noted first."""
+        for model, config in self._before.items():
+            known = self.repository
+            with suppress(PeerError):  # the server may be gone; the search's result stands
+                if config is None:
+                    known.unload_model(model)
+                else:
+                    known.load_model(model, config)
+
+
+def _loaded_config(known: ModelControl, model: str) -> Fields:
+    """What the server says of a loaded model, in the form it can be loaded with again: it also lists empty fields,
+    and refuses some of them."""
+    return model_config.normal(_known_fields(known.config(model)))
+
+
+def _known_fields(fields: Mapping[str, Any]) -> Fields:
+    """Without what a newer server knows and our messages do not."""
+    names = model_config.message().DESCRIPTOR.fields_by_name
+    return {name: value for name, value in fields.items() if name in names}
+
+
+def _without_completed(fields: Fields) -> Fields:
+    """A preferred batch size that the server filled in would bind every variant."""
+    batching = fields.get("dynamic_batching")
+    if batching is None:
+        return fields
+    kept = {name: value for name, value in batching.items() if name != "preferred_batch_size"}
+    return {**fields, "dynamic_batching": kept}
+
+
+class InProcessDeployment:
+    """Says what each worker is to load. A variant stands in for the model under the model's own name.
+
+    A worker gets a repository of its own: links to the model's files, and the configuration of the variant.
+    """
+
+    pid: int | None = None  # there is a process for each model
+    addresses = Addresses("", "", "")
+    is_special = False
+
+    def __init__(self, launch: LaunchSettings) -> None:
+        self._launch = launch
+        self._directory = installation(launch.install_path, INSTALL_OPTION)
+        if self._directory is None:
+            find_wheel()
+        self._variants: Mapping[str, ModelVariant] = {}
+        self._hosts: dict[str, Host] = {}  # the last one of each model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Workers end with the meter, which started them."""
+
+    def is_running(self) -> bool:
+        """No worker that came up has died."""
+        return not any(host.has_died() for host in self._hosts.values())
+
+    def revive(self) -> bool:
+        """The next trial starts workers anew."""
+        if self.is_running():
+            return False
+        self._variants = {}
+        self._hosts.clear()
+        return True
+
+    def base_config(self, model: str) -> Fields:
+        raise UsageError(
+            f"the model '{model}' has no config.pbtxt with its inputs and outputs, and the launch mode c_api has no "
+            "server to ask for them",
+            remedy="write them into its config.pbtxt, or use --triton-launch-mode local",
+        )
+
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
+        wanted = {variant.model: variant for variant in variants}
+        if {model: variant.key for model, variant in wanted.items()} == {
+            model: variant.key for model, variant in self._variants.items()
+        }:
+            return False
+        self._variants = wanted
+        self._hosts.clear()
+        return True
+
+    def host(self, model: str) -> Host:
+        variant = self._variants[model]
+        loaded = (variant, *variant.composing)
+        configs = self._with_called({part.model: part.config for part in loaded})
+        self._hosts[model] = host = Host(
+            models=tuple(part.model for part in loaded),
+            directory=self._directory,
+            folders=tuple(self._folder(name, config) for name, config in configs.items()),
+            environment=self._launch.environment,
+            timeout_s=self._launch.timeout_s,
+        )
+        return host
+
+    def _with_called(self, configs: dict[str, Fields]) -> dict[str, Fields]:
+        """Also of what ensembles among them call, and what that calls."""
+        waiting = list(configs)
+        while waiting:
+            for name in model_config.members(configs[waiting.pop()]):
+                if name not in configs:
+                    configs[name] = self._own_config(name)
+                    waiting.append(name)
+        return configs
+
+    def _own_config(self, model: str) -> Fields:
+        path = self._source(model) / "config.pbtxt"
+        return model_config.read_file(path) if path.exists() else self.base_config(model)
+
+    def _folder(self, model: str, config: Fields) -> ModelFolder:
+        return ModelFolder(model, self._source(model), model_config.to_text({**config, "name": model}))
+
+    def _source(self, model: str) -> Path:
+        found = model_config.find_model(self._launch.repositories, model)
+        if found is None:
+            raise UsageError(
+                f"the model '{model}' is not in the model repository", remedy="check --model-repository"
+            )
+        return found

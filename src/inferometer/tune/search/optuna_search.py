@@ -1,0 +1,218 @@
+"""Optuna's sampler as a search: it draws, it is told the score against the default."""
+
+import importlib.util
+import itertools
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.errors import LocalError
+from inferometer.tune import model_config
+from inferometer.tune.scoring import passes, rank, score, violation
+from inferometer.tune.search.proposals import closing_in, default_proposal, formula, illegal
+from inferometer.tune.search.search import (
+    ModelProblem,
+    Proposal,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+    load_of,
+)
+from inferometer.tune.settings import OptunaLimits
+from inferometer.tune.space import BATCH
+from inferometer.tune.trial import ClientLoad, Trial
+from inferometer.tune.variant import ModelVariant, VariantNames
+
+if TYPE_CHECKING:
+    import optuna
+
+INSTALL = "pip install 'inferometer[tune]'"
+NO_FIGURES = -1.0
+SAME_DRAWS = 50  # draws of what is known already before the space counts as used up
+MANY = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """Something to draw: a parameter of a model, or its load."""
+
+    name: str  # in Optuna's study
+    model: str
+    noun: str  # as the log shows it
+    choices: tuple[Any, ...]
+
+
+def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
+    """All that is searched, over all models and members."""
+    found: list[Dimension] = []
+    for task in problem.tasks:
+        for part in (*task.members, task):
+            if "ensemble_scheduling" not in part.space.base:
+                found += [
+                    Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
+                    for row in part.space.parameters
+                    if len(row.choices) > 1
+                ]
+        if len(task.batches) > 1:
+            found.append(Dimension(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
+        if problem.by_rate or not problem.optuna.use_formula:
+            noun = "request_rate" if problem.by_rate else "concurrency"
+            found.append(Dimension(f"{task.model}/load", task.model, noun, problem.load_values(task)))
+    return tuple(found)
+
+
+def size(found: tuple[Dimension, ...]) -> int:
+    total = 1
+    for axis in found:
+        total *= len(axis.choices)
+    return total
+
+
+def limits(given: OptunaLimits, total: int) -> tuple[int, int]:
+    """Fewest and most trials. Numbers beat percentages unless both were given: then what is stricter holds."""
+    by_percent = max(1, total * given.min_percent // 100), max(1, total * given.max_percent // 100)
+    low = given.min_trials if given.min_trials is not None else by_percent[0]
+    high = given.max_trials if given.max_trials is not None else by_percent[1]
+    if given.is_percent_given and given.min_trials is not None:
+        low = max(low, by_percent[0])
+    if given.is_percent_given and given.max_trials is not None:
+        high = min(high, by_percent[1])
+    return min(low, high), high
+
+
+def require_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise LocalError("the search optuna needs the package optuna", remedy=INSTALL)
+
+
+def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+    found = dimensions(problem)
+    total = size(found)
+    yield SearchMessage(f"Number of configs in search space: {total}", is_detail=True)
+    for axis in found:
+        span = f"{axis.choices[0]} to {axis.choices[-1]}"
+        yield SearchMessage(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
+    low, high = limits(problem.optuna, total)
+    yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
+    yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
+    first = default_proposal(problem, names)
+    base = yield first
+    assert base is not None
+    if not base.is_measured:
+        raise LocalError(
+            f"the model's own configuration gave no figures to compare with: {base.reason}",
+            remedy="make it work first, or use another search",
+        )
+    variants = {base.name: first.variants}
+    trials = [base]
+    reason = yield from _draw(problem, names, found, (low, high), trials, variants)
+    if problem.sweep_after and not problem.by_rate:
+        best = [row.name for row in rank(problem.goals, trials)][: problem.top]
+        for name in dict.fromkeys((*best, base.name)):
+            yield from closing_in(problem, variants[name])
+    return reason
+
+
+def _draw(
+    problem: SearchProblem,
+    names: VariantNames,
+    found: tuple[Dimension, ...],
+    bounds: tuple[int, int],
+    trials: list[Trial],
+    variants: dict[str, tuple[ModelVariant, ...]],
+) -> Generator[SearchEvent, Trial | None, str]:
+    study = _study(problem.seed)
+    base = trials[0]
+    known: dict[str, float] = {}
+    best_score, best_name, since_best, drawn = float("-inf"), base.name, 0, 0
+    low, high = bounds
+    for _ in itertools.repeat(None, high * SAME_DRAWS):
+        if drawn >= high:
+            return f"{high} trials were made"
+        if drawn >= low and since_best >= problem.optuna.early_exit:
+            return f"{since_best} trials brought nothing better"
+        asked = study.ask()
+        chosen = {axis.name: axis.choices[_index(asked, axis)] for axis in found}
+        proposal = _proposal(problem, names, chosen)
+        if proposal.key in known:  # drawn before: it tells the sampler, and costs no trial
+            study.tell(asked, known[proposal.key])
+            continue
+        reason = next((text for part in proposal.parts if (text := illegal(*part))), "")
+        if reason:
+            known[proposal.key] = NO_FIGURES
+            study.tell(asked, NO_FIGURES)
+            continue
+        drawn += 1
+        since_best += 1
+        yield SearchMessage(f"Trial {drawn} of {high}:", is_detail=True)
+        trial = yield proposal
+        assert trial is not None
+        variants[trial.name] = proposal.variants
+        trials.append(trial)
+        value = _value(problem, trial, base)
+        known[proposal.key] = value
+        study.tell(asked, value)
+        if trial.is_measured and value > best_score:
+            best_score, best_name, since_best = value, trial.name, 0
+        yield SearchMessage(
+            f"Objective score for {trial.name}: {100 * value:.1f} --- Best: {best_name} ({100 * best_score:.1f})",
+            is_detail=True,
+        )
+    return "the sampler draws nothing new"
+
+
+def _value(problem: SearchProblem, trial: Trial, base: Trial) -> float:
+    """Above any failing one when the constraints are kept; of failing ones the closer is better."""
+    if not trial.is_measured:
+        return NO_FIGURES
+    gained = score(problem.goals, trial, base)
+    if passes(problem.goals, trial):
+        return gained
+    return NO_FIGURES - min(violation(problem.goals, trial), MANY) / 100
+
+
+def _study(seed: int) -> "optuna.Study":
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=seed)
+    return optuna.create_study(direction="maximize", sampler=sampler)
+
+
+def _index(asked: "optuna.Trial", axis: Dimension) -> int:
+    return asked.suggest_int(axis.name, 0, len(axis.choices) - 1)
+
+
+def _proposal(problem: SearchProblem, names: VariantNames, chosen: dict[str, Any]) -> Proposal:
+    parts = []
+    for task in problem.tasks:
+        members = tuple(_variant(names, member, chosen) for member in task.members)
+        variant = _variant(names, task, chosen, members)
+        parts.append((variant, _load(problem, task, variant, chosen)))
+    return Proposal(tuple(parts))
+
+
+def _variant(
+    names: VariantNames, task: ModelProblem, chosen: dict[str, Any], members: tuple[ModelVariant, ...] = ()
+) -> ModelVariant:
+    space = task.space
+    if "ensemble_scheduling" in space.base and members:
+        own: dict[str, Any] = {BATCH: min(model_config.max_batch_size(member.config) for member in members)}
+    else:
+        own = {
+            row.field: value
+            for row in space.parameters
+            if (value := chosen.get(f"{task.model}/{row.field}", row.choices[0])) is not None
+        }
+    return names.variant(task.model, space.base, own, cpu_only=space.cpu_only, composing=members)
+
+
+def _load(
+    problem: SearchProblem, task: ModelProblem, variant: ModelVariant, chosen: dict[str, Any]
+) -> ClientLoad:
+    batch = chosen.get(f"{task.model}/batch_sizes", task.batches[0])
+    value = chosen.get(f"{task.model}/load")
+    if value is None:
+        value = formula(problem, variant)
+    return load_of(float(value), batch, by_rate=problem.by_rate)

@@ -1,0 +1,151 @@
+"""A quick forecast of throughput: the queueing model of a model server, averaged over time.
+
+    n requests in flight --> outside (client, network) --> queue --> k instances, batches of up to b --> back
+
+With N requests at the server and k instances, each finds about N / (k + 1) of them waiting when it becomes free: what
+the others execute cannot be taken. So batches are of that size, between 1 and b. An execution of m takes
+`fixed + m * item`, longer when more instances are busy than there are cores. The rate follows from N, and N from the
+rate (those outside are not at the server); a few rounds settle it. All of it on arrays: a thousand forecasts at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+ROUNDS = 24
+MOST_USE = 0.98  # of a server's capacity, for a forecast of how long requests wait
+LOOK_S = 1.0  # how long a rate is measured, roughly
+
+
+@dataclass(frozen=True, slots=True)
+class OperatingPoints:
+    """Where to forecast: instances, largest batch (in requests), delay and load of each."""
+
+    instances: Array
+    batch: Array
+    delay_s: Array
+    load: Array
+    by_rate: bool = False
+
+
+PARAMETERS = 5  # log of fixed_s, item_s, outside_s, cores; and the scaling of busy instances
+
+# Where a model server's figures can lie: 10 us to 3 s fixed, 1 us to 1 s per item, 30 us to 0.3 s outside.
+LOW = np.log(np.array([1e-5, 1e-6, 3e-5, 0.7, 1.0]))
+HIGH = np.log(np.array([3.0, 1.0, 0.3, 64.0, np.e]))
+
+
+def throughput(parameters: Array, spots: OperatingPoints) -> Array:
+    """Requests/s for each row of parameters (logs) and each spot: shape (rows, spots)."""
+    fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
+    loss = parameters[
+        :, [4]
+    ]  # 0: instances do not disturb each other; 1: they share one core's worth beyond `cores`
+    k, b = spots.instances[None, :], spots.batch[None, :]
+    delay, n = spots.delay_s[None, :], spots.load[None, :]
+    if spots.by_rate:
+        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, np.clip(loss, 0.0, 1.0), k, b)))
+    can_wait = bool((delay > 0).any())
+    # The hottest lines of the tuner: whole arrays are quicker than stretched ones, and used again quicker than new.
+    fixed, item, outside, cores, loss, k, b, n = (
+        np.ascontiguousarray(one) for one in np.broadcast_arrays(fixed, item, outside, cores, loss, k, b, n)
+    )
+    sharers, exponent = k + 1, np.clip(loss, 0.0, 1.0)
+    rate = n / (outside + fixed + item)
+    for _ in range(ROUNDS):
+        inside = np.maximum(n - rate * outside, 1e-3)
+        busy = np.minimum(k, inside)
+        batch = _between_1_and(b, inside / sharers)
+        if can_wait:
+            whole = inside / k
+            waits = (delay > 0) & (whole < b) & (inside >= 1)
+            batch = np.where(waits, _between_1_and(b, whole), batch)
+        service = batch * item
+        service += fixed
+        service *= _slowdown(busy, cores, exponent)
+        if can_wait:
+            service += np.where(waits, delay, 0.0)
+        busy *= batch
+        busy /= service
+        service += outside
+        rate += np.minimum(busy, np.divide(n, service, out=service), out=busy)
+        rate *= 0.5
+    return np.asarray(rate)
+
+
+def latency_s(parameters: Array, spots: OperatingPoints) -> Array:
+    """Mean latency at a request rate, for each row of parameters and each spot.
+
+    Batches are what comes while one is executed; a request waits as Sakasegawa's approximation of M/M/k says. Beyond
+    the capacity the queue grows as long as it is measured.
+    """
+    fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
+    exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
+    k, b = spots.instances[None, :], spots.batch[None, :]
+    delay, rate = spots.delay_s[None, :], spots.load[None, :]
+    batch, service = np.ones_like(fixed * rate), fixed + item
+    for _ in range(ROUNDS // 2):
+        service = (fixed + batch * item) * _slowdown(np.minimum(k, rate * service / batch), cores, exponent)
+        batch = 0.5 * batch + 0.5 * np.clip(rate / k * (service + delay), 1.0, b)
+    capacity = _capacity(fixed, item, cores, exponent, k, b)
+    use = np.minimum(rate / capacity, MOST_USE)
+    wait = service * use ** np.sqrt(2 * (k + 1)) / (k * (1 - use))
+    growth = LOOK_S / 2 * np.maximum(0.0, 1 - capacity / rate)
+    return np.asarray(outside + np.where(batch < b, delay, 0.0) + service + wait + growth)
+
+
+def _between_1_and(most: Array, values: Array) -> Array:
+    np.maximum(values, 1.0, out=values)
+    return np.asarray(np.minimum(values, most, out=values))
+
+
+def _slowdown(busy: Array, cores: Array, exponent: Array) -> Array:
+    crowd = np.maximum(1.0, busy / cores)
+    # A power of one is one: most are, and powers are dear.
+    return np.asarray(np.power(crowd, exponent, out=crowd, where=crowd > 1.0))
+
+
+def _capacity(fixed: Array, item: Array, cores: Array, exponent: Array, k: Array, b: Array) -> Array:
+    return k * b / ((fixed + b * item) * _slowdown(k, cores, exponent))
+
+
+def fit(
+    spots: OperatingPoints,
+    measured: Array,
+    seed: int,
+    *,
+    start: Array | None = None,
+    waited_s: Array | None = None,
+) -> Array:
+    """The parameters that come closest to measured rates, by random search that closes in. One row.
+
+    Below its capacity a server answers at the rate it is asked at, whatever its parameters are: what tells then is how
+    long requests took, `waited_s`.
+    """
+    random = np.random.default_rng(seed)
+    logs = np.log(np.maximum(measured, 1e-9))
+    spots, which = _distinct(spots)
+    rows = LOW + (HIGH - LOW) * random.random((400, PARAMETERS))
+    if start is not None:
+        rows[0] = start
+    best, width = rows[0], (HIGH - LOW) / 4
+    for _ in range(6):
+        errors = np.abs(np.log(np.maximum(throughput(rows, spots), 1e-9))[:, which] - logs)
+        cost = np.minimum(errors, 0.7).mean(axis=1) + 0.5 * (errors**2).mean(axis=1)
+        if waited_s is not None:
+            misses = np.minimum(np.abs(np.log(latency_s(rows, spots)[:, which] / waited_s)), 2.0)
+            cost += 0.5 * np.nanmean(misses, axis=1)
+        best = rows[int(cost.argmin())]
+        rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
+        rows[0] = best
+        width = width / 2.2
+    return np.asarray(best)
+
+
+def _distinct(spots: OperatingPoints) -> tuple[OperatingPoints, NDArray[np.int64]]:
+    """Every spot once, and which of them each was: what is measured again and again is forecast once."""
+    columns = np.stack([spots.instances, spots.batch, spots.delay_s, spots.load])
+    (instances, batch, delay_s, load), which = np.unique(columns, axis=1, return_inverse=True)
+    return OperatingPoints(instances, batch, delay_s, load, spots.by_rate), which.reshape(-1)
