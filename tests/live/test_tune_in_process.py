@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.measure.watcher import Watcher
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
 from inferometer.tune import model_config
 from inferometer.tune.search.search import Effort
@@ -50,23 +51,6 @@ class TritonPythonModel:
             for request in requests
         ]
 """
-
-
-class Watcher:
-    def said(self, say) -> None:
-        pass
-
-    def proposed(self, proposal, *, is_known) -> None:
-        pass
-
-    def tried(self, trial) -> None:
-        pass
-
-    def skipped(self, skip) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> Settings:

@@ -6,6 +6,7 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.measure.level import Bench, Recipe
+from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
 from tests.support.clock import FakeClock
@@ -15,7 +16,7 @@ MODEL = ModelSpec("fake", "", (), ())
 
 
 @dataclass
-class Log:
+class Log(Watcher):
     """A watcher that remembers, and interrupts after a number of windows."""
 
     events: list = field(default_factory=list)

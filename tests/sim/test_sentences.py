@@ -18,6 +18,7 @@ from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.records import status
@@ -137,16 +138,12 @@ def runs(draw: st.DrawFn) -> Run:
     )
 
 
-class Watcher:
+class Interrupting(Watcher):
     def __init__(self, interrupt_after: int) -> None:
         self._left = interrupt_after
 
-    def level_started(self, mode: str, value: float) -> None: ...
-
     def window_finished(self, number: int, window: object) -> None:
         self._left -= 1
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return self._left <= 0
@@ -167,7 +164,7 @@ def measured(run: Run) -> Level:
         return {("fake", "1"): Counters(success_count=count, success_ns=count * 1000, inference_count=count)}
 
     read = (lambda: None) if run.others_per_s is None else counters
-    return measure_level(Bench(load, clock, read, Watcher(run.interrupt_after)), run.recipe, run.point)
+    return measure_level(Bench(load, clock, read, Interrupting(run.interrupt_after)), run.recipe, run.point)
 
 
 def result_of(run: Run, level: Level) -> Result:

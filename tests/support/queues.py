@@ -10,6 +10,7 @@ from functools import partial
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.run import Quest, find
 from inferometer.measure.level import Bench, Recipe
+from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.measurement import Level
@@ -65,7 +66,7 @@ class Searched:
 def search(known: Known, seed: int, duration_s: float) -> Searched:
     """The whole search on a simulated clock."""
     clock = FakeClock()
-    bench = Bench(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Silent())
+    bench = Bench(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Watcher())
     model = ModelSpec(known.name, "", (), ())
     recipe = Recipe(model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S)
     quest = Quest(
@@ -81,19 +82,6 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
     assert finding is not None
     levels = tuple(step.level for step in steps if step.level is not None)
     return Searched(finding, levels, (clock() - begun_ns) / NS_PER_S)
-
-
-class Silent:
-    """A watcher that says nothing and stops nothing."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: object) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 # --- servers

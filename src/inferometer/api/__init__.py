@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
-    from inferometer.measure.level import Watcher
+    from inferometer.measure.watcher import Watcher
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
     from inferometer.tune.study import Study
@@ -30,6 +30,7 @@ def measure(
     from inferometer.measure.options import Options, Range
     from inferometer.measure.prepare import prepare
     from inferometer.measure.run import run
+    from inferometer.measure.watcher import completed
     from inferometer.report.export import exportable, write_export
 
     levels = (concurrency,) if isinstance(concurrency, int) else concurrency
@@ -39,7 +40,7 @@ def measure(
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
     setup = prepare(asked, command="measure")
-    results = list(run(setup, _Silent() if watcher is None else watcher))
+    results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
@@ -63,6 +64,7 @@ def find(
     from inferometer.find.run import Quest, run_find
     from inferometer.measure.options import Options
     from inferometer.measure.prepare import prepare
+    from inferometer.measure.watcher import completed
     from inferometer.stats.slo import parse_slo
 
     options.setdefault("request_timeout_s", 60.0)
@@ -76,7 +78,7 @@ def find(
         start=start,
     )
     setup = prepare(asked, command="find")
-    return list(run_find(setup, quest, _Silent() if watcher is None else watcher))[-1]
+    return list(run_find(setup, quest, completed(watcher)))[-1]
 
 
 def tune(
@@ -101,6 +103,7 @@ def tune(
     `inferometer.tune.study.recommend` says which trial won and why.
     """
     from inferometer.measure.options import Options
+    from inferometer.measure.watcher import Watcher
     from inferometer.tune.session import profile
     from inferometer.tune.short import Wish, settings
     from inferometer.tune.space import Bounds
@@ -117,7 +120,7 @@ def tune(
         bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),
     )
-    (study,) = profile(settings(wish), _SilentTuning())
+    (study,) = profile(settings(wish), Watcher())
     return study
 
 
@@ -143,6 +146,7 @@ def compare(
     from inferometer.compare.saved import compare_saved
     from inferometer.compare.verdict import Terms
     from inferometer.measure.options import Options, Range
+    from inferometer.measure.watcher import Watcher
     from inferometer.stats.result import Result
 
     terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
@@ -158,7 +162,7 @@ def compare(
     span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
-    return compare_live(Order(chosen, asked, terms, outputs), _Silent())
+    return compare_live(Order(chosen, asked, terms, outputs), Watcher())
 
 
 def diagnose(
@@ -178,10 +182,10 @@ def diagnose(
     `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
     measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
     """
-    from inferometer.base.clock import monotonic_ns
-    from inferometer.diagnose.apply import Tools, Treatment, consult
+    from inferometer.diagnose.apply import Treatment, consult
     from inferometer.diagnose.run import Asked
     from inferometer.measure.options import Options, Range
+    from inferometer.measure.watcher import completed
 
     span = (
         Range(concurrency)
@@ -192,13 +196,7 @@ def diagnose(
     )
     options.setdefault("request_timeout_s", 60.0)
     asked = Asked(Options(model=model, concurrency=span, duration_s=duration_s, **options), cores)
-    tools = Tools(
-        watcher=_Silent() if watcher is None else watcher,
-        say=lambda text: None,
-        tell=lambda trial: None,
-        clock=monotonic_ns,
-    )
-    outcome = consult(asked, Treatment(budget_s, keep) if apply else None, tools)
+    outcome = consult(asked, Treatment(budget_s, keep) if apply else None, completed(watcher))
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
@@ -224,41 +222,3 @@ def to_markdown(report: "Report") -> str:
     from inferometer.report import saved
 
     return saved.to_markdown(report)
-
-
-class _Silent:
-    """Nobody watches."""
-
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
-
-    def round_finished(self, number: int, rounds: int, rates: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
-
-
-class _SilentTuning:
-    """Nobody watches the search."""
-
-    def said(self, say: object) -> None:
-        pass
-
-    def proposed(self, proposal: object, *, is_known: bool) -> None:
-        pass
-
-    def tried(self, trial: object) -> None:
-        pass
-
-    def skipped(self, skip: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False

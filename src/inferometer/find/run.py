@@ -16,11 +16,12 @@ from inferometer.find.keeping import Judgement, Run, judge, judge_one, needed_re
 from inferometer.find.sampling import Sampling
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, Watcher
+from inferometer.measure.level import Bench, Point, Recipe
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import bench, crew, settled
 from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
+from inferometer.measure.watcher import Watcher
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, Judged, Result
 from inferometer.stats.slo import Slo

@@ -12,13 +12,14 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Bench, Point, Watcher, warm_up
+from inferometer.measure.level import Bench, Point, warm_up
 from inferometer.measure.points import is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
 from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.measure.search import Verdicts
 from inferometer.measure.silence import silence_limit_ns
+from inferometer.measure.watcher import Watcher
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.services.endpoint import Connection

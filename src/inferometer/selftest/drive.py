@@ -9,13 +9,14 @@ from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.records.records import Records, join
 from inferometer.selftest.child import NullServer
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
-from inferometer.stats.measurement import Level, Measurement, WindowFigures
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
 
 PATIENCE_NS = 5 * NS_PER_S  # beyond the time a level should take
@@ -45,16 +46,10 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
 
 
 @dataclass(slots=True)
-class _Watcher:
+class _Deadline(Watcher):
     """Ends a level that takes far too long."""
 
     deadline_ns: int
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return monotonic_ns() > self.deadline_ns
@@ -94,7 +89,7 @@ def run_whole(load: Load, plan: Plan, duration_s: float) -> Run:
 
 def _run(load: Load, plan: Plan, recipe: Recipe, duration_ns: int) -> Run:
     recorded = Recorded(load)
-    bench = Bench(recorded, monotonic_ns, lambda: None, _Watcher(monotonic_ns() + duration_ns + PATIENCE_NS))
+    bench = Bench(recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS))
     level = measure_level(bench, recipe, Point("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")

@@ -14,11 +14,12 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
+from inferometer.measure.level import Bench, Point, Recipe, measure_level, warm_up
 from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import bench, crew
+from inferometer.measure.watcher import Watcher
 from inferometer.observe.host_load import HostMeter
 from inferometer.observe.poller import HostEndpoint
 from inferometer.server.in_process import Host

@@ -1,35 +1,20 @@
 """The shell around a search: load what it proposes, measure, write it down, tell it."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
+from inferometer.measure.watcher import Watcher
 from inferometer.tune.journal import Journal
 from inferometer.tune.launch.site import Site
 from inferometer.tune.meter import Meter, MeterError
-from inferometer.tune.search.search import Proposal, Say, Search, Skip
+from inferometer.tune.search.search import Proposal, Search
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import Names
 
 FIRST_ATTEMPTS = 2  # when so many fail in a row at the start, nothing will ever succeed
-
-
-class Watcher(Protocol):
-    """Who is told how a search goes on."""
-
-    def said(self, say: Say) -> None: ...
-
-    def proposed(self, proposal: Proposal, *, is_known: bool) -> None: ...
-
-    def tried(self, trial: Trial) -> None: ...
-
-    def skipped(self, skip: Skip) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """Stop after the trial that runs."""
 
 
 @dataclass(slots=True)
@@ -54,7 +39,7 @@ def run(lab: Lab, search: Search, study: Study) -> Study:
     while True:
         proposal = search.ask()
         for said in search.take_said():
-            lab.watcher.said(said)
+            lab.watcher.said(said.text, is_detail=said.is_detail, is_warning=said.is_warning)
         for skip in search.take_skipped():
             lab.watcher.skipped(skip)
             trials.append(skip.proposal.trial(-1, Status.SKIPPED, skip.reason))
@@ -134,7 +119,7 @@ def attempt(lab: Lab, proposal: Proposal) -> Trial:
         is_fresh = lab.site.apply(proposal.variants)
         if is_fresh:
             loaded = [part.name for variant in proposal.variants for part in (*variant.composing, variant)]
-            lab.watcher.said(Say(f"Loaded {', '.join(loaded)}", is_detail=True))
+            lab.watcher.said(f"Loaded {', '.join(loaded)}", is_detail=True)
         reading = lab.meter.measure(proposal, lab.site, is_fresh=is_fresh)
     except (MeterError, InferometerError) as error:
         if isinstance(error, UsageError) and not lab.has_measured:

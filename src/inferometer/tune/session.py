@@ -11,6 +11,7 @@ import inferometer
 from inferometer.base.clock import monotonic_ns
 from inferometer.measure.options import Options
 from inferometer.measure.prepare import IN_PROCESS_KIND
+from inferometer.measure.watcher import Watcher
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
 from inferometer.tune import journal as journals
@@ -20,16 +21,16 @@ from inferometer.tune.launch.open import open_site
 from inferometer.tune.launch.site import Site
 from inferometer.tune.meter import EngineMeter, Meter
 from inferometer.tune.prompts import Prompts
-from inferometer.tune.run import Lab, Watcher, run
+from inferometer.tune.run import Lab, run
 from inferometer.tune.scoping import are_whole, base_config, groups, make_scope
 from inferometer.tune.search.choose import choose
-from inferometer.tune.search.search import Say, Search
+from inferometer.tune.search.search import Search
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
 
-MakeMeter = Callable[[Settings, Watcher], Meter]
+MakeMeter = Callable[[Settings], Meter]
 
 
 def profile(
@@ -45,7 +46,7 @@ def profile(
     idle: tuple[Trial, ...] | None = None
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
-        meter = (make_meter or _engine)(settings, watcher)
+        meter = (make_meter or _engine)(settings)
         stack.callback(meter.close)
         names = Names.of(journal.variants())
         site: Site | None = None
@@ -53,7 +54,7 @@ def profile(
         for group in groups(settings):
             before, site = site, _site_for(settings, group, site, stack)
             if site is not before:
-                watcher.said(Say(_where(settings, site), is_detail=True))
+                watcher.said(_where(settings, site), is_detail=True)
             if before is None:
                 _warn_of_others(settings, site, watcher)
             if idle is None:
@@ -93,7 +94,7 @@ def _warn_of_others(settings: Settings, site: Site, watcher: Watcher) -> None:
     ]
     for other in site.others(names):
         text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(Say(f"{text}, and so change the figures", is_warning=True))
+        watcher.said(f"{text}, and so change the figures", is_warning=True)
 
 
 def known_gpus(settings: Settings, nvml: Nvml | None) -> Mapping[str, Any]:
@@ -150,10 +151,9 @@ def _seed(settings: Settings, journal: journals.Journal) -> int:
     return int(known)
 
 
-def _engine(settings: Settings, watcher: Watcher) -> Meter:
-    return EngineMeter(
-        sent_options(settings), _Levels(watcher), settings.effort, sent_prompts(settings.models)
-    )
+def _engine(settings: Settings) -> Meter:
+    # The watcher is not asked here whether to end: a trial that runs is finished, so that it counts.
+    return EngineMeter(sent_options(settings), Watcher(), settings.effort, sent_prompts(settings.models))
 
 
 def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
@@ -167,22 +167,3 @@ def sent_options(settings: Settings) -> Mapping[str, Options]:
     if settings.launch.mode != IN_PROCESS:
         return found
     return {name: replace(options, service_kind=IN_PROCESS_KIND) for name, options in found.items()}
-
-
-class _Levels:
-    """The engine tells more than a search's watcher wants to know."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False  # a trial that runs is finished, so that it counts
