@@ -185,9 +185,9 @@ def _quality(address: str, ours: Answer | None, theirs: Answer) -> dict[str, flo
 def _rate(address: str, answer: Answer) -> float:
     from inferometer import api
     from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-    from inferometer.services.repository import HttpRepository
+    from inferometer.services.triton_http import TritonHttp
 
-    HttpRepository(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load(
+    TritonHttp(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load_model(
         "W", {**answer.config, "name": "W"}
     )
     result = api.measure("W", concurrency=answer.concurrency, url=address, duration_s=_CHECK_S)

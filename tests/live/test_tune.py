@@ -13,13 +13,19 @@ from inferometer.measure.options import Options
 from inferometer.measure.watcher import Watcher
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-from inferometer.services.repository import GrpcRepository, HttpRepository
+from inferometer.services.triton_grpc import TritonGrpc
+from inferometer.services.triton_http import TritonHttp
 from inferometer.tune import model_config
-from inferometer.tune.launch.site import Addresses, Control
-from inferometer.tune.search.search import Effort
 from inferometer.tune.session import profile
-from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
-from inferometer.tune.space import Bounds
+from inferometer.tune.settings import (
+    Addresses,
+    Effort,
+    LaunchSettings,
+    ModelSettings,
+    ServerAccess,
+    TuneSettings,
+)
+from inferometer.tune.space import SearchBounds
 from tests.support.commands import Ended, call
 
 pytestmark = pytest.mark.live
@@ -85,12 +91,12 @@ def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, 
     assert [trial["number"] for trial in second["trials"][: len(measured)]] == measured
 
 
-def settings(models, tmp_path, launch, **changed) -> Settings:
-    return Settings(
+def settings(models, tmp_path, launch, **changed) -> TuneSettings:
+    return TuneSettings(
         models=(ModelSettings("W", **changed),),
         launch=launch,
         search="brute",
-        bounds=Bounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
+        bounds=SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",
     )
@@ -120,14 +126,16 @@ def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_p
 def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, models, protocol):
     with EmbeddedTriton(models, extra_args=("--disable-auto-complete-config",)) as server:
         endpoint = parse_endpoint(server.http_address, default_port=8000, tls=Tls())
-        control = HttpRepository(Connection(endpoint))
-        control.load("W", {**model_config.read_file(models / "W" / "config.pbtxt"), "max_batch_size": 6})
+        control = TritonHttp(Connection(endpoint))
+        control.load_model(
+            "W", {**model_config.read_file(models / "W" / "config.pbtxt"), "max_batch_size": 6}
+        )
         addresses = (
             Addresses(http=server.http_address, grpc="")
             if protocol == "http"
             else Addresses(http="", grpc=server.grpc_address)
         )
-        launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
         from inferometer.measure.options import Options
 
         asked = settings(models, tmp_path, launch, options=Options(model="W", protocol=protocol))
@@ -135,7 +143,7 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
         assert [trial.name for trial in study.measured] == ["W_config_default", "W_config_0", "W_config_1"]
         assert study.variant("W_config_default").config["max_batch_size"] == 6
         assert control.config("W")["max_batch_size"] == 6
-        grpc = GrpcRepository(Connection(parse_endpoint(server.grpc_address, default_port=8001, tls=Tls())))
+        grpc = TritonGrpc(Connection(parse_endpoint(server.grpc_address, default_port=8001, tls=Tls())))
         assert grpc.is_ready()
         assert {row.name for row in grpc.index()} == {"W"}
 
@@ -148,7 +156,7 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
     )
     with EmbeddedTriton(models) as server:
         addresses = Addresses(http=server.http_address, grpc=server.grpc_address)
-        launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
         watcher = Trials()
         tuple(profile(settings(models, tmp_path, launch, loads=(2,)), watcher))
     assert len(watcher.warnings) == 1

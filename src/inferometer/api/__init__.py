@@ -28,7 +28,7 @@ def measure(
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
     from inferometer.measure.options import Options, Range
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.measure.watcher import completed
     from inferometer.report.export import exportable, write_export
@@ -39,7 +39,7 @@ def measure(
     asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
-    setup = prepare(asked, command="measure")
+    setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True))
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
@@ -105,11 +105,11 @@ def tune(
     from inferometer.measure.options import Options
     from inferometer.measure.watcher import Watcher
     from inferometer.tune.session import profile
-    from inferometer.tune.short import Wish, settings
-    from inferometer.tune.space import Bounds
+    from inferometer.tune.settings import TuneRequest, settings_of
+    from inferometer.tune.space import SearchBounds
 
     options.setdefault("request_timeout_s", 60.0)
-    wish = Wish(
+    request = TuneRequest(
         options=Options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
@@ -117,10 +117,10 @@ def tune(
         url=url,
         launch_mode=launch_mode,
         search=search,
-        bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
+        bounds=SearchBounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),
     )
-    (study,) = profile(settings(wish), Watcher())
+    (study,) = profile(settings_of(request), Watcher())
     return study
 
 

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 def _measure(options: "Options") -> int:
     from rich.console import Console
 
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
@@ -49,7 +49,7 @@ def _measure(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure")
+    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
     for warning in setup.warnings:
         print(printable(warning), file=sys.stderr)
     outputs = Outputs()

@@ -16,6 +16,7 @@ from inferometer.diagnose.settings import changed_config
 from inferometer.measure.options import Range
 from inferometer.measure.prepare import prepare
 from inferometer.measure.watcher import Watcher
+from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried

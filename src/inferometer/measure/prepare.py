@@ -30,6 +30,7 @@ from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
+from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
@@ -37,7 +38,8 @@ from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
-from inferometer.services.traffic import Traffic, Validation
+from inferometer.services.traffic import Traffic
+from inferometer.services.validation import Validation
 from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability
@@ -70,24 +72,36 @@ class Setup:
     host: Host | None = None  # of the worker, where that is to hold the server
 
 
-DataRead = Callable[[Mapping[str, Any]], None]
-"""Told what was read of the input data, in the words of `Result.effective`."""
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a command does in a way of its own while a measurement is prepared."""
+
+    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    metrics_warnings: Callable[[Sample], tuple[str, ...]] = (
+        warnings_about  # after the first look at the metrics
+    )
+    data_read: Callable[[Mapping[str, Any]], None] | None = (
+        None  # told of the input data, as in `Result.effective`
+    )
+    bad_data: str = ""  # stands before the reason when input data cannot be read
+    bad_requests: str = ""  # stands before the reason when no requests can be made of it
 
 
 def prepare(
-    options: Options, *, command: str, host: Host | None = None, data_read: DataRead | None = None
+    options: Options, *, command: str, host: Host | None = None, habits: Habits | None = None
 ) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet.
 
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
+    habits = habits or Habits()
     check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
-        return _prepare(options, None, command, data_read)
+        return _prepare(options, None, command, habits)
     host = host or _host(options)
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
-        return replace(_prepare(options, endpoint, command, data_read), host=host)
+        return replace(_prepare(options, endpoint, command, habits), host=host)
 
 
 def moved(setup: Setup, host: Host) -> Setup:
@@ -111,7 +125,7 @@ def _host(options: Options) -> Host:
     )
 
 
-def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_read: DataRead | None) -> Setup:
+def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
     """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
@@ -122,19 +136,19 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
-    with _contract_words("Failed to init manager inputs: ", command):
+    with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
-    if data_read is not None:
-        data_read(_data(dataset))
-    with _contract_words("Unable to init infer data manager: ", command):
+    if habits.data_read is not None:
+        habits.data_read(_data(dataset))
+    with _data_refused(habits.bad_requests):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(service)
-    metrics, metrics_warnings = _metrics(options, endpoint, command)
+    metrics, metrics_warnings = _metrics(options, endpoint, habits)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
-    recipe = _recipe(options, model, agenda, command)
+    recipe = _recipe(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -248,7 +262,7 @@ def _maybe_shared(
 
 
 def _metrics(
-    options: Options, server: Endpoint, command: str
+    options: Options, server: Endpoint, habits: Habits
 ) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
     """Where the metrics are, and what is to say after a first look at them."""
     if not options.collect_metrics or options.service_kind != "triton":  # others count in their own way
@@ -262,7 +276,7 @@ def _metrics(
     headers = options.headers if endpoint.host == server.host else ()
     host = HostMeter() if is_this_host(server.host) else None
     metrics = MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
-    return metrics, warnings_about(metrics.look(), is_classic=command == "perf_analyzer")
+    return metrics, habits.metrics_warnings(metrics.look())
 
 
 def _ignored(options: Options) -> tuple[str, ...]:
@@ -289,12 +303,12 @@ def _mended(options: Options) -> tuple[str, ...]:
 
 
 @contextmanager
-def _contract_words(prefix: str, command: str) -> Iterator[None]:
-    """The classic dialect says at which stage the data was refused."""
+def _data_refused(prefix: str) -> Iterator[None]:
+    """Says at which stage the input data was refused, where the command has words for it."""
     try:
         yield
     except UsageError as error:
-        if command != "perf_analyzer":
+        if not prefix:
             raise
         raise UsageError(prefix + error.message, remedy=error.remedy) from error
 
@@ -321,7 +335,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: str) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
@@ -356,7 +370,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             common,
             rule=rule,
             window_ns=max(duration_ns // SLICES, NS_PER_MS),
-            finds_warm_up=command == "measure",
+            finds_warm_up=habits.finds_warm_up,
         )
     if is_counted:
         return replace(common, window_count=options.measurement_request_count)

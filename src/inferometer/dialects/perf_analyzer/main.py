@@ -20,6 +20,7 @@ from inferometer.measure.watcher import Watcher
 if TYPE_CHECKING:
     from inferometer.measure.options import Options
     from inferometer.measure.prepare import Setup
+    from inferometer.observe.metrics import Sample
     from inferometer.stats.measurement import Level, Measurement, WindowFigures
     from inferometer.stats.result import Result
 
@@ -97,7 +98,7 @@ def _complain(text: str) -> None:
 
 def _profile(options: "Options") -> int:
     from inferometer.dialects.perf_analyzer import report as classic
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
@@ -107,7 +108,13 @@ def _profile(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="perf_analyzer", data_read=lambda found: _say(classic.data_line(found)))
+    habits = Habits(
+        metrics_warnings=metrics_warnings,
+        data_read=lambda found: _say(classic.data_line(found)),
+        bad_data="Failed to init manager inputs: ",
+        bad_requests="Unable to init infer data manager: ",
+    )
+    setup = prepare(options, command="perf_analyzer", habits=habits)
     options = setup.options
     for warning in setup.warnings:
         _complain(warning)
@@ -127,6 +134,12 @@ def _profile(options: "Options") -> int:
         code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
         outputs.settle()
         return code
+
+
+def metrics_warnings(first: "Sample") -> tuple[str, ...]:
+    from inferometer.observe.metrics import missing
+
+    return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
 
 
 class _Printer(Watcher):
@@ -211,7 +224,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
         return code
     if options.csv is not None:
         table = Path(options.csv)
-        outputs.attempt(table, lambda: write_csv(result, table))
+        outputs.attempt(table, lambda: write_csv(result, table, with_tokens=False))
         for _ in floored_levels(result):
             _complain(
                 "Server average accounted time was larger than client average wait time due to small sample size. "
