@@ -10,7 +10,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
 from inferometer.diagnose.diagnosis import Diagnosis, Suggestion, Trial
 from inferometer.diagnose.observation import Observation
-from inferometer.diagnose.reconfigure import ModelControl, Reconfiguration
+from inferometer.diagnose.reconfigure import Reconfiguration
 from inferometer.diagnose.run import Asked, Patient, diagnose, examine, measure_once, watch_host
 from inferometer.diagnose.settings import changed_config
 from inferometer.measure.options import Range
