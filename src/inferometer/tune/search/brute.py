@@ -4,7 +4,13 @@ from collections.abc import Generator
 
 from inferometer.tune.scoring import rank
 from inferometer.tune.search.proposals import closing_in, loads, throughput
-from inferometer.tune.search.search import Message, ModelProblem, SearchEvent, SearchProblem, SearchSteps
+from inferometer.tune.search.search import (
+    ModelProblem,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+)
 from inferometer.tune.space import ChoiceNumbers
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant, VariantNames
@@ -25,7 +31,7 @@ def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps:
         )
         for name in dict.fromkeys((*best, default.name)) if best else ():
             yield from closing_in(problem, (variants[name],), min(task.batches))
-        yield Message("Done gathering concurrency sweep measurements for reports")
+        yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return "every configuration was tried"
 
 
@@ -57,6 +63,6 @@ def _variants(
                 is_closed = True
             elif best and most <= max(best):
                 is_closed = True
-                yield Message("No longer increasing max_batch_size because throughput has plateaued")
+                yield SearchMessage("No longer increasing max_batch_size because throughput has plateaued")
         best.append(most)
     return found

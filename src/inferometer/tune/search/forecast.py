@@ -20,14 +20,14 @@ LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, fa
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class Forecast:
     """Mean and deviation of the logarithm of a figure, for every candidate."""
 
     mean: Array
     deviation: Array
 
 
-Predictions = tuple[dict[str, Prediction], ...]
+Forecasts = tuple[dict[str, Forecast], ...]
 """By model of those loaded together, then by tag."""
 
 
@@ -42,7 +42,7 @@ class Forecaster:
     _fitted_at: int = 0
     _forecast: Array | None = None  # with these parameters, for every candidate
 
-    def beliefs(self, rows: list[int], trials: list[Trial]) -> Predictions:
+    def forecasts(self, rows: list[int], trials: list[Trial]) -> Forecasts:
         """Of every model, for every figure its goal needs; `rows` are the candidates the trials are of."""
         base = self._base(rows, trials)
         ground = self._ground(rows)
@@ -60,8 +60,8 @@ class Forecaster:
         ground: gaussian_process.Covariances,
         rows: list[int],
         trials: list[Trial],
-    ) -> dict[str, Prediction]:
-        found: dict[str, Prediction] = {}
+    ) -> dict[str, Forecast]:
+        found: dict[str, Forecast] = {}
         measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
         speed = self._corrected(ground, measured - base[rows], base)
         found[THROUGHPUT] = speed
@@ -78,19 +78,19 @@ class Forecaster:
                 tail = gaussian_process.fit(own, values[known] - little[at], least_scale=0.08)
                 mean, deviation = self._everywhere(tail)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
-                found[tag] = Prediction(little + mean, deviation)
+                found[tag] = Forecast(little + mean, deviation)
             elif tag.startswith(LATENCY):
                 waiting = self._waiting()
                 tail = gaussian_process.fit(own, values[known] - waiting[at], least_scale=0.2)
                 mean, deviation = self._everywhere(tail)
-                found[tag] = Prediction(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
+                found[tag] = Forecast(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
         return found
 
-    def _corrected(self, ground: gaussian_process.Covariances, misses: Array, base: Array) -> Prediction:
+    def _corrected(self, ground: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
         mean, deviation = self._everywhere(gaussian_process.fit(ground, misses, least_scale=0.08))
-        return Prediction(base + mean, deviation)
+        return Forecast(base + mean, deviation)
 
     def _everywhere(self, fitted: gaussian_process.GaussianProcess) -> tuple[Array, Array]:
         """At every candidate, computed once for those that cannot differ."""
@@ -148,58 +148,60 @@ def _at(spots: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> Operatin
     )
 
 
-def utility(goals: Sequence[Goal], beliefs: Predictions, batches: Array) -> Prediction:
+def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Forecast:
     """Weighted logarithms of the objectives of all models: differences of it are relative gains."""
     mean = np.zeros(len(batches))
     variance = np.zeros(len(batches))
     total = sum(goal.weight for goal in goals)
     rows = [
         (goal.weight / total * share, tag, own)
-        for goal, own in zip(goals, beliefs, strict=True)
+        for goal, own in zip(goals, forecasts, strict=True)
         for tag, share in goal.shares
     ]
     for share, tag, own in rows:
-        belief = own.get(tag)
-        if belief is None:
+        forecast = own.get(tag)
+        if forecast is None:
             continue
         sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
         sent = np.log(batches) if tag == THROUGHPUT else 0.0
-        mean += share * sign * (belief.mean + sent)
-        variance += (share * belief.deviation) ** 2
-    return Prediction(mean, np.sqrt(np.maximum(variance, 1e-10)))
+        mean += share * sign * (forecast.mean + sent)
+        variance += (share * forecast.deviation) ** 2
+    return Forecast(mean, np.sqrt(np.maximum(variance, 1e-10)))
 
 
-def together(beliefs: Predictions) -> Prediction:
+def together(forecasts: Forecasts) -> Forecast:
     """Of the request rate of all models."""
-    speeds = [own[THROUGHPUT] for own in beliefs]
+    speeds = [own[THROUGHPUT] for own in forecasts]
     if len(speeds) == 1:
         return speeds[0]
     mean = np.log(np.sum([np.exp(speed.mean) for speed in speeds], axis=0))
-    return Prediction(mean, np.max([speed.deviation for speed in speeds], axis=0))
+    return Forecast(mean, np.max([speed.deviation for speed in speeds], axis=0))
 
 
-def chance(goals: Sequence[Goal], beliefs: Predictions, batches: Array) -> Array:
+def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array:
     """That the constraints of all models are kept."""
     found = np.ones(len(batches))
     rows = [
-        (row, own.get(row.tag)) for goal, own in zip(goals, beliefs, strict=True) for row in goal.constraints
+        (row, own.get(row.tag))
+        for goal, own in zip(goals, forecasts, strict=True)
+        for row in goal.constraints
     ]
-    for constraint, belief in rows:
-        if belief is None:
+    for constraint, forecast in rows:
+        if forecast is None:
             continue
-        mean = belief.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
+        mean = forecast.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
         if constraint.high is not None:
-            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / belief.deviation)
+            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / forecast.deviation)
         if constraint.low is not None:
-            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / belief.deviation)
+            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / forecast.deviation)
     return found
 
 
-def expected_gain(belief: Prediction, best: float) -> Array:
+def expected_gain(forecast: Forecast, best: float) -> Array:
     """Of utility over the best so far."""
-    z = (belief.mean - best) / belief.deviation
+    z = (forecast.mean - best) / forecast.deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    return np.asarray((belief.mean - best) * normal_share(z) + belief.deviation * density)
+    return np.asarray((forecast.mean - best) * normal_share(z) + forecast.deviation * density)
 
 
 def normal_share(z: Array) -> Array:

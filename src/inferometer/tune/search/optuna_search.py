@@ -11,10 +11,10 @@ from inferometer.tune import model_config
 from inferometer.tune.scoring import passes, rank, score, violation
 from inferometer.tune.search.proposals import closing_in, default_proposal, formula, illegal
 from inferometer.tune.search.search import (
-    Message,
     ModelProblem,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SearchSteps,
     load_of,
@@ -89,13 +89,13 @@ def require_optuna() -> None:
 def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     found = dimensions(problem)
     total = size(found)
-    yield Message(f"Number of configs in search space: {total}", is_detail=True)
+    yield SearchMessage(f"Number of configs in search space: {total}", is_detail=True)
     for axis in found:
         span = f"{axis.choices[0]} to {axis.choices[-1]}"
-        yield Message(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
+        yield SearchMessage(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
     low, high = limits(problem.optuna, total)
-    yield Message(f"Minimum number of trials: {low}", is_detail=True)
-    yield Message(f"Maximum number of trials: {high}", is_detail=True)
+    yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
+    yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
     first = default_proposal(problem, names)
     base = yield first
     assert base is not None
@@ -145,7 +145,7 @@ def _draw(
             continue
         drawn += 1
         since_best += 1
-        yield Message(f"Trial {drawn} of {high}:", is_detail=True)
+        yield SearchMessage(f"Trial {drawn} of {high}:", is_detail=True)
         trial = yield proposal
         assert trial is not None
         variants[trial.name] = proposal.variants
@@ -155,7 +155,7 @@ def _draw(
         study.tell(asked, value)
         if trial.is_measured and value > best_score:
             best_score, best_name, since_best = value, trial.name, 0
-        yield Message(
+        yield SearchMessage(
             f"Objective score for {trial.name}: {100 * value:.1f} --- Best: {best_name} ({100 * best_score:.1f})",
             is_detail=True,
         )

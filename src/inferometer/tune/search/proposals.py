@@ -7,10 +7,10 @@ from inferometer.tune.metrics import THROUGHPUT
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import best_first, passes, score
 from inferometer.tune.search.search import (
-    Message,
     ModelProblem,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SkippedProposal,
     load_of,
@@ -61,7 +61,7 @@ def loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> 
             proposal = Proposal(((variant, load),))
             reason = illegal(variant, load)
             if reason:
-                yield Message("Skipping illegal run configuration")
+                yield SearchMessage("Skipping illegal run configuration")
                 yield SkippedProposal(proposal, reason)
                 return found
             trial = yield proposal
@@ -72,11 +72,11 @@ def loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> 
             found.append(trial)
             if may_stop and has_plateaued([throughput(row) for row in rows]):
                 noun = "request rate" if problem.by_rate else "concurrency"
-                yield Message(f"No longer increasing {noun} as throughput has plateaued")
+                yield SearchMessage(f"No longer increasing {noun} as throughput has plateaued")
                 break
         best_by_batch.append(max(map(throughput, rows), default=0.0))
         if may_stop and has_plateaued(best_by_batch):
-            yield Message("No longer increasing client batch size as throughput has plateaued")
+            yield SearchMessage("No longer increasing client batch size as throughput has plateaued")
             break
     return found
 
@@ -120,7 +120,7 @@ def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: 
         found.append(trial)
         low, high = (middle, high) if passes(problem.goals, trial) else (low, middle)
     if low == 0:
-        yield Message(f"{variants[0].name} cannot meet the constraints at any load")
+        yield SearchMessage(f"{variants[0].name} cannot meet the constraints at any load")
     return found
 
 

@@ -15,10 +15,10 @@ from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import is_better, passes, rank, score, violation
 from inferometer.tune.search.proposals import closing_in, default_proposal, load_for
 from inferometer.tune.search.search import (
-    Message,
     ModelProblem,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SearchSteps,
 )
@@ -312,4 +312,4 @@ def _sweep(
     for name in dict.fromkeys((*names, default_name)):
         if name in climb.variants:
             yield from closing_in(problem, climb.variants[name])
-    yield Message("Done gathering concurrency sweep measurements for reports")
+    yield SearchMessage("Done gathering concurrency sweep measurements for reports")

@@ -1,8 +1,8 @@
 """A search: the problem it is given, and an object to ask and tell.
 
 A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
-user is told (`Message`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the same it
-proposes the same: a search is resumed by telling it again what the journal holds.
+user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
+same it proposes the same: a search is resumed by telling it again what the journal holds.
 """
 
 from collections.abc import Generator
@@ -100,7 +100,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SearchMessage:
     """Something the user is told."""
 
     text: str
@@ -116,7 +116,7 @@ class SkippedProposal:
     reason: str
 
 
-SearchEvent = Proposal | Message | SkippedProposal
+SearchEvent = Proposal | SearchMessage | SkippedProposal
 SearchSteps = Generator[SearchEvent, Trial | None, str]
 """Ends with the reason."""
 
@@ -130,7 +130,7 @@ class Search:
         self._asked: Proposal | None = None
         self._told: Trial | None = None
         self.ended = ""
-        self.said: list[Message] = []
+        self.said: list[SearchMessage] = []
         self.skipped: list[SkippedProposal] = []
 
     def ask(self) -> Proposal | None:
@@ -145,7 +145,7 @@ class Search:
                 return None
             self._is_begun = True
             self._told = None
-            if isinstance(step, Message):
+            if isinstance(step, SearchMessage):
                 self.said.append(step)
             elif isinstance(step, SkippedProposal):
                 self.skipped.append(step)
@@ -159,7 +159,7 @@ class Search:
         self._asked = None
         self._told = trial
 
-    def take_said(self) -> list[Message]:
+    def take_said(self) -> list[SearchMessage]:
         said, self.said = self.said, []
         return said
 

@@ -20,11 +20,11 @@ from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.forecast import Forecaster, Predictions, chance, expected_gain, together, utility
+from inferometer.tune.search.forecast import Forecaster, Forecasts, chance, expected_gain, together, utility
 from inferometer.tune.search.search import (
-    Message,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SearchSteps,
     SkippedProposal,
@@ -69,7 +69,7 @@ class SmartState:
     repeats: dict[int, int] = field(default_factory=dict)
     row_by_name: dict[tuple[str, tuple[ClientLoad, ...]], int] = field(default_factory=dict)
     costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
-    beliefs: Predictions = ()
+    forecasts: Forecasts = ()
 
 
 def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEvent, Trial | None, None]:
@@ -92,7 +92,7 @@ def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEven
     state.repeats[row] = state.repeats.get(row, 0) + 1
     if not trial.is_measured:
         state.broken.add(number)
-        yield Message(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
+        yield SearchMessage(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
         return
     state.rows.append(row)
     state.trials.append(trial)
@@ -102,9 +102,9 @@ def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEven
 def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
     load = state.candidates.rows[row][1]
     found: dict[str, list[float]] = {}
-    for own in state.beliefs:
-        for tag, belief in own.items():
-            value = float(np.exp(belief.mean[row])) * (load.batch if tag == THROUGHPUT else 1)
+    for own in state.forecasts:
+        for tag, forecast in own.items():
+            value = float(np.exp(forecast.mean[row])) * (load.batch if tag == THROUGHPUT else 1)
             found.setdefault(tag, []).append(value)
     return tuple((tag, BY_TAG[tag].combine(values)) for tag, values in found.items())
 
@@ -245,10 +245,10 @@ def _next(state: SmartState) -> tuple[float, int | None]:
 def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
     """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
     goals = state.problem.goals
-    state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
+    state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
     batches = state.candidates.batches
-    value = utility(goals, state.beliefs, batches)
-    feasible = chance(goals, state.beliefs, batches)
+    value = utility(goals, state.forecasts, batches)
+    feasible = chance(goals, state.forecasts, batches)
     which = state.candidates.which
     kinds = state.candidates.kinds
     is_open = ~np.isin(kinds, kinds[state.rows])  # what cannot differ from a measured one tells nothing new
@@ -317,7 +317,7 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
     """Those that could still be ahead of the leader, each with how much another run of it is worth."""
     leader = standing[0]
     goals = state.problem.goals
-    feasible = chance(goals, state.beliefs, state.candidates.batches)
+    feasible = chance(goals, state.forecasts, state.candidates.batches)
     found = []
     for trial in standing[1:]:
         row = row_of(state, trial)
@@ -364,11 +364,11 @@ def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, N
     for _ in range(DEFAULT_LOOKS):
         if 0 in state.broken or is_over(state, left_for=HOLD.duration_s):
             return
-        state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
-        own = np.flatnonzero((which == 0) & (chance(goals, state.beliefs, batches) > 0.5))
+        state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
+        own = np.flatnonzero((which == 0) & (chance(goals, state.forecasts, batches) > 0.5))
         if not len(own):
             return
-        best = int(own[utility(goals, state.beliefs, batches).mean[own].argmax()])
+        best = int(own[utility(goals, state.forecasts, batches).mean[own].argmax()])
         if best in state.rows:
             return
         yield from measure(state, best, HOLD)
@@ -379,17 +379,17 @@ def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, N
 
 def _report_rest(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
     """Every configuration that was never measured, with what it could have reached at best."""
-    if not state.beliefs:
+    if not state.forecasts:
         return
     measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken
-    speed = together(state.beliefs)
+    speed = together(state.forecasts)
     standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
     reached = f"{standing[0].name} reached {best:.1f}"
     which = state.candidates.which
     goals = state.problem.goals
     batches = state.candidates.batches
-    feasible = chance(goals, state.beliefs, batches) > 0.05
+    feasible = chance(goals, state.forecasts, batches) > 0.05
     said = 0
     for number, configuration in enumerate(state.candidates.configurations):
         if number in measured or said >= MOST_SKIPS:
