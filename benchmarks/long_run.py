@@ -17,9 +17,9 @@ import psutil
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
+from inferometer.stats.watcher import Watcher
 
 CONCURRENCY = 8
 _SERVICE_NS = 100_000

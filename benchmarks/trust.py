@@ -18,12 +18,12 @@ from benchmarks.parts import real_perf_analyzer
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.report.format import quantity
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.planted import Planted, PlantedStep, plant
 from tests.support.queues import KNOWN, exponential, fixed, queue, search

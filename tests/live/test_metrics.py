@@ -10,8 +10,8 @@ import pytest
 
 from inferometer import api
 from inferometer.dialects.perf_analyzer import main as perf_analyzer
-from inferometer.measure.watcher import Watcher
 from inferometer.server.embedded import EmbeddedTriton
+from inferometer.stats.watcher import Watcher
 
 pytestmark = pytest.mark.live
 

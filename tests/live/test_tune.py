@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from inferometer.measure.options import Options
-from inferometer.measure.watcher import Watcher
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.services.endpoint import Connection, Tls, parse_endpoint
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
 from inferometer.tune.session import profile
 from inferometer.tune.settings import (

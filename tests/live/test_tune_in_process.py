@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.measure.watcher import Watcher
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
 from inferometer.tune.session import profile
 from inferometer.tune.settings import Effort, LaunchSettings, ModelSettings, TuneSettings

@@ -6,9 +6,9 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.measure.level import Bench, Recipe
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 

@@ -13,10 +13,10 @@ from inferometer.compare.metrics import metrics
 from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.level import Bench, Point, Recipe
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 

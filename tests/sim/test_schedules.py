@@ -14,11 +14,11 @@ from inferometer.load.shape import parse_shape
 from inferometer.measure.agenda import Agenda
 from inferometer.measure.level import Bench, Point, measure_level
 from inferometer.measure.scaling import measure_with_enough_workers
-from inferometer.measure.watcher import Watcher
 from inferometer.records import status
 from inferometer.records.records import join
 from inferometer.selftest.schedule import ks_distance, ks_p_value
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
 

@@ -18,7 +18,6 @@ from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.records import status
@@ -29,6 +28,7 @@ from inferometer.report.saved import to_html, to_markdown
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 

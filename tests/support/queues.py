@@ -10,13 +10,13 @@ from functools import partial
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.run import Quest, find
 from inferometer.measure.level import Bench, Recipe
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 

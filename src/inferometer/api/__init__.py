@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
-    from inferometer.measure.watcher import Watcher
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
+    from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
 
 __all__ = ["compare", "diagnose", "find", "load", "measure", "to_html", "to_markdown", "tune"]
@@ -30,8 +30,8 @@ def measure(
     from inferometer.measure.options import Options, Range
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
-    from inferometer.measure.watcher import completed
     from inferometer.report.export import exportable, write_export
+    from inferometer.stats.watcher import completed
 
     levels = (concurrency,) if isinstance(concurrency, int) else concurrency
     span = None if levels is None else Range(*levels)
@@ -64,8 +64,8 @@ def find(
     from inferometer.find.run import Quest, run_find
     from inferometer.measure.options import Options
     from inferometer.measure.prepare import prepare
-    from inferometer.measure.watcher import completed
     from inferometer.stats.slo import parse_slo
+    from inferometer.stats.watcher import completed
 
     options.setdefault("request_timeout_s", 60.0)
     asked = Options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
@@ -103,7 +103,7 @@ def tune(
     `inferometer.tune.study.recommend` says which trial won and why.
     """
     from inferometer.measure.options import Options
-    from inferometer.measure.watcher import Watcher
+    from inferometer.stats.watcher import Watcher
     from inferometer.tune.session import profile
     from inferometer.tune.settings import TuneRequest, settings_of
     from inferometer.tune.space import SearchBounds
@@ -146,8 +146,8 @@ def compare(
     from inferometer.compare.saved import compare_saved
     from inferometer.compare.verdict import Terms
     from inferometer.measure.options import Options, Range
-    from inferometer.measure.watcher import Watcher
     from inferometer.stats.result import Result
+    from inferometer.stats.watcher import Watcher
 
     terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
     results = [variant for variant in variants if isinstance(variant, Result)]
@@ -185,7 +185,7 @@ def diagnose(
     from inferometer.diagnose.apply import Treatment, consult
     from inferometer.diagnose.run import Asked
     from inferometer.measure.options import Options, Range
-    from inferometer.measure.watcher import completed
+    from inferometer.stats.watcher import completed
 
     span = (
         Range(concurrency)

@@ -15,7 +15,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
 from inferometer.compare.options import OPTIONS
-from inferometer.measure.watcher import Watcher
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts

@@ -10,7 +10,7 @@ from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import Ask, parse_measure
-from inferometer.measure.watcher import Watcher
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts

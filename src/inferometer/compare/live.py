@@ -26,8 +26,8 @@ from inferometer.measure.points import points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import bench, crew
 from inferometer.measure.search import Verdicts
-from inferometer.measure.watcher import Watcher
 from inferometer.stats.measurement import Level
+from inferometer.stats.watcher import Watcher
 
 DURATION_S = 10.0
 OUTPUTS = 20

@@ -16,11 +16,11 @@ from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import is_capped
 from inferometer.measure.level import Bench, Point, Recipe, measure_level_windows
 from inferometer.measure.remarks import client_remarks
-from inferometer.measure.watcher import Watcher
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Window, figures
 
 ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both

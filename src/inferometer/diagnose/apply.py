@@ -15,9 +15,9 @@ from inferometer.diagnose.run import Asked, Patient, diagnose, examine, measure_
 from inferometer.diagnose.settings import changed_config
 from inferometer.measure.options import Range
 from inferometer.measure.prepare import prepare
-from inferometer.measure.watcher import Watcher
 from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.observation import CoreUse, HostUse
-from inferometer.measure.watcher import Watcher
 from inferometer.observe.host import HostMeter, HostSample
 from inferometer.server.ports import listens_on
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.stats.measurement import Level, WindowFigures

@@ -17,10 +17,10 @@ from inferometer.measure.level import Bench, Point, measure_level, warm_up
 from inferometer.measure.options import Options, Range
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.measure.watcher import Watcher
 from inferometer.observe.host import is_this_host
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 LEVELS = (1, 2, 4, 8)
 MOST = 64  # an unasked sweep goes no further

@@ -21,11 +21,11 @@ from inferometer.measure.prepare import Setup
 from inferometer.measure.run import bench, crew, settled
 from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
-from inferometer.measure.watcher import Watcher
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, Judged, Result
 from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 
 CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time

@@ -15,7 +15,6 @@ from inferometer.load.plan import NEVER, Arrivals, Open, Plan
 from inferometer.measure.conclusion import Course, conclude, latency_name
 from inferometer.measure.pace import Pace
 from inferometer.measure.silence import LIMIT_NS, Silence
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling
@@ -39,6 +38,7 @@ from inferometer.stats.stopping import (
     judge_stability,
 )
 from inferometer.stats.warm_up import cold_windows
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone

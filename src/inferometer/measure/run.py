@@ -19,7 +19,6 @@ from inferometer.measure.recognize import maybe_other_kind
 from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.measure.search import Verdicts
 from inferometer.measure.silence import silence_limit_ns
-from inferometer.measure.watcher import Watcher
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.services.endpoint import Connection
@@ -29,6 +28,7 @@ from inferometer.services.trace import Tracer, settings, traced
 from inferometer.stats.account import account
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 MOST_WORKERS = 1024
 

@@ -10,11 +10,11 @@ from rich.live import Live
 from inferometer.base.clock import Clock
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.watcher import Watcher
 from inferometer.report.console import level_sentence
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
 from inferometer.stats.measurement import Level, WindowFigures
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Trial

@@ -18,7 +18,6 @@ from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
-from inferometer.measure.watcher import Watcher
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.records.records import Records, join
@@ -27,6 +26,7 @@ from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 
 # --- processes: started, asked, stopped; none outlives its context
 

@@ -20,12 +20,12 @@ from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.measure.watcher import Watcher
 from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import figures, gpu_figures
 from inferometer.tune.prompts import Prompts

@@ -2,7 +2,7 @@
 
 from inferometer.dialects.model_analyzer.llm import applied, genai_flags
 from inferometer.measure.options import Options
-from inferometer.measure.watcher import Watcher
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.meter import EngineMeter
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Addresses, Effort

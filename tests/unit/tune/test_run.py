@@ -9,7 +9,7 @@ from scripted import W, answer, server
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError
-from inferometer.measure.watcher import Watcher
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
 from inferometer.tune.deployment import ServerDeployment
 from inferometer.tune.meter import TrialError, TrialFigures

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.text import printable
 from inferometer.base.writing import writing
-from inferometer.measure.watcher import Watcher
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.job import ProfileJob

@@ -15,7 +15,7 @@ from inferometer.cli.measure import export, write_result
 from inferometer.cli.parser import Ask, parse_classic
 from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 from inferometer.dialects.perf_analyzer.usage import classic_usage
-from inferometer.measure.watcher import Watcher
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.measure.options import Options

@@ -1,6 +1,6 @@
 """Watchers of users need not have all methods."""
 
-from inferometer.measure.watcher import Watcher, completed
+from inferometer.stats.watcher import Watcher, completed
 
 
 class Starts:
