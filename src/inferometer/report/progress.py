@@ -33,7 +33,7 @@ class Progress(Watcher):
         return self._interrupted()
 
     def tried(self, trial: "Trial") -> None:
-        from inferometer.report.diagnosis import trial_words
+        from inferometer.report.documents.diagnosis import trial_words
 
         self.said(trial_words(trial))
 
