@@ -20,7 +20,7 @@ from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import HostMeter
+from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
