@@ -466,8 +466,8 @@ def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):
     found = job("-m", "r", "-c", "4", yaml=yaml, tmp_path=tmp_path).settings
     assert found.models[0].loads == (4.0,)
     assert found.launch.control.protocol == "http"
-    assert found.early_exit
-    assert found.bounds.instances == (1, 5)
+    assert found.search.early_exit
+    assert found.search.bounds.instances == (1, 5)
 
 
 def test_an_empty_file_is_no_file(tmp_path):
@@ -547,7 +547,7 @@ def test_a_models_own_rate_keeps_the_global_concurrency_away(tmp_path):
 def test_each_program_has_its_own_default_search_and_ports():
     words = ("-m", "r", "--profile-models", "W")
     classic, ours = job(*words).settings, job(*words, dialect=OURS).settings
-    assert (classic.search, ours.search) == ("brute", "smart")
+    assert (classic.search.method, ours.search.method) == ("brute", "smart")
     assert classic.launch.ports.numbers() == (8000, 8001, 8002)
     assert ours.launch.ports.numbers() == (0, 0, 0)
 
