@@ -227,8 +227,8 @@ def _write_reports(
     reports: "Reports", studies: "Sequence[Study]", console: Console, report_command: str
 ) -> None:
     from inferometer.dialects.model_analyzer import outputs
+    from inferometer.dialects.model_analyzer.report_files import ReportFiles
     from inferometer.tune.report import facts
-    from inferometer.tune.report.files import ReportFiles
 
     if not reports.is_on:
         return
@@ -300,7 +300,7 @@ def _judged(study: "Study", job: "AnalyzeJob") -> "Study":
 def run_report(job: "ReportJob", console: Console) -> int:
     from inferometer.dialects.model_analyzer import outputs, stored
     from inferometer.dialects.model_analyzer.checks import check_report
-    from inferometer.tune.report.files import ReportFiles
+    from inferometer.dialects.model_analyzer.report_files import ReportFiles
 
     check_report(job)
     known = stored.read(job.checkpoints)

@@ -131,8 +131,7 @@ class SearchConsole(Watcher):
             self._console.info(f"Profiling {variant.name}: {load}")
 
     def tried(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import load_text
-        from inferometer.tune.report.text import trial_line
+        from inferometer.tune.report.facts import load_text, trial_line
 
         if self._is_known:
             return
