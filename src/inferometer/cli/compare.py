@@ -82,9 +82,9 @@ def _help(ask: Ask) -> None:
 
 
 def _compare(asked: Mapping[str, Any]) -> "Comparison":
+    from inferometer.base.writing import writable
     from inferometer.compare.gates import parse_gates
     from inferometer.compare.verdict import Terms
-    from inferometer.report.files import writable
 
     conditions = tuple(gate for text in asked.get("fail_if", ()) for gate in parse_gates(text))
     for field in ("json", "html", "markdown", "junit"):

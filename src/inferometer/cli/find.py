@@ -49,10 +49,10 @@ def main(argv: list[str]) -> int:
 
 
 def _find(options: "Options", own: argparse.Namespace) -> int:
+    from inferometer.base.writing import writable
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
     from inferometer.report.export import exportable
-    from inferometer.report.files import writable
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo

@@ -37,9 +37,9 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(options: "Options") -> int:
+    from inferometer.base.writing import writable
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.report.export import exportable
-    from inferometer.report.files import writable
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
 
@@ -89,7 +89,7 @@ def write_reports(result: "Result", options: "Options", outputs: Outputs) -> Non
 
 
 def write_table(result: "Result", path: Path) -> None:
-    from inferometer.report.files import write_csv
+    from inferometer.report.csv import write_csv
 
     if not write_csv(result, path):
         print(f"'{path}' is not written: there is no level to put into it", file=sys.stderr)

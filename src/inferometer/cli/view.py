@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
 
 
 def _view(asked: argparse.Namespace) -> int:
+    from inferometer.base.writing import writable
     from inferometer.report.chromium import find_chromium
-    from inferometer.report.files import writable
     from inferometer.report.saved import consistent, document, read
 
     report = read(asked.result)
@@ -76,7 +76,7 @@ def _check(path: Path, result: Path) -> None:
 def _write(made: "Document", asked: argparse.Namespace, outputs: Outputs) -> None:
     from tempfile import TemporaryDirectory
 
-    from inferometer.report.chromium import browsing, print_pdf, take_picture
+    from inferometer.report.chromium import browsing, pdf, picture
     from inferometer.report.markdown import markdown
     from inferometer.report.page import write
 
@@ -92,9 +92,9 @@ def _write(made: "Document", asked: argparse.Namespace, outputs: Outputs) -> Non
         page = Path(folder) / "page.html"
         write(made, page)
         if asked.png is not None:
-            outputs.attempt(asked.png, lambda: take_picture(tab, page, asked.png))
+            outputs.attempt(asked.png, lambda: write_file(asked.png, picture(tab, page)))
         if asked.pdf is not None:
-            outputs.attempt(asked.pdf, lambda: print_pdf(tab, page, asked.pdf))
+            outputs.attempt(asked.pdf, lambda: write_file(asked.pdf, pdf(tab, page)))
 
 
 def _open(page: Path) -> None:

@@ -97,11 +97,11 @@ def _complain(text: str) -> None:
 
 
 def _profile(options: "Options") -> int:
+    from inferometer.base.writing import writable
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable
-    from inferometer.report.files import writable
 
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -208,8 +208,7 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
 def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupted: bool) -> int:
     """Summary, CSV, export and exit code."""
     from inferometer.dialects.perf_analyzer import report as classic
-    from inferometer.report.csv import floored_levels
-    from inferometer.report.files import write_csv
+    from inferometer.report.csv import floored_levels, write_csv
     from inferometer.report.saved import write_page
 
     options = setup.options
