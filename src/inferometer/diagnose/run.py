@@ -17,7 +17,7 @@ from inferometer.measure.level import Bench, Point, Watcher, measure_level, warm
 from inferometer.measure.options import Options, Range
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import is_this_host
+from inferometer.observe.host import is_this_host
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 

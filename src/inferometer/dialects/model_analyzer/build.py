@@ -22,13 +22,19 @@ from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.measure.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports
-from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal, with_limit
-from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
-from inferometer.tune.search.scope import OptunaLimits
-from inferometer.tune.search.search import Effort
-from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Settings
-from inferometer.tune.space import Bounds
+from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
+from inferometer.tune.settings import (
+    IN_PROCESS,
+    Addresses,
+    Effort,
+    LaunchSettings,
+    ModelSettings,
+    OptunaLimits,
+    ServerAccess,
+    TuneSettings,
+)
+from inferometer.tune.space import SearchBounds
 
 # The load generator's options that are the tuner's business, and what says it to the tuner. The classic tool passes
 # them on with a caution, so a file that has them must not be refused.
@@ -54,7 +60,7 @@ class ProfileJob:
     """A whole `profile`: the search, and what is written about it."""
 
     config: Config
-    settings: Settings
+    settings: TuneSettings
     flags: Mapping[str, Flags]  # of the load generator, by model
     generator: LoadGenerator | None = None  # None: the built-in one
     warnings: tuple[str, ...] = ()
@@ -75,7 +81,7 @@ def profile_job(config: Config, program: Program, parse: ParseOptions) -> Profil
             remedy="give the folder of the models with --model-repository",
         )
     by_rate = _is_by_rate(config, models)
-    settings = Settings(
+    settings = TuneSettings(
         models=tuple(_model(config, model, by_rate=by_rate, parse=parse) for model in models),
         launch=_launch(config, program, models, parse),
         search=config.run_config_search_mode,
@@ -265,12 +271,12 @@ def _intervals(config: Config, models: Sequence[ModelEntry]) -> str | None:
 # --- the search
 
 
-def _bounds(config: Config) -> Bounds:
+def _bounds(config: Config) -> SearchBounds:
     def span(noun: str) -> tuple[int, int]:
         low, high = (getattr(config, f"run_config_search_{end}_{noun}") for end in ("min", "max"))
         return low, high
 
-    return Bounds(
+    return SearchBounds(
         instances=span("instance_count"),
         batch=span("model_batch_size"),
         concurrency=span("concurrency"),
@@ -373,7 +379,7 @@ def _launch(
         addresses=Addresses(
             config.triton_http_endpoint, config.triton_grpc_endpoint, config.triton_metrics_url
         ),
-        control=Control(config.client_protocol, options.headers, options.tls, options.grpc_tls),
+        control=ServerAccess(config.client_protocol, options.headers, options.tls, options.grpc_tls),
         flags=config.triton_server_flags,
         environment=environment,
         log=config.triton_output_path,

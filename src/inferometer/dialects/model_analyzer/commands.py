@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.load_generator import LoadGenerator
     from inferometer.dialects.model_analyzer.stored import SentData
     from inferometer.measure.options import Options
-    from inferometer.tune.goal import Goal
     from inferometer.tune.meter import Meter
+    from inferometer.tune.scoring import Goal
     from inferometer.tune.study import Study
 
 OK, FAILURE = 0, 1

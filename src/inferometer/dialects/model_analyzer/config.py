@@ -33,7 +33,7 @@ from inferometer.dialects.model_analyzer.values import (
     weights,
     whole,
 )
-from inferometer.tune.goal import Constraint
+from inferometer.tune.scoring import Constraint
 
 PROFILE, REPORT = "profile", "report"
 _BOTH = (PROFILE, REPORT)

@@ -15,9 +15,9 @@ from inferometer.base.writing import write_file, writing
 if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.build import ProfileJob
     from inferometer.dialects.model_analyzer.config import Config
-    from inferometer.tune.search.search import Proposal, Say, Skip
+    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
     from inferometer.tune.trial import Trial
-    from inferometer.tune.variant import Variant
+    from inferometer.tune.variant import ModelVariant
 
 INTERRUPTS = 3
 
@@ -106,13 +106,13 @@ class SearchConsole:
         self._is_made = False
         self._seen: set[str] = set()
         self._is_known = False
-        self._variants: dict[str, Variant] = {}
+        self._variants: dict[str, ModelVariant] = {}
         self._trials: list[Trial] = []
         self._checkpoint: Path | None = None
         self._known_names: frozenset[str] = frozenset()
         self.failures = 0
 
-    def begin(self, variants: "Sequence[Variant]", trials: "Sequence[Trial]") -> None:
+    def begin(self, variants: "Sequence[ModelVariant]", trials: "Sequence[Trial]") -> None:
         """What is known from before."""
         self._variants = {variant.name: variant for variant in variants}
         self._known_names = frozenset(self._variants)
@@ -120,7 +120,7 @@ class SearchConsole:
 
     # --- as the search's watcher
 
-    def said(self, say: "Say") -> None:
+    def said(self, say: "SearchMessage") -> None:
         speak = (
             self._console.warn
             if say.is_warning
@@ -158,7 +158,7 @@ class SearchConsole:
         if self._job.generator is None:
             self._note(trial)
 
-    def skipped(self, skip: "Skip") -> None:
+    def skipped(self, skip: "SkippedProposal") -> None:
         names = ",".join(variant.name for variant in skip.proposal.variants)
         self._console.debug(f"{names}: {skip.reason}")
 
@@ -177,7 +177,7 @@ class SearchConsole:
             self._console.warn(f'Overriding the output model repo path "{output}"')
         _make_folder(output)
 
-    def _introduce(self, variant: "Variant") -> None:
+    def _introduce(self, variant: "ModelVariant") -> None:
         from inferometer.tune.variant import changes
 
         for part in (*variant.composing, variant):
@@ -247,13 +247,13 @@ class VariantFolders:
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
-    def write(self, variant: "Variant") -> None:
+    def write(self, variant: "ModelVariant") -> None:
         for member in variant.composing:
             self.write(member)
             self._write(member, member.model)  # what the members are now, under their own names
         self._write(variant, variant.name)
 
-    def _write(self, variant: "Variant", name: str) -> None:
+    def _write(self, variant: "ModelVariant", name: str) -> None:
         from inferometer.tune import model_config
 
         if self._written.get(name) == variant.key:

@@ -19,12 +19,11 @@ from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_flags, words
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.launch.site import Site
-from inferometer.tune.level_figures import MEGA, resident
-from inferometer.tune.meter import MeterError, Reading
+from inferometer.tune.deployment import Deployment
+from inferometer.tune.figures import MEGA, resident
+from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.trial import Figures
+from inferometer.tune.trial import ClientLoad, Figures
 
 SHOWN = 1000  # letters of its output in a message
 _UNSTABLE = ("Failed to obtain stable measurement", "Please use a larger time window")
@@ -94,7 +93,9 @@ class Windows:
         return {"measurement-mode": self.mode, **({name: self.size} if starts else {})}
 
 
-def command(generator: LoadGenerator, run: "_Run", site: Site, extra: Mapping[str, object]) -> list[str]:
+def command(
+    generator: LoadGenerator, run: "_Run", site: Deployment, extra: Mapping[str, object]
+) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
     own: dict[str, object] = {
         "model-name": run.model if generator.library is None else run.variant,
@@ -122,7 +123,7 @@ def command(generator: LoadGenerator, run: "_Run", site: Site, extra: Mapping[st
     return [generator.path, *words(ordered)]
 
 
-def _where(generator: LoadGenerator, site: Site) -> dict[str, object]:
+def _where(generator: LoadGenerator, site: Deployment) -> dict[str, object]:
     """The server to ask, or what to load where there is none."""
     library, config, addresses = generator.library, generator.config, site.addresses
     if library is not None:
@@ -156,14 +157,14 @@ def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
     """Figures of the last row, and those of each GPU; a column that is missing is left out."""
     rows = list(csv.DictReader(io.StringIO(text)))
     if not rows:
-        raise MeterError("the load generator wrote a table without rows")
+        raise TrialError("the load generator wrote a table without rows")
     row = rows[-1]
     found: dict[str, Estimate] = {}
     for column, tag, unit in _COLUMNS:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             found[tag] = Estimate(float(row[column]) / unit)
     if "perf_throughput" not in found:
-        raise MeterError("the load generator's table has no column Inferences/Second")
+        raise TrialError("the load generator's table has no column Inferences/Second")
     return Figures(tuple(found.items())), tuple(_gpus(row))
 
 
@@ -209,7 +210,7 @@ class ProgramMeter:
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(self.generator, models)
 
-    def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             runs = [
                 _Run(
@@ -230,9 +231,9 @@ class ProgramMeter:
                 for run in runs:
                     run.windows = run.windows.larger()
         failed = next(row for row in outcomes if row.reason is not None)
-        raise MeterError(f"{self.generator.path}: {failed.reason}")
+        raise TrialError(f"{self.generator.path}: {failed.reason}")
 
-    def _start(self, runs: "Sequence[_Run]", site: Site, start: int) -> "list[_Outcome]":
+    def _start(self, runs: "Sequence[_Run]", site: Deployment, start: int) -> "list[_Outcome]":
         commands = [command(self.generator, run, site, run.windows.flags(start)) for run in runs]
         try:
             for words_ in commands:
@@ -322,7 +323,7 @@ class ProgramMeter:
         with writing(self.error_log), self.error_log.open("a") as log:
             log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
 
-    def _reading(self, runs: "Sequence[_Run]", site: Site) -> Reading:
+    def _reading(self, runs: "Sequence[_Run]", site: Deployment) -> TrialFigures:
         parts: list[Figures] = []
         gpus: tuple[tuple[str, Figures], ...] = ()
         for run in runs:
@@ -331,7 +332,7 @@ class ProgramMeter:
             used = None if site.pid is None else resident(site.pid)
             rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
             parts.append(Figures((*figures.values, *rows)))
-        return Reading(tuple(parts), gpus)
+        return TrialFigures(tuple(parts), gpus)
 
     def forget(self) -> None:
         pass

@@ -10,9 +10,9 @@ from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
 from inferometer.tune import model_config
 from inferometer.tune.checks import check_settings
-from inferometer.tune.launch.open import open_site
+from inferometer.tune.deployment import open_deployment
 from inferometer.tune.metrics import LATENCY_P99, OLD_LATENCY
-from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
+from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.space import message_choices
 
 _CONCURRENCY = ("concurrency", "run_config_search_min_concurrency", "run_config_search_max_concurrency")
@@ -249,7 +249,7 @@ def warnings(config: Config) -> Iterator[str]:
 # --- folders, models, ports
 
 
-def check_profile(config: Config, settings: Settings) -> tuple[str, ...]:
+def check_profile(config: Config, settings: TuneSettings) -> tuple[str, ...]:
     """Warnings; what cannot work is refused."""
     launch = settings.launch
     for folder in launch.repositories:
@@ -263,7 +263,7 @@ def check_profile(config: Config, settings: Settings) -> tuple[str, ...]:
     check_folder(config.checkpoint_directory, "--checkpoint-directory")
     _check_output(config)
     found = tuple(text for model in settings.models for text in _check_members(config, settings, model))
-    open_site(launch)  # not started: only its program is looked for
+    open_deployment(launch)  # not started: only its program is looked for
     if launch.mode in ("local", "docker"):
         _check_ports(settings)
     return found
@@ -294,7 +294,7 @@ def _check_output(config: Config) -> None:
         )
 
 
-def _check_members(config: Config, settings: Settings, model: ModelSettings) -> list[str]:
+def _check_members(config: Config, settings: TuneSettings, model: ModelSettings) -> list[str]:
     folder = model_config.find_model(settings.launch.repositories, model.name)
     if folder is None or not (folder / "config.pbtxt").is_file():
         return []
@@ -318,7 +318,7 @@ def _check_members(config: Config, settings: Settings, model: ModelSettings) -> 
     ]
 
 
-def _check_ports(settings: Settings) -> None:
+def _check_ports(settings: TuneSettings) -> None:
     try:
         choose_ports(settings.launch.ports)
     except UsageError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.tune import goal
+from inferometer.tune import scoring
 from inferometer.tune.metrics import BY_TAG, OLD_LATENCY
 
 Read = Callable[[str, Any], Any]
@@ -206,8 +206,8 @@ Weights = tuple[tuple[str, float], ...]
 def weights(path: str, value: Any) -> Weights:
     """`objectives`: a list of metrics, or weights by metric."""
     if isinstance(value, Mapping):
-        return goal.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
-    return goal.objectives(texts(path, value), path)
+        return scoring.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
+    return scoring.objectives(texts(path, value), path)
 
 
 def _weight(path: str, value: Any) -> float:
@@ -217,9 +217,9 @@ def _weight(path: str, value: Any) -> float:
     return found
 
 
-def limits(path: str, value: Any) -> tuple[goal.Constraint, ...]:
+def limits(path: str, value: Any) -> tuple[scoring.Constraint, ...]:
     """`constraints`: the lowest and the highest value by metric."""
-    return goal.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
+    return scoring.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
 
 
 def _bounds(row: Any) -> Any:

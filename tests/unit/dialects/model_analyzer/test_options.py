@@ -7,8 +7,8 @@ from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, read_command
 from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.dialects.model_analyzer.values import ints
-from inferometer.tune.goal import Constraint
 from inferometer.tune.prompts import Prompts
+from inferometer.tune.scoring import Constraint
 from inferometer.tune.space import manual
 
 
@@ -366,7 +366,7 @@ profile_models:
     assert (options.endpoint, options.streaming, options.collect_metrics) == ("v1/completions", False, False)
     assert (third.makes_text, third.prompts, third.options.data.sources) == (True, None, ("zero",))
     plain = job("-m", "r", "--profile-models", "W")
-    assert plain.config.model_type == "LLM" is False
+    assert plain.config.model_type == "generic"
 
 
 def test_prompts_are_as_long_as_asked_and_the_same_for_the_same_seed():
