@@ -102,11 +102,11 @@ def tune(
     """
     from inferometer.measure.options import Options
     from inferometer.tune.session import profile
-    from inferometer.tune.short import Wish, settings
-    from inferometer.tune.space import Bounds
+    from inferometer.tune.settings import TuneRequest, settings_of
+    from inferometer.tune.space import SearchBounds
 
     options.setdefault("request_timeout_s", 60.0)
-    wish = Wish(
+    request = TuneRequest(
         options=Options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
@@ -114,10 +114,10 @@ def tune(
         url=url,
         launch_mode=launch_mode,
         search=search,
-        bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
+        bounds=SearchBounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),
     )
-    (study,) = profile(settings(wish), _SilentTuning())
+    (study,) = profile(settings_of(request), _SilentTuning())
     return study
 
 

@@ -14,8 +14,8 @@ from inferometer.cli.parser import Ask, parse_measure
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.measure.options import Options
-    from inferometer.tune.search.search import Proposal, Say, Skip
-    from inferometer.tune.short import Wish
+    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
+    from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     if isinstance(options, Ask):
         _parser().print_help()
         return 0
-    return _tune(own, _wish(own, options))
+    return _tune(own, _request(own, options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,11 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wish(own: argparse.Namespace, options: "Options") -> "Wish":
-    from inferometer.tune.short import Wish
-    from inferometer.tune.space import Bounds
+def _request(own: argparse.Namespace, options: "Options") -> "TuneRequest":
+    from inferometer.tune.settings import TuneRequest
+    from inferometer.tune.space import SearchBounds
 
-    return Wish(
+    return TuneRequest(
         options=options,
         slo=own.slo,
         budget_s=None if own.budget is None else parse_duration_ns(own.budget, "--budget") / NS_PER_S,
@@ -97,7 +97,7 @@ def _wish(own: argparse.Namespace, options: "Options") -> "Wish":
         launch_mode=own.triton_launch_mode,
         install_path=own.triton_install_path,
         search=own.search,
-        bounds=Bounds(
+        bounds=SearchBounds(
             instances=_span(own.instances, "--instances"),
             batch=_span(own.batch, "--batch"),
             concurrency=_span(own.load, "--load"),
@@ -125,18 +125,18 @@ def _numbers(text: str, name: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
-def _tune(own: argparse.Namespace, wish: "Wish") -> int:
+def _tune(own: argparse.Namespace, request: "TuneRequest") -> int:
     from inferometer.base.answer_file import write
     from inferometer.cli.signals import Interrupts
     from inferometer.tune.report.text import summary
     from inferometer.tune.session import profile
-    from inferometer.tune.short import settings
+    from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts().caught() as interrupts:
-        (study,) = profile(settings(wish), Progress(interrupts))
+        (study,) = profile(settings_of(request), TrialProgress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
@@ -156,13 +156,13 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
     print(printable(f"written: {path}"))
 
 
-class Progress:
+class TrialProgress:
     """A line per trial on stderr."""
 
     def __init__(self, interrupts: "Interrupts") -> None:
         self._interrupts = interrupts
 
-    def said(self, say: "Say") -> None:
+    def said(self, say: "SearchMessage") -> None:
         if not say.is_detail:
             print(printable(say.text), file=sys.stderr, flush=True)
 
@@ -174,7 +174,7 @@ class Progress:
 
         print(printable(trial_line(trial)), file=sys.stderr, flush=True)
 
-    def skipped(self, skip: "Skip") -> None:
+    def skipped(self, skip: "SkippedProposal") -> None:
         pass
 
     def is_interrupted(self) -> bool:

@@ -17,7 +17,7 @@ from inferometer.measure.level import Instrument, LoadPoint, Watcher, measure_le
 from inferometer.measure.options import Options, Range
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
-from inferometer.observe.host_load import is_this_host
+from inferometer.observe.host import is_this_host
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
