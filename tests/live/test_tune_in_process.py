@@ -13,6 +13,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
 from inferometer.tune.session import profile
 from inferometer.tune.settings import Effort, LaunchSettings, ModelSettings, TuneSettings
@@ -49,23 +50,6 @@ class TritonPythonModel:
             for request in requests
         ]
 """
-
-
-class Watcher:
-    def said(self, say) -> None:
-        pass
-
-    def proposed(self, proposal, *, is_known) -> None:
-        pass
-
-    def tried(self, trial) -> None:
-        pass
-
-    def skipped(self, skip) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> TuneSettings:

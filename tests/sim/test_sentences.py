@@ -28,6 +28,7 @@ from inferometer.report.saved import to_html, to_markdown
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -137,16 +138,12 @@ def runs(draw: st.DrawFn) -> Run:
     )
 
 
-class Watcher:
+class Interrupting(Watcher):
     def __init__(self, interrupt_after: int) -> None:
         self._left = interrupt_after
 
-    def level_started(self, mode: str, value: float) -> None: ...
-
     def window_finished(self, number: int, window: object) -> None:
         self._left -= 1
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return self._left <= 0
@@ -168,7 +165,7 @@ def measured(run: Run) -> Level:
 
     read = (lambda: None) if run.others_per_s is None else counters
     return measure_level(
-        Instrument(load, clock, read, Watcher(run.interrupt_after)), run.level_settings, run.point
+        Instrument(load, clock, read, Interrupting(run.interrupt_after)), run.level_settings, run.point
     )
 
 

@@ -15,6 +15,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
 from inferometer.compare.options import OPTIONS
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
@@ -147,7 +148,7 @@ def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
     outputs.settle()
 
 
-class _Progress:
+class _Progress(Watcher):
     """Says on stderr how far it is: every five seconds a line, on a terminal one line that is written over."""
 
     def __init__(self, interrupts: "Interrupts") -> None:

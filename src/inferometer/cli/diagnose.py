@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.options import duration
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.measure import Watching, exit_code, make_progress
+from inferometer.cli.measure import exit_code, make_progress
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -124,24 +125,10 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
-    from inferometer.base.clock import monotonic_ns
     from inferometer.cli.signals import Interrupts
-    from inferometer.diagnose.apply import Tools, consult
-    from inferometer.report.diagnosis import trial_words
-
-    def say(text: str) -> None:
-        print(printable(text), file=sys.stderr, flush=True)
+    from inferometer.diagnose.apply import consult
 
     with Interrupts().caught() as interrupts:
-        progress = make_progress()
-        tools = Tools(
-            watcher=Watching(progress, interrupts),
-            say=say,
-            tell=lambda trial: say(trial_words(trial)),
-            clock=monotonic_ns,
-        )
-        try:
-            outcome = consult(asked, treatment, tools)
-        finally:
-            progress.close()
+        with closing(make_progress(interrupts)) as progress:
+            outcome = consult(asked, treatment, progress)
         return outcome, interrupts.asked

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.measure import Watching, export, make_progress, write_reports, write_result
+from inferometer.cli.measure import export, make_progress, write_reports, write_result
 from inferometer.cli.parser import Ask, parse_measure
 
 if TYPE_CHECKING:
@@ -93,11 +94,7 @@ def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
     from inferometer.find.run import run_find
 
     result = setup.result
-    with Interrupts().caught() as interrupts:
-        progress = make_progress()
-        try:
-            for result in run_find(setup, quest, Watching(progress, interrupts)):
-                write_result(result, setup.options.json, outputs)
-        finally:
-            progress.close()
+    with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:
+        for result in run_find(setup, quest, progress):
+            write_result(result, setup.options.json, outputs)
     return result

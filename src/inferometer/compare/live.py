@@ -18,7 +18,7 @@ from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import Metric, metrics
 from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
 from inferometer.compare.similarity import similarities
-from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns, with_count
+from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.level import LoadPoint, warm_up
 from inferometer.measure.options import Options
@@ -27,6 +27,7 @@ from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.measure.search import LastOutcome
 from inferometer.stats.measurement import Level
+from inferometer.stats.watcher import Watcher
 
 DURATION_S = 10.0
 OUTPUTS = 20
@@ -128,7 +129,7 @@ def check_order(order: Order) -> None:
         )
 
 
-def compare_live(order: Order, follower: Follower) -> Comparison:
+def compare_live(order: Order, watcher: Watcher) -> Comparison:
     """Measure all contestants in turns and compare them with the first."""
     check_order(order)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -137,8 +138,8 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
     names = [contestant.name for contestant in order.contestants]
     compared = [_outputs(setups[0], setup, order.outputs) for setup in setups[1:]]
-    with _lanes(names, setups, follower) as lanes:
-        measured = _measure(lanes, setups[0], order.options, follower)
+    with _lanes(names, setups, watcher) as lanes:
+        measured = _measure(lanes, setups[0], order.options, watcher)
     found = Findings(
         variants=tuple(
             _variant(
@@ -150,7 +151,7 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
             names[1:], measured, metrics(order.options.percentile, order.terms.percentiles), compared
         ),
         is_live=True,
-        notes=_notes(setups, follower),
+        notes=_notes(setups, watcher),
         problems=() if any(courses[0].windows for _, courses in measured) else ("nothing was measured",),
     )
     return conclude(found, order.terms, started_at)
@@ -162,15 +163,13 @@ def _prepare(options: Options, contestant: Contestant) -> Setup:
 
 
 @contextmanager
-def _lanes(names: Sequence[str], setups: Sequence[Setup], follower: Follower) -> Iterator[list[Lane]]:
+def _lanes(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Lane]]:
     """All workers at once; those whose turn it is not have nothing to send."""
     with ExitStack() as stack:
         yield [
             Lane(
                 name=name,
-                instrument=make_instrument(
-                    setup, stack.enter_context(start_workers(setup)), _Quiet(follower)
-                ),
+                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), _Quiet(watcher)),
                 level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),
@@ -185,7 +184,7 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 
 
 def _measure(
-    lanes: Sequence[Lane], setup: Setup, options: Options, follower: Follower
+    lanes: Sequence[Lane], setup: Setup, options: Options, watcher: Watcher
 ) -> list[tuple[LoadPoint, tuple[Course, ...]]]:
     pace = Pace(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
@@ -193,9 +192,9 @@ def _measure(
         if options.warmup_request_count:
             for lane in lanes:
                 warm_up(lane.instrument, with_count(point.plan, options.warmup_request_count))
-        courses = measure_point(lanes, point, pace, follower)
+        courses = measure_point(lanes, point, pace, watcher)
         found.append((point, courses))
-        if follower.is_interrupted() or any(course.is_cut_short for course in courses):
+        if watcher.is_interrupted() or any(course.is_cut_short for course in courses):
             break
     return found
 
@@ -249,23 +248,17 @@ def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilar
         return (), str(error)
 
 
-def _notes(setups: Sequence[Setup], follower: Follower) -> tuple[str, ...]:
+def _notes(setups: Sequence[Setup], watcher: Watcher) -> tuple[str, ...]:
     said = dict.fromkeys(warning for setup in setups for warning in setup.warnings)
     stopped = ("the comparison was stopped early; the whole rounds until then are compared",)
-    return (*said, *(stopped if follower.is_interrupted() else ()))
+    return (*said, *(stopped if watcher.is_interrupted() else ()))
 
 
-class _Quiet:
+class _Quiet(Watcher):
     """Turns are not told one by one; only the wish to stop comes through."""
 
-    def __init__(self, follower: Follower) -> None:
-        self.is_interrupted = follower.is_interrupted
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
 
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
+    def is_interrupted(self) -> bool:
+        return self._watcher.is_interrupted()

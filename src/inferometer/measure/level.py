@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost, Load, ResizableLoad
 from inferometer.load.plan import NEVER, Arrivals, Open, Plan
 from inferometer.measure.conclusion import RawLevel, conclude, latency_name
-from inferometer.measure.schedule_timing import ScheduleTiming
 from inferometer.measure.silence import LIMIT_NS, Silence
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
@@ -38,6 +37,7 @@ from inferometer.stats.stopping import (
     judge_stability,
 )
 from inferometer.stats.warm_up import cold_windows
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
@@ -71,27 +71,6 @@ class LevelSettings:
     has_tokens: bool = False
     is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
-
-
-class Watcher(Protocol):
-    """Who is told how a run goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """The user wants to end: what has been measured is still reported."""
-
-
-@runtime_checkable
-class Ticking(Protocol):
-    """A watcher that also wants to hear how a window fills."""
-
-    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
-        """So long after the level started, so many requests of the window that fills have ended well or badly."""
 
 
 class Journal(Protocol):
@@ -205,9 +184,7 @@ class _LevelRun:
         self._settings = settings
         self._point = point
         self._is_open = isinstance(point.plan, Open)
-        self._is_timingd = self._is_open and settings.is_whole
-        # Asked once: Python looks long at an object before it says that it fits a protocol.
-        self._ticking = instrument.watcher if isinstance(instrument.watcher, Ticking) else None
+        self._is_scheduled = self._is_open and settings.is_whole
         self._timing = ScheduleTiming()
         self._lateness = Lateness()
         self.windows: list[Window] = []  # as many as may be merged
@@ -375,16 +352,15 @@ class _LevelRun:
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._settings.is_whole and self._harvest.is_finished
         self._loop_lags.append(np.array([self._harvest.loop_lag_ns]))
-        if self._ticking is not None:
-            elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
-            self._ticking.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+        elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
+        self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
         if not len(records):
             return
         self._open.add(records)
         self._last_end_ns = int(records.end_ns[-1])
-        if self._is_timingd:
+        if self._is_scheduled:
             self._timing.add(records)
         good = records.good
         if len(good):
@@ -607,7 +583,7 @@ class _LevelRun:
             samples=self._samples(self.windows[cold:]),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
-            timing=self._timing if self._is_timingd else None,
+            timing=self._timing if self._is_scheduled else None,
         )
 
     def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:

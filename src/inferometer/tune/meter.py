@@ -15,7 +15,7 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, Watcher, measure_level, warm_up
+from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level, warm_up
 from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
@@ -25,6 +25,7 @@ from inferometer.observe.poller import HostEndpoint
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import figures, gpu_figures
 from inferometer.tune.prompts import Prompts
