@@ -13,6 +13,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost, Load, ResizableLoad
 from inferometer.load.plan import NEVER, Arrivals, Open, Plan
 from inferometer.measure.conclusion import RawLevel, conclude, latency_name
+from inferometer.measure.schedule_timing import ScheduleTiming
 from inferometer.measure.silence import LIMIT_NS, Silence
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
