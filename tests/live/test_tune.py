@@ -22,6 +22,7 @@ from inferometer.tune.settings import (
     Effort,
     LaunchSettings,
     ModelSettings,
+    SearchSettings,
     ServerAccess,
     TuneSettings,
 )
@@ -95,8 +96,7 @@ def settings(models, tmp_path, launch, **changed) -> TuneSettings:
     return TuneSettings(
         models=(ModelSettings("W", **changed),),
         launch=launch,
-        search="brute",
-        bounds=SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
+        search=SearchSettings("brute", SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2))),
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",
     )

@@ -21,10 +21,11 @@ from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.records import status
-from inferometer.report.console import level_sentence, render
 from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label
-from inferometer.report.saved import to_html, to_markdown
+from inferometer.report.saved import document, to_html, to_markdown
+from inferometer.report.sentences import level_sentence
+from inferometer.report.terminal import show
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
@@ -221,7 +222,7 @@ def seen(run: Run) -> Seen:
     level = measured(run)
     result = from_json(to_json(result_of(run, level)), "a file", Result)
     stream = io.StringIO()
-    render(result, Console(file=stream, width=200))
+    show(document(result), Console(file=stream, width=200))
     page = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", to_html(result))
     return Seen(
         run,

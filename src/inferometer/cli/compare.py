@@ -126,14 +126,12 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
 
 
 def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
-    from rich.console import Console
-
     from inferometer.base.answer_file import write
-    from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
-    from inferometer.report.saved import consistent, write_page
+    from inferometer.report.junit import to_junit
+    from inferometer.report.saved import consistent, document, to_markdown, write_page
+    from inferometer.report.terminal import show
 
     outputs = Outputs()
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     writers: tuple[tuple[str, Callable[[Path], None]], ...] = (
         ("json", lambda path: write(comparison, path)),
         ("html", lambda path: write_page(path, comparison)),
@@ -141,7 +139,7 @@ def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
         ("junit", lambda path: write_file(path, to_junit(comparison))),
     )
     with consistent(*asked["words"]) if "words" in asked else nullcontext():
-        outputs.attempt(SCREEN, lambda: render(comparison, screen))
+        outputs.attempt(SCREEN, lambda: show(document(comparison)))
         for field, writer in writers:
             if field in asked:
                 outputs.attempt(asked[field], partial(writer, Path(asked[field])))

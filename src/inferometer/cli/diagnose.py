@@ -1,7 +1,6 @@
 """`inferometer diagnose`: what limits a model, what would help, and with --apply whether it does."""
 
 import argparse
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -80,15 +79,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _diagnose(options: "Options", own: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from inferometer.base.answer_file import write
     from inferometer.diagnose.apply import Treatment
     from inferometer.diagnose.run import Asked
-    from inferometer.report.console import WIDTH
-    from inferometer.report.diagnosis import render
     from inferometer.report.files import writable
-    from inferometer.report.saved import write_page
+    from inferometer.report.saved import document, write_page
+    from inferometer.report.terminal import show
 
     budget_s = duration(zero=False)("--budget", own.budget)
     assert isinstance(budget_s, float)
@@ -98,8 +94,7 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
     treatment = Treatment(budget_s, own.keep) if own.apply else None
     outcome, was_interrupted = watch(Asked(options, own.cores), treatment)
     diagnosis, outputs = outcome.diagnosis, Outputs()
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(diagnosis, screen))
+    outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     if options.json is not None:
         saved = Path(options.json)
         outputs.attempt(saved, lambda: write(diagnosis, saved))

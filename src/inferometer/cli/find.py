@@ -1,7 +1,6 @@
 """`inferometer find`: the most load that keeps a promise."""
 
 import argparse
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -50,13 +49,12 @@ def main(argv: list[str]) -> int:
 
 
 def _find(options: "Options", own: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
-    from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
 
     if own.start is not None and own.start <= 0:
@@ -81,8 +79,7 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
     setup = prepare(asked, command="find")
     outputs = Outputs()
     result = _search(setup, quest, outputs)
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(result, screen))
+    outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()

@@ -37,12 +37,11 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(options: "Options") -> int:
-    from rich.console import Console
-
     from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
 
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -54,8 +53,7 @@ def _measure(options: "Options") -> int:
         print(printable(warning), file=sys.stderr)
     outputs = Outputs()
     result = watch(setup, outputs)
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(result, screen))
+    outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()

@@ -69,7 +69,7 @@ def profile(
             runner = TrialRunner(deployment, meter, journal, names, monotonic_ns, watcher, has_measured)
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
-            name, steps = choose(settings.search, problem, names)
+            name, steps = choose(settings.search.method, problem, names)
             study = Study(
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
@@ -152,8 +152,8 @@ def _deployment_for(
 
 def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
     """The user's, else the one of the search that is resumed, else a new one."""
-    if settings.seed is not None:
-        return settings.seed
+    if settings.search.seed is not None:
+        return settings.search.seed
     known = journal.recall("seed")
     if known is None:
         known = random.randrange(10_000)

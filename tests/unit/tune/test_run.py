@@ -17,7 +17,7 @@ from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, Proposal, Search, SearchProblem
 from inferometer.tune.session import TrialRunner, run
-from inferometer.tune.settings import Addresses, ServerAccess
+from inferometer.tune.settings import Addresses, SearchSettings, ServerAccess
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad
@@ -109,7 +109,7 @@ class Trials(Watcher):
 
 def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measured=False) -> Study:
     space = automatic("W", W, BOUNDS, cpu_only=True)
-    scope = SearchProblem((ModelProblem(space, Goal("W")),), BOUNDS)
+    scope = SearchProblem((ModelProblem(space, Goal("W")),), SearchSettings(bounds=BOUNDS))
     with journals.opened(path) as journal:
         names = VariantNames.of(journal.variants())
         lab = TrialRunner(

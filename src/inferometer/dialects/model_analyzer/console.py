@@ -186,7 +186,10 @@ class SearchConsole(Watcher):
         if self._checkpoint is None:
             self._checkpoint = checkpoint.next_path(self._job.checkpoints)
         checkpoint.write(
-            self._checkpoint, tuple(self._variants.values()), self._trials, seed=self._job.settings.seed
+            self._checkpoint,
+            tuple(self._variants.values()),
+            self._trials,
+            seed=self._job.settings.search.seed,
         )
 
     def tell_saved(self) -> None:
