@@ -11,14 +11,13 @@ from inferometer.base.answer_file import read
 from inferometer.cli.main import main
 from inferometer.dialects.model_analyzer import checkpoint, stored, tables
 from inferometer.dialects.perf_analyzer import report as classic
-from inferometer.report import comparison as comparison_words
-from inferometer.report import console as result_words
-from inferometer.report import diagnosis as diagnosis_words
 from inferometer.report.csv import composing_csvs, main_csv
+from inferometer.report.junit import to_junit
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.saved import read as read_report
-from inferometer.report.saved import to_html, to_markdown
+from inferometer.report.terminal import show
 from inferometer.stats.result import Result
 from inferometer.tune import journal as journals
 from inferometer.tune.report import text as study_words
@@ -30,9 +29,9 @@ FOLDER = Path(__file__).parent.parent / "golden" / "v0.1"
 RESULTS = ("measure", "find", "find_with_interval", "perf_analyzer", "all_failed", "text")
 
 
-def printed(render_to, answer) -> str:
+def printed(answer) -> str:
     screen = Console(file=io.StringIO(), width=100)
-    render_to(answer, screen)
+    show(document(answer), screen)
     return screen.file.getvalue()
 
 
@@ -43,7 +42,7 @@ def test_results(name):
     assert result.tool == "inferometer 0.1.0"
     assert model in to_html(result)
     assert model in to_markdown(result)
-    assert printed(result_words.render, result)
+    assert printed(result)
     assert classic.settings_block(result) in classic.report(result)
     assert bool(main_csv(result)) == (name != "all_failed")
     composing_csvs(result)
@@ -60,7 +59,7 @@ def test_a_search_of_before_there_were_intervals():
     result = read(FOLDER / "find.json", Result)
     assert (result.finding.value, result.finding.low, result.finding.high) == (114.3, 116.6, 119.1)
     assert result.finding.confidence is None
-    assert "114 requests/s" in printed(result_words.render, result)
+    assert "114 requests/s" in printed(result)
 
 
 def test_a_search_with_an_interval():
@@ -80,9 +79,9 @@ def test_comparisons(name, is_live):
     found = read_report(FOLDER / f"{name}.json")
     assert found.is_live is is_live
     assert found.exit_code == 0
-    assert found.baseline in printed(comparison_words.render, found)
-    assert found.baseline in comparison_words.to_markdown(found)
-    assert "testsuite" in comparison_words.to_junit(found)
+    assert found.baseline in printed(found)
+    assert found.baseline in to_markdown(found)
+    assert "testsuite" in to_junit(found)
     assert found.baseline in to_html(found)
 
 
@@ -97,7 +96,7 @@ def test_a_diagnosis():
     assert found.verdict.kind in ("compute", "queue", "batching")
     assert found.trials
     assert found.verdict.sentence in to_html(found)
-    assert printed(diagnosis_words.render, found)
+    assert printed(found)
     assert to_markdown(found)
 
 
