@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.measure.level import Watcher
+    from inferometer.options.options import Options
+    from inferometer.options.values import Range
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
     from inferometer.tune.study import Study
@@ -24,21 +26,17 @@ def measure(
 ) -> "Result":
     """Load a model and measure it: one level, or (start, end[, step]) of them; one request at a time unless asked.
 
-    `options` are the fields of `inferometer.measure.options.Options`: url, batch, headers, data and so on. Each level
+    `options` are the fields of `inferometer.options.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
-    from inferometer.measure.options import Options, Range
     from inferometer.measure.prepare import prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
 
-    levels = (concurrency,) if isinstance(concurrency, int) else concurrency
-    span = None if levels is None else Range(*levels)
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
+    asked = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
-    setup = prepare(asked, command="measure")
+    setup = prepare(asked, command="measure", finds_warm_up=True)
     results = list(run(setup, _Silent() if watcher is None else watcher))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
@@ -61,12 +59,10 @@ def find(
     """
     from inferometer.base.units import NS_PER_S
     from inferometer.find.run import Quest, run_find
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import prepare
     from inferometer.stats.slo import parse_slo
 
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
+    asked = _options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
     quest = Quest(
         promise=parse_slo(slo),
         duration_ns=round(duration_s * NS_PER_S),
@@ -100,14 +96,12 @@ def tune(
     c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it.
     `inferometer.tune.study.recommend` says which trial won and why.
     """
-    from inferometer.measure.options import Options
     from inferometer.tune.session import profile
     from inferometer.tune.short import Wish, settings
     from inferometer.tune.space import Bounds
 
-    options.setdefault("request_timeout_s", 60.0)
     wish = Wish(
-        options=Options(model=model, **options),
+        options=_options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
         repositories=tuple(map(Path, repositories)),
@@ -142,7 +136,6 @@ def compare(
     from inferometer.compare.live import Order, compare_live, contestants, numbered
     from inferometer.compare.saved import compare_saved
     from inferometer.compare.verdict import Terms
-    from inferometer.measure.options import Options, Range
     from inferometer.stats.result import Result
 
     terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
@@ -155,9 +148,8 @@ def compare(
         names = numbered([str(result.model.get("name", "result")) for result in results])
         return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=force)
     chosen = contestants([str(variant) for variant in variants], urls)
-    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
+    span = _span(concurrency)
+    asked = _options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
     return compare_live(Order(chosen, asked, terms, outputs), _Silent())
 
 
@@ -181,17 +173,9 @@ def diagnose(
     from inferometer.base.clock import monotonic_ns
     from inferometer.diagnose.apply import Tools, Treatment, consult
     from inferometer.diagnose.run import Asked
-    from inferometer.measure.options import Options, Range
 
-    span = (
-        Range(concurrency)
-        if isinstance(concurrency, int)
-        else None
-        if concurrency is None
-        else Range(*concurrency)
-    )
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Asked(Options(model=model, concurrency=span, duration_s=duration_s, **options), cores)
+    measured = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
+    asked = Asked(measured, cores)
     tools = Tools(
         watcher=_Silent() if watcher is None else watcher,
         say=lambda text: None,
@@ -202,6 +186,22 @@ def diagnose(
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+def _span(concurrency: int | tuple[int, ...] | None) -> "Range | None":
+    from inferometer.options.values import Range
+
+    if concurrency is None:
+        return None
+    return Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+
+
+def _options(**given: Any) -> "Options":
+    """Checked as the words of a command line are."""
+    from inferometer.measure.checks import changed
+    from inferometer.options.options import Options
+
+    return changed(Options(request_timeout_s=60.0), **given)
 
 
 def load(path: str) -> "Result":

@@ -11,14 +11,15 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
-from inferometer.cli.classic_usage import classic_usage
+from inferometer.cli.classic_usage import classic_usage, parse_classic
 from inferometer.cli.measure import export, write_result
-from inferometer.cli.parser import Ask, parse_classic
 from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
+from inferometer.options.option import Ask
 
 if TYPE_CHECKING:
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import Setup
+    from inferometer.observe.metrics import Sample
+    from inferometer.options.options import Options
     from inferometer.stats.measurement import Level, Measurement, WindowFigures
     from inferometer.stats.result import Result
 
@@ -45,6 +46,10 @@ _ADDED = (
     Note.WRONG_KIND,
 )
 
+_STAGES = {
+    "inputs": "Failed to init manager inputs: ",
+    "requests": "Unable to init infer data manager: ",
+}
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
@@ -53,7 +58,8 @@ def main(argv: list[str] | None = None) -> int:
         with interruptible():
             return _run(sys.argv[1:] if argv is None else argv)
     except InferometerError as error:
-        _complain(f"error: {error}")
+        stage = _STAGES.get(error.stage, "") if isinstance(error, UsageError) else ""
+        _complain(f"error: {stage}{error}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
@@ -94,6 +100,13 @@ def _complain(text: str) -> None:
         print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
+def classic_warnings(first: "Sample") -> tuple[str, ...]:
+    """What the classic tool says after a first look at the metrics."""
+    from inferometer.observe.metrics import missing
+
+    return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
+
+
 def _profile(options: "Options") -> int:
     from inferometer.measure.prepare import prepare
     from inferometer.measure.run import run
@@ -106,7 +119,12 @@ def _profile(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="perf_analyzer", data_read=lambda found: _say(classic.data_line(found)))
+    setup = prepare(
+        options,
+        command="perf_analyzer",
+        data_read=lambda found: _say(classic.data_line(found)),
+        metrics_warnings=classic_warnings,
+    )
     options = setup.options
     for warning in setup.warnings:
         _complain(warning)

@@ -13,7 +13,7 @@ from inferometer.cli.tuner_console import Console, SearchConsole, Stops, error_l
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from inferometer.measure.options import Options
+    from inferometer.options.options import Options
     from inferometer.tune.dialect.asked import Asked, Dialect
     from inferometer.tune.dialect.checkpoint import Found
     from inferometer.tune.dialect.job import AnalyzeJob, ProfileJob, ReportJob, Reports
@@ -31,7 +31,8 @@ Profile = Callable[..., Iterator["Study"]]
 
 def parse_options(words: Sequence[str]) -> "Options":
     """The load generator's options, out of words."""
-    from inferometer.cli.parser import Ask, parse_classic
+    from inferometer.cli.classic_usage import parse_classic
+    from inferometer.options.option import Ask
 
     found = parse_classic(words)
     if isinstance(found, Ask):
@@ -186,7 +187,7 @@ def _recall(
 
 
 def _sending(job: "ProfileJob") -> "Sending":
-    from inferometer.measure.options import Options
+    from inferometer.options.options import Options
     from inferometer.tune.dialect import perf_analyzer
     from inferometer.tune.dialect.flags import data_flags
     from inferometer.tune.dialect.stored import Sending

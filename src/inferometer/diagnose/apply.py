@@ -13,9 +13,10 @@ from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.reconfigure import ModelControl, Reconfiguration
 from inferometer.diagnose.run import Asked, Patient, Say, diagnose, examine, measure_once, watch_host
 from inferometer.diagnose.settings import changed_config
+from inferometer.measure.checks import changed
 from inferometer.measure.level import Watcher
-from inferometer.measure.options import Range
 from inferometer.measure.prepare import prepare
+from inferometer.options.values import Range
 from inferometer.stats.result import Result
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
@@ -137,7 +138,7 @@ class _Course:
 
     def _measure(self, suggestion: Suggestion) -> tuple[Observation | None, Result]:
         asked = self._patient.asked
-        options = replace(asked.options, concurrency=Range(suggestion.concurrency))
+        options = changed(asked.options, concurrency=Range(suggestion.concurrency))
         setup = prepare(options, command=self._diagnosis.command)
         return measure_once(setup, watch_host(setup, self._tools.watcher), suggestion.concurrency)
 

@@ -20,17 +20,18 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.agenda import Agenda, maybe_agenda
-from inferometer.measure.checks import check, check_model
+from inferometer.measure.checks import check_model
 from inferometer.measure.journal import Journal
 from inferometer.measure.level import Recipe
-from inferometer.measure.options import Options
 from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import describe_host
 from inferometer.observe.host_load import HostMeter, is_this_host
+from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
@@ -73,21 +74,41 @@ class Setup:
 DataRead = Callable[[Mapping[str, Any]], None]
 """Told what was read of the input data, in the words of `Result.effective`."""
 
+MetricsWarnings = Callable[[Sample], tuple[str, ...]]
+"""What is to say after a first look at the server's metrics."""
+
 
 def prepare(
-    options: Options, *, command: str, host: Host | None = None, data_read: DataRead | None = None
+    options: Options,
+    *,
+    command: str,
+    host: Host | None = None,
+    data_read: DataRead | None = None,
+    finds_warm_up: bool = False,
+    metrics_warnings: MetricsWarnings = warnings_about,
 ) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet.
 
-    `host` is to hold a Triton in our own process, where that is not as the options say.
+    `host` is to hold a Triton in our own process, where that is not as the options say. `finds_warm_up` where the
+    warm-up of a level that is to be precise is looked for and left out.
     """
-    check(options, is_classic=command == "perf_analyzer")
+    how = _How(command, data_read, finds_warm_up, metrics_warnings)
     if options.service_kind != IN_PROCESS_KIND:
-        return _prepare(options, None, command, data_read)
+        return _prepare(options, None, how)
     host = host or _host(options)
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
-        return replace(_prepare(options, endpoint, command, data_read), host=host)
+        return replace(_prepare(options, endpoint, how), host=host)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What a command wants of the preparation, besides the options."""
+
+    command: str
+    data_read: DataRead | None
+    finds_warm_up: bool
+    metrics_warnings: MetricsWarnings
 
 
 def moved(setup: Setup, host: Host) -> Setup:
@@ -111,7 +132,7 @@ def _host(options: Options) -> Host:
     )
 
 
-def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_read: DataRead | None) -> Setup:
+def _prepare(options: Options, endpoint: Endpoint | None, how: _How) -> Setup:
     """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
@@ -122,19 +143,19 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
-    with _contract_words("Failed to init manager inputs: ", command):
+    with _stage("inputs"):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
-    if data_read is not None:
-        data_read(_data(dataset))
-    with _contract_words("Unable to init infer data manager: ", command):
+    if how.data_read is not None:
+        how.data_read(_data(dataset))
+    with _stage("requests"):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(service)
-    metrics, metrics_warnings = _metrics(options, endpoint, command)
+    metrics, metrics_warnings = _metrics(options, endpoint, how.metrics_warnings)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
-    recipe = _recipe(options, model, agenda, command)
+    recipe = _recipe(options, model, agenda, finds_warm_up=how.finds_warm_up)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -151,7 +172,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, data_rea
         result=Result(
             schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
-            command=command,
+            command=how.command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
             effective=_effective(options, recipe, dataset, last, agenda),
@@ -249,7 +270,7 @@ def _maybe_shared(
 
 
 def _metrics(
-    options: Options, server: Endpoint, command: str
+    options: Options, server: Endpoint, warnings: MetricsWarnings
 ) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
     """Where the metrics are, and what is to say after a first look at them."""
     if not options.collect_metrics or options.service_kind != "triton":  # others count in their own way
@@ -263,7 +284,7 @@ def _metrics(
     headers = options.headers if endpoint.host == server.host else ()
     host = HostMeter() if is_this_host(server.host) else None
     metrics = MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
-    return metrics, warnings_about(metrics.look(), is_classic=command == "perf_analyzer")
+    return metrics, warnings(metrics.look())
 
 
 def _ignored(options: Options) -> tuple[str, ...]:
@@ -290,14 +311,13 @@ def _mended(options: Options) -> tuple[str, ...]:
 
 
 @contextmanager
-def _contract_words(prefix: str, command: str) -> Iterator[None]:
-    """The classic dialect says at which stage the data was refused."""
+def _stage(name: str) -> Iterator[None]:
+    """Refusals of the data say at which stage it was refused."""
     try:
         yield
     except UsageError as error:
-        if command != "perf_analyzer":
-            raise
-        raise UsageError(prefix + error.message, remedy=error.remedy) from error
+        error.stage = name
+        raise
 
 
 def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
@@ -322,7 +342,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: str) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, *, finds_warm_up: bool) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
@@ -357,7 +377,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, command: 
             common,
             rule=rule,
             window_ns=max(duration_ns // SLICES, NS_PER_MS),
-            finds_warm_up=command == "measure",
+            finds_warm_up=finds_warm_up,
         )
     if is_counted:
         return replace(common, window_count=options.measurement_request_count)

@@ -12,7 +12,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.observe.host_load import HostMeter
-from inferometer.observe.metrics import Sample, missing, sample
+from inferometer.observe.metrics import Sample, sample
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 
@@ -157,10 +157,8 @@ def polling(poller: Poller | None) -> Iterator[None]:
         poller.stop()
 
 
-def warnings_about(first: Sample, *, is_classic: bool) -> tuple[str, ...]:
+def warnings_about(first: Sample) -> tuple[str, ...]:
     """What to say after the first look."""
-    if is_classic:
-        return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
     if first.is_empty:
         return ("WARNING: The metrics endpoint answers, but with no metrics of a Triton server.",)
     return ()

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from inferometer.base.rules import Rule
+from inferometer.options.options import Options
+from inferometer.options.rule import Rule
 
 if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
     from inferometer.model.spec import ModelSpec
@@ -19,41 +20,6 @@ if TYPE_CHECKING:  # the command line reads the table and must not wait for what
     from inferometer.services.traffic import Traffic
 
 Document = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
-    """What was asked, as far as kinds read it. Every field is one of `measure.options.Options`, with its name."""
-
-    protocol: str = "http"
-    streaming: bool = False
-    asynchronous: bool = False
-    synchronous: bool = False  # asked for: sequences are asynchronous without
-    connections: int | None = None
-    grpc_compression: str = "none"
-    request_parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
-    input_format: str = "binary"  # or json
-    output_format: str = "binary"
-    endpoint: str = ""  # path of an OpenAI-style call
-    output_tokens: int | None = None  # the most tokens an answer may have
-    session_concurrency: int | None = None  # chat sessions in parallel
-    profile_export: str | None = None  # the file that whole responses are kept for
-    signature: str = "serving_default"  # of a TensorFlow model
-    batch: int | None = None  # None was not given
-    management_url: str | None = None  # of TorchServe
-    collect_metrics: bool = False
-    metrics_url: str | None = None
-    method: str | None = None  # of a plain HTTP request
-    path: str = ""
-    bodies: tuple[str, ...] = ()
-    grpc_method: str = ""  # of any gRPC service
-    proto: str | None = None  # the file that describes it
-    proto_paths: tuple[str, ...] = ()
-
-    @property
-    def has_ids(self) -> bool | None:
-        """Whether requests carry ids, as asynchronous ones do; None: those of sequences, which are so by default."""
-        return True if self.asynchronous else False if self.synchronous else None
 
 
 class Service(Protocol):
@@ -94,7 +60,7 @@ class Answering(Protocol):
 class Open(Protocol):
     """Makes a service; imports what that needs when called, as most runs need one kind."""
 
-    def __call__(self, connection: "Connection", options: ServiceOptions) -> Service: ...
+    def __call__(self, connection: "Connection", options: Options) -> Service: ...
 
 
 @dataclass(frozen=True, slots=True)

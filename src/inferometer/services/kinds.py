@@ -2,17 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from inferometer.base.rules import Asked, Rule, is_async, is_grpc, names_data
-from inferometer.services.kind import Kind, Service, ServiceOptions
+from inferometer.options.options import Options
+from inferometer.options.rule import Rule, is_grpc, names_data
+from inferometer.services.kind import Kind, Service
 
 if TYPE_CHECKING:
     from inferometer.services.endpoint import Connection
 
-AUTO = "auto"
-"""No kind was asked for: the address is asked what it is."""
 
-
-def _open_triton(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_triton(connection: "Connection", options: Options) -> Service:
     if options.protocol == "http":
         from inferometer.services.triton_http import HttpOptions, TritonHttp
 
@@ -33,19 +31,19 @@ def _open_triton(connection: "Connection", options: ServiceOptions) -> Service:
     )
 
 
-def _open_openai(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_openai(connection: "Connection", options: Options) -> Service:
     from inferometer.services.openai import OpenAi
 
     return OpenAi(connection, options)
 
 
-def _open_http(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_http(connection: "Connection", options: Options) -> Service:
     from inferometer.services.http import PlainHttp
 
     return PlainHttp(connection, options)
 
 
-def _open_tfserving(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_tfserving(connection: "Connection", options: Options) -> Service:
     if options.protocol == "http":
         from inferometer.services.tfserving_rest import TfServingRest
 
@@ -55,27 +53,22 @@ def _open_tfserving(connection: "Connection", options: ServiceOptions) -> Servic
     return TfServing(connection, options)
 
 
-def _open_torchserve(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_torchserve(connection: "Connection", options: Options) -> Service:
     from inferometer.services.torchserve import TorchServe
 
     return TorchServe(connection, options)
 
 
-def _open_in_process(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_in_process(connection: "Connection", options: Options) -> Service:
     from inferometer.services.in_process import InProcess
 
     return InProcess(connection, options.request_parameters)
 
 
-def _open_dynamic_grpc(connection: "Connection", options: ServiceOptions) -> Service:
+def _open_dynamic_grpc(connection: "Connection", options: Options) -> Service:
     from inferometer.services.dynamic_grpc import DynamicGrpc
 
     return DynamicGrpc(connection, options)
-
-
-def _is_empty(asked: Asked) -> bool:
-    """Nothing says what to send."""
-    return not names_data(asked) and "data.prompts" not in asked and "data.prompt_tokens" not in asked
 
 
 _ONLY_TRITON = (
@@ -106,15 +99,7 @@ KINDS = {
         open=_open_tfserving,
         ports={"http": 8501, "grpc": 8500},
         title="TensorFlow Serving",
-        rules=(
-            Rule(
-                lambda asked: not is_grpc(asked),
-                "tfserving supports only grpc. Use -i grpc.",
-                is_classic=True,
-            ),
-            Rule(lambda asked: "streaming" in asked, "tfserving does not support streaming."),
-            Rule(is_async, "tfserving does not support the async API.", is_classic=True),
-        ),
+        rules=(Rule(lambda given: "streaming" in given, "tfserving does not support streaming."),),
         refused=_ONLY_TRITON,
     ),
     "torchserve": Kind(
@@ -124,25 +109,15 @@ KINDS = {
         is_asked=False,
         rules=(
             Rule(
-                lambda asked: not names_data(asked),
-                "torchserve needs an input data file. Give one with --input-data.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: not (names_data(asked) or asked.get("data.files") or asked.get("bodies")),
+                lambda given: not (names_data(given) or given.get("data.files") or given.get("bodies")),
                 "torchserve has no metadata to make data from. Give a file with --input data=@FILE, --body @FILE or "
                 "--input-data.",
             ),
             Rule(
-                lambda asked: "bodies" in asked and (names_data(asked) or "data.files" in asked),
+                lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
                 "--body is the whole request and cannot be combined with --input or --input-data.",
             ),
             Rule(is_grpc, "gRPC is not supported with TorchServe endpoints. Use -i http."),
-            Rule(
-                lambda asked: "collect_metrics" in asked,
-                "The --collect-metrics option is only supported with Triton client backend.",
-                is_classic=True,
-            ),
         ),
         refused=(*_ONLY_TRITON, "data.shapes"),
     ),
@@ -153,7 +128,7 @@ KINDS = {
         has_statistics=True,
         rules=(
             Rule(
-                lambda asked: asked.get("workers", 1) != 1,
+                lambda given: given.get("workers", 1) != 1,
                 "One process holds the Triton. Leave out --workers.",
             ),
         ),
@@ -168,19 +143,8 @@ KINDS = {
         has_tokens=True,
         rules=(
             Rule(is_grpc, "gRPC is not supported with OpenAI endpoints. Use -i http."),
-            Rule(_is_empty, "Must supply --input-data FILE with --service-kind openai.", is_classic=True),
             Rule(
-                lambda asked: not asked.get("endpoint"),
-                "Must supply --endpoint with --service-kind openai.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: not is_async(asked),
-                "Only async calls are supported with --service-kind openai. Use --async.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: asked.get("batch", 1) != 1,
+                lambda given: given.get("batch", 1) != 1,
                 "Batching is not supported with --service-kind openai. Leave out -b.",
             ),
         ),
@@ -192,26 +156,21 @@ KINDS = {
         title="a gRPC server",
         needs_model=False,
         rules=(
-            Rule(lambda asked: not is_grpc(asked), "dynamic_grpc supports only grpc. Use -i grpc."),
+            Rule(lambda given: not is_grpc(given), "dynamic_grpc supports only grpc. Use -i grpc."),
             Rule(
-                lambda asked: not asked.get("grpc_method"),
+                lambda given: not given.get("grpc_method"),
                 "Must supply --grpc-method package.Service/Method with --service-kind dynamic_grpc.",
             ),
             Rule(
-                lambda asked: "asynchronous" in asked,
-                "Only sync calls are supported with --service-kind dynamic_grpc. Leave out --async.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: "bodies" in asked and names_data(asked),
+                lambda given: "bodies" in given and names_data(given),
                 "--body is the whole message and cannot be combined with --input-data.",
             ),
             Rule(
-                lambda asked: "proto_paths" in asked and "proto" not in asked,
+                lambda given: "proto_paths" in given and "proto" not in given,
                 "--proto-path is where the imports of a file start. Give the file with --proto.",
             ),
             Rule(
-                lambda asked: asked.get("batch", 1) != 1,
+                lambda given: given.get("batch", 1) != 1,
                 "Batching is not supported with --service-kind dynamic_grpc. Leave out -b.",
             ),
         ),
@@ -226,13 +185,10 @@ KINDS = {
         rules=(
             Rule(is_grpc, "gRPC is not supported with --service-kind http. Use -i http."),
             Rule(
-                lambda asked: asked.get("batch", 1) != 1,
+                lambda given: given.get("batch", 1) != 1,
                 "Batching is not supported with --service-kind http. Leave out -b.",
             ),
         ),
         refused=(*_NO_TENSORS, "data.sources"),
     ),
 }
-
-NAMES = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
-"""Every kind, in the order in which they are offered."""

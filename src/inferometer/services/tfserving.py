@@ -13,9 +13,10 @@ from inferometer.model.answers import SIGNATURES
 from inferometer.model.numbers import decode, encode, little_endian
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
-from inferometer.services.kind import Document, ServiceOptions
+from inferometer.services.kind import Document
 from inferometer.services.shared_memory import Placement
 from inferometer.services.tensorflow_messages import DATA_TYPES, message
 from inferometer.services.traffic import Traffic, Wiring
@@ -49,7 +50,7 @@ _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integ
 class TfServing:
     """A TensorFlow Serving server's gRPC port."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
         self._control = GrpcControl(connection, SERVICE)
@@ -181,7 +182,7 @@ def _datatype(tensor: Any) -> str:
 # --- signatures
 
 
-def model_of(signatures: Document, name: str, version: str, options: ServiceOptions) -> ModelSpec:
+def model_of(signatures: Document, name: str, version: str, options: Options) -> ModelSpec:
     """The model as its signature describes it: the JSON form of the messages, which the REST API gives too."""
     signature = signatures.get(options.signature)
     if signature is None:

@@ -12,9 +12,10 @@ from inferometer.model.answers import TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl, reason_of
-from inferometer.services.kind import Document, ServiceOptions
+from inferometer.services.kind import Document
 from inferometer.services.shared_memory import Placement
 from inferometer.services.tfserving import maybe_number, model_of
 from inferometer.services.traffic import Traffic, Wiring
@@ -24,7 +25,7 @@ from inferometer.wire.http1 import encode_request
 class TfServingRest:
     """A TensorFlow Serving server's REST port."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
         self._control = HttpControl(connection)

@@ -3,8 +3,8 @@
 from inferometer.base.errors import UsageError
 from inferometer.dataset.build import build
 from inferometer.measure.checks import check_model
-from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
+from inferometer.options.options import Options
 from inferometer.tune import model_config
 from inferometer.tune.local_models import described
 from inferometer.tune.scoping import are_whole, groups, make_scope, own_config

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import MissingError, PeerError
-from inferometer.measure.options import Options
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields

@@ -9,10 +9,10 @@ from typing import Any
 
 import inferometer
 from inferometer.base.clock import monotonic_ns
-from inferometer.measure.options import Options
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
+from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune.checks import check_settings
 from inferometer.tune.idle import watch_idle

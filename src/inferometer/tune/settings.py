@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 from inferometer.server.ports import Ports
 from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal
 from inferometer.tune.launch.site import Addresses, Control

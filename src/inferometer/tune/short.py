@@ -1,11 +1,12 @@
 """The short form of a search: one model, one promise, bounds; everything else is left to the tuner."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options
 from inferometer.server.repository import example_repository
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.goal import Constraint
@@ -59,7 +60,7 @@ def settings(wish: Wish) -> Settings:
     model = ModelSettings(
         options.model,
         constraints=constraints,
-        options=replace(options, duration_s=None, asynchronous=True, percentile=percentile),
+        options=changed(options, duration_s=None, asynchronous=True, percentile=percentile),
         batches=(options.batch or 1,),
     )
     return Settings(

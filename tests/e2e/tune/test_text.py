@@ -1,6 +1,6 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.dialect.llm import applied, genai_flags
 from inferometer.tune.launch.site import Addresses

@@ -2,13 +2,13 @@ import shlex
 from dataclasses import replace
 
 import pytest
+from inferometer.cli.parser import parse_classic
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.parser import parse_classic
-from inferometer.dataset.build import DataOptions
 from inferometer.measure.checks import check, check_model
-from inferometer.measure.options import Options, Range
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import DataOptions, Options
+from inferometer.options.values import Range
 
 ASKED = Options(model="m")
 MODEL = ModelSpec(name="m", version="", inputs=(), outputs=())

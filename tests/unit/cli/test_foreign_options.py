@@ -4,9 +4,10 @@ import shlex
 import sys
 
 import pytest
-
 from inferometer.cli.parser import parse_classic
-from inferometer.measure.options import Options, Range
+
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 
 FILE = sys.executable  # any that exists
 

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inferometer.cli.parser import GROUPS, Ask, parse_classic, parse_measure, print_measure_help
 
 from inferometer.base.errors import UsageError
 from inferometer.cli.classic_usage import classic_usage
-from inferometer.cli.parser import GROUPS, Ask, parse_classic, parse_measure, print_measure_help
-from inferometer.dataset.build import DataOptions
-from inferometer.measure.options import Options, Range
-from inferometer.services.endpoint import Tls
+from inferometer.options.options import DataOptions, Options, Tls
+from inferometer.options.values import Range
 
 SECTION_1_AND_6_1 = """
 -m -x --service-kind --endpoint --bls-composing-models --model-signature-name -v --version

@@ -8,6 +8,7 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.cli.perf_analyzer import classic_warnings
 from inferometer.observe import poller as module
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling, warnings_about
@@ -140,7 +141,7 @@ def test_no_poller_polls_nothing() -> None:
 
 def test_what_is_said_after_the_first_look() -> None:
     nothing, cpu = Sample(at_ns=0), Sample(at_ns=0, cpu_share=0.5)
-    assert len(warnings_about(cpu, is_classic=True)) == 4
-    assert warnings_about(cpu, is_classic=True)[0] == "WARNING: Unable to parse 'nv_gpu_utilization' metric."
-    assert warnings_about(cpu, is_classic=False) == ()
-    assert "no metrics of a Triton server" in warnings_about(nothing, is_classic=False)[0]
+    assert len(classic_warnings(cpu)) == 4
+    assert classic_warnings(cpu)[0] == "WARNING: Unable to parse 'nv_gpu_utilization' metric."
+    assert warnings_about(cpu) == ()
+    assert "no metrics of a Triton server" in warnings_about(nothing)[0]

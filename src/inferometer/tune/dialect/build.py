@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.tune.dialect import rules
 from inferometer.tune.dialect.asked import Asked, Dialect
@@ -246,7 +246,7 @@ def _options(
     except UsageError as error:
         raise UsageError(f"{_flags_path(model)}: {error.message}", remedy=error.remedy) from error
     limited = any(row.tag == LATENCY_P99 for row in constraints)
-    return replace(
+    return changed(
         found,
         asynchronous=not found.synchronous,
         percentile=found.percentile if found.percentile is not None or not limited else 99,

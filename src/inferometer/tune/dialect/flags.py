@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 from inferometer.tune.dialect.values import mapping, texts_by_name, wrong
 
 Flags = tuple[tuple[str, Any], ...]

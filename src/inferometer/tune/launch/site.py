@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.options.options import Tls
 from inferometer.server.in_process import Host
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.repository import READY, GrpcRepository, HttpRepository, Repository
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
