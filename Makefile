@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture clean
+.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture docs dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -100,6 +100,13 @@ bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 
 trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
 	$(PYTHON) -m benchmarks.trust
+
+docs: $(STAMP)  ## the documentation as a site that opens offline: dist/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
+	@echo 'dist/site/index.html'
+
+dist: $(STAMP)  ## wheel and sdist, each tried in an empty environment of every Python at hand
+	$(PYTHON) -m tools.dist
 
 clean:  ## remove what was made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -28,6 +28,7 @@ from benchmarks.children import ROOT, end_group
 from benchmarks.classic_output import csv_figures, duration_s, printed_figures
 from benchmarks.parts import real_perf_analyzer
 
+READING_S = 0.001  # between asking for counters and having them
 FIXTURE_MODELS = ROOT / "tests" / "live" / "models"
 RATE = 30  # requests per second
 DEADLINE_S = 60
@@ -251,9 +252,10 @@ def _difference(figures: Mapping[str, float]) -> float:
 
 
 def outstanding(cell: Cell, figures: Mapping[str, float]) -> float:
-    """How many requests are on their way at a time: at both ends of the time that was measured."""
+    """How many requests are on their way, or end while counters are read, at both ends of the measured time."""
     if not cell.is_by_rate:
-        return 2 * float(cell.load.split()[1])
+        rate = figures["Client: Request count"] / (duration_s(figures, cell.model.batch) or math.inf)
+        return 2 * (float(cell.load.split()[1]) + math.floor(rate * READING_S))
     longest_s = figures.get("Client: p99 latency", 0.0) / 1e6
     return 2 * math.ceil(RATE * longest_s + 1)
 
@@ -363,7 +365,7 @@ def opened(window_ms: int) -> Iterator[Tools]:
             Path(folder),
             window_ms,
             {
-                "ours": ((sys.executable, "-m", "inferometer.cli.perf_analyzer"), {}),
+                "ours": ((sys.executable, "-m", "inferometer.dialects.perf_analyzer.main"), {}),
                 "theirs": ((str(real.executable),), real.environment),
             },
         )

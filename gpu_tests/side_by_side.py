@@ -52,7 +52,7 @@ def main(theirs: str) -> None:
         with EmbeddedTriton(Path(folder), startup_timeout_s=180) as server:
             for memory in ("none", "system", "cuda"):
                 for _ in range(3):
-                    ours = [sys.executable, "-m", "inferometer.cli.perf_analyzer"]
+                    ours = [sys.executable, "-m", "inferometer.dialects.perf_analyzer.main"]
                     for name, command in (("ours", ours), ("perf_analyzer", [theirs])):
                         print(f"{memory:7} {name:14} {measure(command, server, memory)}", flush=True)
             print(

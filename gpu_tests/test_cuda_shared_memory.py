@@ -64,7 +64,7 @@ def command(server: EmbeddedTriton, *words: str) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "inferometer.cli.perf_analyzer",
+        "inferometer.dialects.perf_analyzer.main",
         "-u",
         address,
         "--shared-memory",
@@ -129,7 +129,7 @@ def test_values_are_read_where_the_request_says(
     words = [
         sys.executable,
         "-m",
-        "inferometer.cli.perf_analyzer",
+        "inferometer.dialects.perf_analyzer.main",
         "-u",
         server.grpc_address,
         "-i",

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from inferometer.cli import main, perf_analyzer
+from inferometer.cli import main
+from inferometer.dialects.perf_analyzer import main as perf_analyzer
 from tests.support.commands import Ended, script
 
 COMMANDS = {"perf_analyzer": perf_analyzer.main, "inferometer": main.main}

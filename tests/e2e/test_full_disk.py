@@ -207,7 +207,7 @@ def test_files_may_not_grow_beyond_a_limit(tmp_path: Path) -> None:
     ("words", "code"),
     [
         (("inferometer.cli.main", "measure"), LOCAL),
-        (("inferometer.cli.perf_analyzer",), 99),
+        (("inferometer.dialects.perf_analyzer.main",), 99),
         (("inferometer.cli.main", "--help"), LOCAL),
     ],
     ids=["measure", "perf_analyzer", "help"],

@@ -14,7 +14,7 @@ from inferometer.compare import comparison as comparisons
 from inferometer.compare.saved import compare_saved
 from inferometer.compare.verdict import Terms
 from inferometer.diagnose import diagnosis as diagnoses
-from inferometer.report import classic
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report import comparison as comparison_words
 from inferometer.report import console as result_words
 from inferometer.report import diagnosis as diagnosis_words

@@ -13,12 +13,12 @@ from fuzz_replies import JSON_WORDS
 from fuzz_saved import shortened
 from harness import Choices, Family, corpus, damaged, damaged_seeds
 
-from inferometer.cli.tuner import parse_options
+from inferometer.dialects.model_analyzer import checkpoint, stored
+from inferometer.dialects.model_analyzer.asked import CLASSIC, ask
+from inferometer.dialects.model_analyzer.build import profile_job
+from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
-from inferometer.tune.dialect import checkpoint, stored
-from inferometer.tune.dialect.asked import CLASSIC, ask
-from inferometer.tune.dialect.build import profile_job
 from inferometer.tune.goal import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task

@@ -18,7 +18,7 @@ from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
 from inferometer.diagnose.apply import ENOUGH
 from inferometer.diagnose.diagnosis import read as read_diagnosis
-from inferometer.report import classic
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
 from inferometer.stats.result import to_json
@@ -139,7 +139,8 @@ def test_an_unknown_command_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["inferometer", "inferometer.cli.main", "inferometer.api", "inferometer.cli.perf_analyzer"]
+    "module",
+    ["inferometer", "inferometer.cli.main", "inferometer.api", "inferometer.dialects.perf_analyzer.main"],
 )
 def test_importing_stays_light(module: str) -> None:
     program = f"import sys, {module}; print(*(name for name in ('numpy', 'rich', 'pydantic') if name in sys.modules))"

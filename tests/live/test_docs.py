@@ -123,8 +123,18 @@ def _run_blocks(document, work, shims, triton, places):
         assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 
-def test_python_of_the_readme_runs(triton, tmp_path):
-    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def python_blocks():
+    return [
+        pytest.param(code, id=f"{document.name} {number}")
+        for document in DOCUMENTS
+        for number, code in enumerate(
+            re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+        )
+    ]
+
+
+@pytest.mark.parametrize("code", python_blocks())
+def test_python_of_the_document_runs(code, triton, tmp_path):
     code = code.replace("localhost:8000", triton.http_address).replace("concurrency=(1, 4)", "duration_s=0.3")
     before = (
         f"from inferometer import api\nfrom inferometer.stats import result\nfrom pathlib import Path\n"
@@ -139,4 +149,30 @@ def test_python_of_the_readme_runs(triton, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Estimate(value=" in done.stdout
+    assert done.stdout  # what the block prints
+
+
+def test_the_site_is_made_without_a_warning(tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--quiet",
+            "--site-dir",
+            str(tmp_path / "site"),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in ("index.html", "command-line.html", "python-api.html", "search/search_index.js"):
+        assert (tmp_path / "site" / page).stat().st_size > 1000
+    assert "--request-rate-range" in (tmp_path / "site" / "command-line.html").read_text()
+    assert "find(" in re.sub("<[^>]+>", "", (tmp_path / "site" / "python-api.html").read_text())

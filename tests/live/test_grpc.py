@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.cli import perf_analyzer
+from inferometer.dialects.perf_analyzer import main as perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
 from tests.support.commands import Ended, call_here
 

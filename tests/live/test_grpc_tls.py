@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from inferometer.cli import main, perf_analyzer
+from inferometer.cli import main
+from inferometer.dialects.perf_analyzer import main as perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
 from tests.support.commands import Ended, call_here
 

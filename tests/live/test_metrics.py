@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inferometer import api
-from inferometer.cli import perf_analyzer
+from inferometer.dialects.perf_analyzer import main as perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
 
 pytestmark = pytest.mark.live

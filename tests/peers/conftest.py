@@ -16,7 +16,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from inferometer.cli import main, perf_analyzer
+from inferometer.cli import main
+from inferometer.dialects.perf_analyzer import main as perf_analyzer
 
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("INFEROMETER_PEERS", HERE.parent.parent))

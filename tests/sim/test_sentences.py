@@ -13,13 +13,13 @@ from rich.console import Console
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.records import status
-from inferometer.report import classic
 from inferometer.report.console import level_sentence, render
 from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label

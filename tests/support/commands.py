@@ -37,7 +37,7 @@ class Ended:
 
 def script(*words: str) -> list[str]:
     """The script `perf_analyzer` as the words of a process."""
-    return [sys.executable, "-m", "inferometer.cli.perf_analyzer", *words]
+    return [sys.executable, "-m", "inferometer.dialects.perf_analyzer.main", *words]
 
 
 @cache

@@ -33,8 +33,8 @@ from tests.support.asking import WORKER, bear_worker
 
 COMMANDS = {
     "inferometer": "inferometer.cli.main",
-    "perf_analyzer": "inferometer.cli.perf_analyzer",
-    "model-analyzer": "inferometer.cli.model_analyzer",
+    "perf_analyzer": "inferometer.dialects.perf_analyzer.main",
+    "model-analyzer": "inferometer.dialects.model_analyzer.main",
     WORKER: "inferometer.load.worker",
 }
 _OTHERS = ("tests.support", "inferometer.server.models", "inferometer.server.vocoder")
@@ -157,11 +157,12 @@ def _run(request: dict[str, Any]) -> NoReturn:
     sys.argv = [request["command"], *request["words"]]
     for kind, limit in request["limits"]:
         resource.setrlimit(kind, (limit, limit))
+    command = importlib.import_module(COMMANDS[request["command"]])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command has its own way with them
     if request["command"] != WORKER:  # which starts with them blocked
         signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    code: int | None = importlib.import_module(COMMANDS[request["command"]]).main()
+    code: int | None = command.main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # what could not be written it has said by its code
             stream.flush()

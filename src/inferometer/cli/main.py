@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 
 from inferometer import __version__
@@ -24,6 +25,7 @@ COMMANDS = {
     "demo": "the whole story on the embedded server, from nothing, in about a minute",
 }
 
+CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 INTERRUPTED = 130
 
 
@@ -69,8 +71,14 @@ def _run(words: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    command: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
-    return command(rest)
+    return _command(name)(rest)
+
+
+def _command(name: str) -> Callable[[list[str]], int]:
+    if name in CLASSIC_TUNER:
+        return partial(import_module("inferometer.dialects.model_analyzer.main").our_command, name)
+    found: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
+    return found
 
 
 def _help() -> str:

@@ -61,7 +61,7 @@ def _view(result: Path, asked: ViewOptions) -> int:
     report = read_saved(result)
     if asked.html is None and (asked.open or not (asked.markdown or asked.png or asked.pdf)):
         asked = replace(asked, html=_beside(result))
-    files = [file for file in (asked.markdown, asked.png, asked.pdf, asked.html) if file is not None]
+    files = [file for file in (asked.html, asked.markdown, asked.png, asked.pdf) if file is not None]
     for file in files:
         _check(file, result)
         if str(file) != "-":

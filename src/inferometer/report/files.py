@@ -1,6 +1,7 @@
 """Report files: known to be writable before the load starts, written when it is over."""
 
 import os
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from inferometer.stats.result import Result
 def writable(path: Path) -> None:
     """Refuses a report file that could not be written later; changes nothing on the disk."""
     try:
-        _try_towrite_text(path)
+        _try_to_write(path)
     except OSError as error:
         raise _refusal(path, error.strerror or str(error), "give another name") from error
 
 
-def _try_towrite_text(path: Path) -> None:
+def _try_to_write(path: Path) -> None:
     folder = path.parent
     if path.is_dir():
         raise _refusal(path, "it is a folder", "give the name of a file")
@@ -34,15 +35,18 @@ def _refusal(path: Path, reason: str, remedy: str) -> UsageError:
 
 
 def _try_to_open(target: Path) -> None:
-    if target.exists() and not target.is_file():
-        return  # a pipe or a device: opening it could wait for its reader, or take it away from it
+    if target.exists():
+        if target.is_file():  # opening a pipe or a device could wait for its reader, or take it away from it
+            os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
+        return
+    mask = signal.pthread_sigmask(
+        signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM)
+    )  # it would stay there empty
     try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    except FileExistsError:
-        os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
-    else:
-        os.close(descriptor)
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         target.unlink()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def write_csv(result: Result, path: Path) -> tuple[Path, ...]:

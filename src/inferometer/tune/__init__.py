@@ -19,7 +19,6 @@
 | `journal` | SQLite: every trial as it ends; resume |
 | `run` | the shell: asks the search, loads the variant, measures, writes the journal |
 | `settings` | everything a search can be asked, checked; made by the commands |
-| `dialect` | the classic tool's words: YAML and options, console lines, CSV, folders, checkpoints |
 | `report` | summary and detailed reports: folds over a `Study` |
 
 `session.profile(settings, watcher)` runs it all.

@@ -1,8 +1,8 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
+from inferometer.dialects.model_analyzer.llm import applied, genai_flags
 from inferometer.options.options import Options
 from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.dialect.llm import applied, genai_flags
 from inferometer.tune.launch.site import Addresses
 from inferometer.tune.meter import EngineMeter
 from inferometer.tune.search.search import Effort, Proposal

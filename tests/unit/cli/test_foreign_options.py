@@ -4,8 +4,8 @@ import shlex
 import sys
 
 import pytest
-from inferometer.cli.parser import parse_classic
 
+from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 

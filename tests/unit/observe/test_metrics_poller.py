@@ -8,7 +8,7 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.cli.perf_analyzer import classic_warnings
+from inferometer.dialects.perf_analyzer.main import classic_warnings
 from inferometer.observe import poller as module
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling, warnings_about

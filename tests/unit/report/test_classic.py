@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report import classic
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.stats.measurement import FailureGroup
 from inferometer.stats.result import from_json, to_json
 

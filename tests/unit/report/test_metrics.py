@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from inferometer.report.classic import report
+from inferometer.dialects.perf_analyzer.report import report
 from inferometer.report.csv import main_csv
 from inferometer.report.metrics import metrics_lines
 from inferometer.stats.measurement import Measurement

@@ -13,11 +13,12 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from inferometer.report import classic, escape
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report import comparison as comparison_words
 from inferometer.report import console as result_words
 from inferometer.report import csv as classic_table
 from inferometer.report import diagnosis as diagnosis_words
+from inferometer.report import escape
 from inferometer.report.saved import to_html, to_markdown
 from inferometer.stats.measurement import FailureGroup
 from tests.support.nasty import NASTY, with_texts

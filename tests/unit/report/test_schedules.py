@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report import classic
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.console import render
 from inferometer.report.csv import main_csv
 from inferometer.stats.measurement import Rates

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inferometer.report.classic import level_block
+from inferometer.dialects.perf_analyzer.report import level_block
 from inferometer.report.csv import main_csv
 from inferometer.report.tokens import classic_lines, text_lines
 from inferometer.stats.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures

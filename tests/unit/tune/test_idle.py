@@ -3,7 +3,7 @@
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.tuner import check_gpus
+from inferometer.dialects.model_analyzer.commands import check_gpus
 from inferometer.observe.gpu import Gpu
 from inferometer.tune.idle import watch_idle
 

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 import pytest
 from scripted import W, drive, server
 
+from inferometer.dialects.model_analyzer import tables
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.dialect import tables
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
 from inferometer.tune.report.detailed import detailed, find

@@ -1,0 +1,325 @@
+"""The classic checkpoint: `<n>.ckpt`, one JSON object. Read for its measurements; written so that others can."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
+from inferometer.base.writing import write_file
+from inferometer.dialects.model_analyzer.flags import data_flags
+from inferometer.stats.measurement import Estimate
+from inferometer.tune import model_config
+from inferometer.tune.client_load import ClientLoad
+from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import Figures, Part, Trial
+from inferometer.tune.variant import Variant
+
+MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
+
+
+Sent = tuple[str, Mapping[str, list[str]]]
+"""The protocol, and the flags of the load generator that say what was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
+
+    variants: tuple[Variant, ...]
+    trials: tuple[Trial, ...]
+    sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
+    seed: int | None = None
+    is_ours: bool = False
+
+
+def numbered(folder: Path) -> dict[int, Path]:
+    found = {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
+    return dict(sorted(found.items()))
+
+
+def newest(folder: Path) -> Path | None:
+    return next(reversed(list(numbered(folder).values())), None)
+
+
+def next_path(folder: Path) -> Path:
+    return folder / f"{max(numbered(folder), default=-1) + 1}.ckpt"
+
+
+# --- reading
+
+
+_BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def read(path: Path) -> Found:
+    """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
+    try:
+        document = json.loads(path.read_text())
+        return _found(document)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    except (*_BROKEN, UsageError) as error:
+        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+
+
+def _unreadable(path: Path, reason: str) -> UsageError:
+    return UsageError(
+        f"the checkpoint '{path}' cannot be read: {reason}",
+        remedy="move it away, or give another --checkpoint-directory",
+    )
+
+
+def _found(document: Mapping[str, Any]) -> Found:
+    results = document["ResultManager.results"]["_results"]
+    variants: dict[str, Variant] = {}
+    trials: list[Trial] = []
+    sent: list[Mapping[str, Sent]] = []
+    for by_variant in results.values():
+        for run_config, measurements in by_variant.values():
+            rows = tuple(_variants(run_config))
+            for row in rows:
+                for part in (*row.composing, row):
+                    variants[part.name] = part
+            sent += [_sent(run_config)] * len(measurements)
+            trials += [
+                _trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())
+            ]
+    defaults = {row.model: row for row in variants.values() if row.is_default}
+    return Found(
+        tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
+        tuple(trials),
+        tuple(sent),
+        document.get("OptunaRunConfigGenerator.seed"),
+        is_ours=MARK in document,
+    )
+
+
+def _sent(run_config: Mapping[str, Any]) -> Mapping[str, Sent]:
+    found = {}
+    for row in run_config["_model_run_configs"]:
+        perf = row.get("_perf_config") or {}
+        protocol = str((perf.get("_options") or {}).get("-i") or "")
+        found[str(row["_model_name"])] = (protocol, data_flags((perf.get("_args") or {}).items()))
+    return found
+
+
+def _variants(run_config: Mapping[str, Any]) -> Iterator[Variant]:
+    for row in run_config["_model_run_configs"]:
+        composing = tuple(_variant(part) for part in row.get("_composing_config_variants") or ())
+        yield _variant(row["_model_config_variant"], row["_model_name"], composing)
+
+
+def _variant(row: Mapping[str, Any], model: str = "", composing: tuple[Variant, ...] = ()) -> Variant:
+    config = _without_completed(model_config.normal(row["model_config"]))
+    name = str(row["variant_name"])
+    return Variant(
+        model or str(config.get("name") or name.rpartition("_config_")[0]),
+        name,
+        {},
+        config,
+        bool(row.get("cpu_only", False)),
+        composing,
+    )
+
+
+_COMPLETED: Mapping[str, Any] = {
+    "version_policy": {"latest": {"num_versions": 1}},
+    "optimization": {"input_pinned_memory": {"enable": True}, "output_pinned_memory": {"enable": True}},
+}
+_FILES = ("model.py", "model.onnx", "model.plan", "model.pt", "model.savedmodel", "model.graphdef")
+
+
+def _without_completed(config: model_config.Fields) -> model_config.Fields:
+    """Without what a server fills in by itself, so that a configuration equals the file it came from."""
+    kept = {name: value for name, value in config.items() if _COMPLETED.get(name) != value}
+    if kept.get("default_model_filename") in _FILES:
+        del kept["default_model_filename"]
+    groups = kept.get("instance_group")
+    if groups:
+        kept["instance_group"] = [
+            {name: value for name, value in group.items() if name != "name"} for group in groups
+        ]
+    return kept
+
+
+def _with_overrides(variant: Variant, default: Variant | None) -> Variant:
+    if variant.is_default or default is None:
+        return variant
+    changed = {
+        name: value
+        for name, value in variant.config.items()
+        if name != "name" and default.config.get(name) != value
+    }
+    return Variant(variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing)
+
+
+def _trial(number: int, variants: Sequence[Variant], row: Mapping[str, Any]) -> Trial:
+    parts = tuple(
+        Part(
+            variant.model,
+            variant.name,
+            _load(part["_model_specific_pa_params"]),
+            _figures(part["_non_gpu_data"]),
+        )
+        for variant, part in zip(variants, row["_model_config_measurements"], strict=True)
+    )
+    gpus = tuple((str(uuid), _figures(rows)) for uuid, rows in (row.get("_gpu_data") or {}).items())
+    proposal = Proposal(tuple((variant, part.load) for variant, part in zip(variants, parts, strict=True)))
+    return Trial(number, parts, gpus=gpus, key=proposal.key)
+
+
+def _load(row: Mapping[str, Any]) -> ClientLoad:
+    batch = int(row.get("batch-size") or 1)
+    if row.get("concurrency-range") is not None:
+        return ClientLoad(concurrency=int(row["concurrency-range"]), batch=batch)
+    if row.get("request-rate-range") is not None:
+        return ClientLoad(request_rate=float(row["request-rate-range"]), batch=batch)
+    return ClientLoad(intervals=str(row.get("request-intervals") or ""), batch=batch)
+
+
+def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
+    found = {}
+    for tag, value in rows:
+        name = LATENCY_P99 if tag == OLD_LATENCY else str(tag)
+        if name in BY_TAG:
+            found[name] = Estimate(float(value["_value"]))
+    return Figures(tuple(found.items()))
+
+
+# --- writing
+
+# The classic tool refuses a whole checkpoint for one figure it does not know.
+_OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utilization")
+
+
+def write(path: Path, variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> None:
+    """Whole or not at all."""
+    write_file(path, json.dumps(document(variants, trials, seed=seed)))
+
+
+def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> dict[str, Any]:
+    """Measured trials as the classic tool lays them out."""
+    by_name = {variant.name: variant for variant in variants}
+    results: dict[str, dict[str, Any]] = {}
+    for trial in trials:
+        if not trial.is_measured or trial.repeat or any(part.variant not in by_name for part in trial.parts):
+            continue
+        entries = results.setdefault(trial.models, {})
+        if trial.name not in entries:
+            entries[trial.name] = [_run_config(trial, by_name), {}]
+        entries[trial.name][1][_key(trial, by_name)] = _measurement(trial)
+    found: dict[str, Any] = {
+        MARK: True,
+        "ModelManager.model_variant_name_manager": _names(variants),
+        "ResultManager.results": {"_results": results},
+        "ResultManager.server_only_data": {},
+        "MetricsManager.gpus": {},
+    }
+    if seed is not None:
+        found["OptunaRunConfigGenerator.seed"] = seed
+    return found
+
+
+def _names(variants: Sequence[Variant]) -> dict[str, Any]:
+    last: dict[str, int] = {}
+    configs: dict[str, Any] = {}
+    for variant in variants:
+        suffix = variant.name.rpartition("_config_")[2]
+        if is_digits(suffix):
+            last[variant.model] = max(last.get(variant.model, -1), int(suffix))
+        if "ensemble_scheduling" in variant.config and variant.composing:
+            configs[variant.name] = {
+                "key": ",".join(part.name for part in variant.composing),
+                "name": variant.name,
+            }
+        else:
+            configs[variant.name] = dict(variant.config)
+    return {"_model_config_dicts": configs, "_model_name_index": last}
+
+
+def _run_config(trial: Trial, variants: Mapping[str, Variant]) -> dict[str, Any]:
+    return {
+        "_triton_env": {},
+        "_model_run_configs": [
+            {
+                "_model_name": part.model,
+                "_model_config_variant": _config_variant(variants[part.variant]),
+                "_perf_config": {"_args": _arguments(part.load), "_options": _options(part), "_verbose": {}},
+                "_composing_config_variants": [
+                    _config_variant(row) for row in variants[part.variant].composing
+                ],
+            }
+            for part in trial.parts
+        ],
+    }
+
+
+def _config_variant(variant: Variant) -> dict[str, Any]:
+    from google.protobuf import json_format
+
+    config = model_config.from_document(variant.config)
+    return {
+        "model_config": json_format.MessageToDict(config),
+        "variant_name": variant.name,
+        "cpu_only": variant.cpu_only,
+    }
+
+
+def _arguments(load: ClientLoad) -> dict[str, Any]:
+    return {
+        "concurrency-range": load.concurrency,
+        "request-rate-range": load.request_rate,
+        "request-intervals": load.intervals,
+    }
+
+
+def _options(part: Part) -> dict[str, Any]:
+    return {"-m": part.model, "-b": part.load.batch, "-f": f"{part.model}-results.csv"}
+
+
+def _key(trial: Trial, variants: Mapping[str, Variant]) -> str:
+    texts = []
+    for part in trial.parts:
+        words = [
+            part.variant,
+            "-m",
+            part.model,
+            "-b",
+            str(part.load.batch),
+            "-f",
+            f"{part.model}-results.csv",
+        ]
+        words += [f"--{name}={value}" for name, value in _arguments(part.load).items() if value is not None]
+        members = ",".join(row.name for row in variants[part.variant].composing)
+        texts.append(" ".join([*words, *([members] if members else [])]))
+    return "".join(texts)
+
+
+def _measurement(trial: Trial) -> dict[str, Any]:
+    return {
+        "_model_variants_name": trial.name,
+        "_gpu_data": {uuid: _rows(figures) for uuid, figures in trial.gpus},
+        "_avg_gpu_data": [],
+        "_avg_gpu_data_from_tag": {},
+        "_model_config_measurements": [
+            {
+                "_model_config_name": part.variant,
+                "_model_specific_pa_params": {"batch-size": part.load.batch, **_arguments(part.load)},
+                "_non_gpu_data": _rows(part.figures),
+                "_non_gpu_data_from_tag": {},
+            }
+            for part in trial.parts
+        ],
+    }
+
+
+def _rows(figures: Figures) -> list[list[Any]]:
+    return [
+        [tag, {"_value": estimate.value, "_timestamp": 0}]
+        for tag, estimate in figures.values
+        if tag not in _OURS
+    ]

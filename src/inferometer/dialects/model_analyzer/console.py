@@ -1,0 +1,219 @@
+"""How the tuner's commands speak: console lines, Ctrl-C, and what is written while a search goes on."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.text import printable
+from inferometer.base.writing import writing
+
+if TYPE_CHECKING:
+    from inferometer.dialects.model_analyzer.job import ProfileJob
+    from inferometer.tune.search.search import Proposal, Say, Skip
+    from inferometer.tune.trial import Trial
+    from inferometer.tune.variant import Variant
+
+INTERRUPTS = 3
+
+
+class Console:
+    """Lines on stdout, each with the program's mark."""
+
+    def __init__(self, mark: str, *, is_quiet: bool = False, is_verbose: bool = False) -> None:
+        self._mark = mark
+        self._is_quiet = is_quiet
+        self.is_verbose = is_verbose
+
+    def info(self, text: str) -> None:
+        if not self._is_quiet:
+            self._print(text)
+
+    def warn(self, text: str) -> None:
+        if not self._is_quiet:
+            self._print(f"WARNING: {text}")
+
+    def error(self, text: str) -> None:
+        self._print(f"ERROR: {text}")
+
+    def debug(self, text: str) -> None:
+        if self.is_verbose:
+            self._print(f"DEBUG: {text}")
+
+    def plain(self, text: str) -> None:
+        if not self._is_quiet:
+            print(printable(text), flush=True)
+
+    def _print(self, text: str) -> None:
+        clock = time.strftime("%H:%M:%S ") if self.is_verbose else ""
+        print(printable(f"{clock}[{self._mark}] {text}"), flush=True)
+
+
+class Stops:
+    """Ctrl-C: the first two let the running measurement end, the third ends at once; so does SIGTERM."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.count = 0
+
+    @property
+    def asked(self) -> bool:
+        return self.count > 0
+
+    def _interrupted(self, number: int, frame: object) -> None:
+        self.count += 1
+        self._say(
+            f"Received SIGINT {self.count}/{INTERRUPTS}. Will attempt to exit after current measurement."
+        )
+        if self.count >= INTERRUPTS:
+            raise KeyboardInterrupt
+
+    def _terminated(self, number: int, frame: object) -> None:
+        self.count = INTERRUPTS
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def caught(self) -> Iterator["Stops"]:
+        handlers = {signal.SIGINT: self._interrupted, signal.SIGTERM: self._terminated}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class SearchConsole:
+    """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
+
+    def __init__(self, job: "ProfileJob", console: Console, stops: Stops) -> None:
+        from inferometer.dialects.model_analyzer.folders import VariantFolders
+        from inferometer.tune.settings import IN_PROCESS
+
+        self._job = job
+        self._console = console
+        self._stops = stops
+        launch = job.settings.launch
+        self._folders = VariantFolders(job.output, launch.repositories, are_models=launch.mode == IN_PROCESS)
+        self._is_made = False
+        self._seen: set[str] = set()
+        self._is_known = False
+        self._variants: dict[str, Variant] = {}
+        self._trials: list[Trial] = []
+        self._checkpoint: Path | None = None
+        self._known_names: frozenset[str] = frozenset()
+        self.failures = 0
+
+    def begin(self, variants: "Sequence[Variant]", trials: "Sequence[Trial]") -> None:
+        """What is known from before."""
+        self._variants = {variant.name: variant for variant in variants}
+        self._known_names = frozenset(self._variants)
+        self._trials = list(trials)
+
+    # --- as the search's watcher
+
+    def said(self, say: "Say") -> None:
+        speak = (
+            self._console.warn
+            if say.is_warning
+            else self._console.debug
+            if say.is_detail
+            else self._console.info
+        )
+        speak(say.text)
+
+    def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
+        self._is_known = is_known
+        self._make_output()
+        for variant in proposal.variants:
+            self._introduce(variant)
+            self._folders.write(variant)
+        if is_known:
+            self._console.info("Existing measurement found for run config. Skipping profile")
+            return
+        for variant, load in proposal.parts:
+            self._console.info(f"Profiling {variant.name}: {load}")
+
+    def tried(self, trial: "Trial") -> None:
+        from inferometer.tune.report.facts import load_text
+        from inferometer.tune.report.text import trial_line
+
+        if self._is_known:
+            return
+        if trial.is_measured:
+            self._console.debug(f"Measured {trial_line(trial)} (in {trial.cost_s:.1f} s)")
+            self._trials.append(trial)
+            self.save()
+            return
+        self.failures += 1
+        self._console.error(f"{trial.name}, {load_text(trial)}: no measurement: {trial.reason}")
+        if self._job.external is None:
+            self._note(trial)
+
+    def skipped(self, skip: "Skip") -> None:
+        names = ",".join(variant.name for variant in skip.proposal.variants)
+        self._console.debug(f"{names}: {skip.reason}")
+
+    def is_interrupted(self) -> bool:
+        return self._stops.asked
+
+    # --- what is written on the way
+
+    def _make_output(self) -> None:
+        """Only now: the server is up, so nothing is made for a search that could not start."""
+        from inferometer.dialects.model_analyzer.folders import make_output
+
+        if self._is_made:
+            return
+        self._is_made = True
+        if self._job.output.exists():
+            self._console.warn(f'Overriding the output model repo path "{self._job.output}"')
+        make_output(self._job.output)
+
+    def _introduce(self, variant: "Variant") -> None:
+        from inferometer.tune.variant import changes
+
+        for part in (*variant.composing, variant):
+            self._variants[part.name] = part
+            if part.name in self._seen:
+                continue
+            self._seen.add(part.name)
+            verb = "Found existing" if part.name in self._known_names else "Creating"
+            self._console.info(f"{verb} model config: {part.name}")
+            for text in changes(part.overrides):
+                self._console.info(f"  {text}")
+
+    def save(self) -> None:
+        """The classic checkpoint, beside the journal."""
+        from inferometer.dialects.model_analyzer import checkpoint
+
+        if self._checkpoint is None:
+            self._checkpoint = checkpoint.next_path(self._job.checkpoints)
+        checkpoint.write(
+            self._checkpoint, tuple(self._variants.values()), self._trials, seed=self._job.settings.seed
+        )
+
+    def tell_saved(self) -> None:
+        if not self._is_made:
+            return
+        if self._checkpoint is None:
+            self._console.info("No changes made to analyzer data, no checkpoint saved.")
+        else:
+            self._console.info(f"Saved checkpoint to {self._checkpoint}")
+
+    def _note(self, trial: "Trial") -> None:
+        from inferometer.tune.report.facts import load_text
+
+        path = error_log(self._job)
+        if self.failures == 1:
+            path.unlink(missing_ok=True)
+        with writing(path), path.open("a") as log:
+            log.write(
+                f"Command: the built-in load generator on {trial.name}, {load_text(trial)}\nError: {trial.reason}\n\n"
+            )
+
+
+def error_log(job: "ProfileJob") -> Path:
+    return job.reports.export / "perf_analyzer_error.log"

@@ -1,0 +1,153 @@
+"""Flags that are handed on: to the load generator, and to the server."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.dialects.model_analyzer.values import mapping, texts_by_name, wrong
+from inferometer.options.options import Options
+
+Flags = tuple[tuple[str, Any], ...]
+ParseOptions = Callable[[Sequence[str]], Options]
+"""Words of the load generator's command line -> options; the command line's parser is handed in."""
+
+# In the order in which they are written on a command line.
+LOAD_FLAGS = (
+    "service-kind", "model-signature-name", "async", "sync", "measurement-interval", "concurrency-range",
+    "request-rate-range", "request-distribution", "request-intervals", "binary-search", "num-of-sequences",
+    "latency-threshold", "max-threads", "stability-percentage", "max-trials", "percentile", "input-data",
+    "shared-memory", "output-shared-memory-size", "shape", "sequence-length", "sequence-id-range",
+    "string-length", "string-data", "measurement-mode", "measurement-request-count", "streaming",
+    "grpc-compression-algorithm", "triton-server-directory", "model-repository", "ssl-grpc-use-ssl",
+    "ssl-grpc-root-certifications-file", "ssl-grpc-private-key-file", "ssl-grpc-certificate-chain-file",
+    "ssl-https-verify-peer", "ssl-https-verify-host", "ssl-https-ca-certificates-file",
+    "ssl-https-client-certificate-type", "ssl-https-client-certificate-file", "ssl-https-private-key-type",
+    "ssl-https-private-key-file", "collect-metrics", "metrics-url", "metrics-interval",
+    "bls-composing-models", "model-name", "model-version", "batch-size", "url", "protocol",
+    "latency-report-file", "http-header", "verbose", "extra-verbose", "verbose-csv",
+)  # fmt: skip
+SWITCHES = (
+    "streaming", "async", "sync", "binary-search", "ssl-grpc-use-ssl", "collect-metrics",
+    "verbose", "extra-verbose", "verbose-csv",
+)  # fmt: skip
+REPEATED = ("input-data", "shape", "http-header")
+SHORT = {
+    "model-name": "-m",
+    "model-version": "-x",
+    "batch-size": "-b",
+    "url": "-u",
+    "protocol": "-i",
+    "latency-report-file": "-f",
+    "http-header": "-H",
+    "verbose": "-v",
+}
+
+# What is sent: measurements with other values of these cannot stand for each other.
+DATA_FLAGS = (
+    "service-kind", "model-signature-name", "streaming", "input-data", "shared-memory", "shape",
+    "num-of-sequences", "sequence-length", "sequence-id-range", "string-length", "string-data",
+    "grpc-compression-algorithm", "request-distribution", "model-version",
+)  # fmt: skip
+
+SERVER_FLAGS = frozenset(
+    {
+        "allow-cpu-metrics", "allow-gpu-metrics", "allow-grpc", "allow-http", "allow-metrics",
+        "allow-sagemaker", "allow-vertex-ai", "allow-poll-model-repository", "allow-profiling",
+        "backend-config", "backend-directory", "buffer-manager-thread-count", "cache-config",
+        "cache-directory", "cuda-memory-pool-byte-size", "cuda-virtual-address-size",
+        "disable-auto-complete-config", "enable-peer-access", "exit-on-error", "exit-timeout-secs",
+        "grpc-address", "grpc-header-forward-pattern", "grpc-http2-max-ping-strikes",
+        "grpc-http2-max-pings-without-data", "grpc-http2-min-recv-ping-interval-without-data",
+        "grpc-infer-allocation-pool-size", "grpc-infer-response-compression-level",
+        "grpc-infer-thread-count", "grpc-keepalive-permit-without-calls", "grpc-keepalive-time",
+        "grpc-keepalive-timeout", "grpc-max-connection-age", "grpc-max-connection-age-grace",
+        "grpc-max-response-pool-size", "grpc-port", "grpc-restricted-protocol", "grpc-root-cert",
+        "grpc-server-cert", "grpc-server-key", "grpc-stream-infer-thread-count", "grpc-use-ssl",
+        "grpc-use-ssl-mutual", "host-policy", "http-address", "http-header-forward-pattern",
+        "http-max-input-size", "http-port", "http-restricted-api", "http-thread-count", "id",
+        "load-model", "log-error", "log-file", "log-format", "log-info", "log-verbose", "log-warning",
+        "metrics-address", "metrics-config", "metrics-interval-ms", "metrics-port",
+        "min-supported-compute-capability", "model-config-name", "model-control-mode",
+        "model-load-gpu-limit", "model-load-retry-count", "model-load-thread-count",
+        "model-namespacing", "model-repository", "model-store", "pinned-memory-pool-byte-size",
+        "rate-limit", "rate-limit-resource", "repoagent-directory", "repository-poll-secs",
+        "response-cache-byte-size", "reuse-grpc-port", "reuse-http-port", "sagemaker-port",
+        "sagemaker-safe-port-range", "sagemaker-thread-count", "strict-model-config",
+        "strict-readiness", "trace-config", "trace-count", "trace-file", "trace-level",
+        "trace-log-frequency", "trace-rate", "vertex-ai-default-model", "vertex-ai-port",
+        "vertex-ai-thread-count",
+    }
+)  # fmt: skip
+OWN_SERVER_FLAGS = frozenset(
+    {
+        "model-repository",
+        "http-port",
+        "grpc-port",
+        "metrics-port",
+        "model-control-mode",
+        "metrics-interval-ms",
+        "strict-model-config",
+    }
+)
+
+
+def load_flags(path: str, value: Any) -> Flags:
+    """`perf_analyzer_flags`: known names, in the fixed order."""
+    found = {name: row for name, row in mapping(path, value).items() if row is not None}
+    for name, row in found.items():
+        if name not in LOAD_FLAGS:
+            close = name.replace("_", "-")
+            hint = f"write {close}" if close in LOAD_FLAGS else f"they are {', '.join(LOAD_FLAGS)}"
+            raise UsageError(f"{path}.{name} is not an option of the load generator", remedy=hint)
+        _check_value(f"{path}.{name}", name, row)
+    return tuple((name, found[name]) for name in LOAD_FLAGS if name in found)
+
+
+def _check_value(path: str, name: str, value: Any) -> None:
+    if isinstance(value, list) and name in REPEATED and value:
+        for place, item in enumerate(value):
+            _check_value(f"{path}[{place}]", "", item)
+        return
+    if name in SWITCHES and not isinstance(value, bool) and value not in ("true", "false", "True", "False"):
+        raise wrong(path, value, "true or false")
+    if value is None or isinstance(value, (list, dict)):
+        raise wrong(path, value, f"a text or a number{' or a list of them' if name in REPEATED else ''}")
+
+
+def words(flags: Iterable[tuple[str, Any]]) -> list[str]:
+    """The same as words of a command line; a switch that is off is left out."""
+    found: list[str] = []
+    for name, value in flags:
+        option = SHORT.get(name, f"--{name}")
+        if name in SWITCHES:
+            found += [option] if str(value).lower() == "true" else []
+            continue
+        for row in value if isinstance(value, list) else [value]:
+            found += [option, str(row).lower() if isinstance(row, bool) else str(row)]
+    return found
+
+
+def data_flags(flags: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+    """Those that say what is sent, in one spelling."""
+    given = {name: value for name, value in flags if name in DATA_FLAGS and value not in (None, False)}
+    return {
+        name: [str(row) for row in (value if isinstance(value, list) else [value])]
+        for name, value in given.items()
+    }
+
+
+def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
+    """`triton_server_flags`: dashed or underscored names the server knows."""
+    found = texts_by_name(path, value)
+    for name in found:
+        if name.replace("_", "-") not in SERVER_FLAGS:
+            raise UsageError(
+                f"{path}.{name} is not an option of the server",
+                remedy=f"they are {', '.join(sorted(SERVER_FLAGS))}",
+            )
+    return tuple((name.replace("_", "-"), row) for name, row in found.items())
+
+
+def owned(flags: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Those that the tool sets itself, so the user's have no effect."""
+    return tuple(name for name, _ in flags if name in OWN_SERVER_FLAGS)

@@ -1,0 +1,67 @@
+"""The script `model-analyzer`, and `inferometer profile | analyze | report`, which are its commands under our name."""
+
+import sys
+from dataclasses import replace
+
+from inferometer import __version__
+from inferometer.base.errors import InferometerError
+from inferometer.cli.signals import drop_output, interruptible, shortage
+from inferometer.dialects.model_analyzer.commands import FAILURE, OK, Profile, complain, run, traced
+from inferometer.dialects.model_analyzer.console import Console
+
+MARK = "Model Analyzer"
+OUR_MARK = "inferometer"
+
+
+def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> int:
+    """`profile` stands in for the real search in tests."""
+    from inferometer.dialects.model_analyzer.asked import CLASSIC, UnknownKeys, ask, parser
+
+    dialect = replace(CLASSIC, version=__version__)
+    console = Console(MARK)
+    is_verbose = False
+    try:
+        asked = ask(sys.argv[1:] if argv is None else argv, dialect)
+        if asked is None:
+            parser(dialect).print_help()
+            return OK
+        is_verbose = asked.is_verbose
+        console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=is_verbose)
+        with interruptible():
+            return run(asked, dialect, console, profile=profile)
+    except InferometerError as error:
+        if is_verbose:
+            complain(traced(error))
+        if isinstance(error, UnknownKeys):
+            for key in error.keys:
+                complain(f"[{MARK}] the key '{key}' is unknown")
+        complain(f"[{MARK}] Model Analyzer encountered an error: {error}")
+        return FAILURE
+    except KeyboardInterrupt:
+        return FAILURE
+    except BrokenPipeError:
+        return drop_output()
+    except (OSError, MemoryError) as error:
+        complain(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
+        return FAILURE
+
+
+def our_command(name: str, argv: list[str], *, profile: Profile | None = None) -> int:
+    """`inferometer profile`, `analyze` or `report`."""
+    from inferometer.dialects.model_analyzer.asked import OURS, ask
+
+    dialect = replace(OURS, commands=(name,))
+    try:
+        asked = ask([name, *argv], dialect)
+        assert asked is not None
+        console = Console(OUR_MARK, is_quiet=asked.is_quiet, is_verbose=asked.is_verbose)
+        return run(asked, dialect, console, profile=profile)
+    except InferometerError as error:
+        complain(f"{OUR_MARK} {name}: {error}")
+        return FAILURE
+    except KeyboardInterrupt:
+        return FAILURE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The classic folder layout below the export path: results, plots, reports."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from inferometer.dialects.model_analyzer import tables
+from inferometer.dialects.model_analyzer.job import ReportJob, Reports
+from inferometer.dialects.model_analyzer.plots import Plot
+from inferometer.report.document import Chart, Document, Table
+from inferometer.report.html.page import render
+from inferometer.report.markdown import markdown
+from inferometer.tune import model_config
+from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.report import across, detailed, facts, picture
+from inferometer.tune.report.charts import curves
+from inferometer.tune.report.press import Press
+from inferometer.tune.report.summary import summary
+from inferometer.tune.scoring import Ranked
+from inferometer.tune.study import Study, recommend, to_json
+
+Warn = Callable[[str], None]
+
+ALL_FORMATS = ("pdf", "html", "md")
+
+
+def sheets(reports: Reports, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
+    names = reports.tables
+    return (
+        tables.inference(studies, names.inference_fields, has_tokens=names.has_tokens),
+        tables.gpu(studies, names.gpu_fields, always=reports.with_gpus),
+        tables.server(studies, names.server_fields),
+    )
+
+
+def write_tables(reports: Reports, studies: Sequence[Study], press: Press, warn: Warn) -> None:
+    inference, gpu, server = sheets(reports, studies)
+    kinds = (
+        ("Inference", inference, reports.tables.inference, True),
+        ("GPU", gpu, reports.tables.gpu, False),
+        ("Server", server, reports.tables.server, False),
+    )
+    for noun, sheet, name, always in kinds:
+        if not sheet.rows and not always:
+            continue
+        for field in sheet.missing:
+            warn(f'{noun} output field "{field}", has no data')
+        press.text(reports.export / "results" / name, sheet.csv())
+
+
+def write_summaries(reports: Reports, studies: Sequence[Study], press: Press, warn: Warn) -> None:
+    """Plots, reports, the study and the recommended configuration of each model."""
+    for study in studies:
+        warning = facts.shortage(study, reports.top)
+        if warning is not None:
+            warn(warning)
+        rows = facts.selected(study, reports.top)
+        for name, drawing in _summary_plots(study, rows, with_gpus=reports.with_gpus):
+            path = reports.export / "plots" / "simple" / study.name / f"{name}.png"
+            press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
+        folder = reports.export / "reports" / "summaries" / study.name
+        document = summary(
+            study, reports.top, has_own_objectives=reports.has_own_objectives, with_gpus=reports.with_gpus
+        )
+        _write(document, folder / "result_summary", ALL_FORMATS, press)
+        press.text(folder / "study.json", to_json(study))
+        for path, text in _recommended(study, folder):
+            press.text(path, text)
+    if reports.top_across and studies:
+        folder = reports.export / "reports" / "summaries" / across.NAME
+        _write(across.across(studies, reports.top_across), folder / "result_summary", ALL_FORMATS, press)
+
+
+def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
+    """`config.pbtxt` of the best variant; of several models in a folder each."""
+    found = recommend(study)
+    if found is None:
+        return
+    variants = [part for row in facts.variants_of(study, found.best.name) for part in (*row.composing, row)]
+    for variant in variants:
+        place = folder / variant.model if len(variants) > 1 else folder
+        yield place / "config.pbtxt", model_config.to_text({**variant.config, "name": variant.model})
+
+
+def _summary_plots(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[tuple[str, str]]:
+    if study.mode == "offline":
+        wanted = [Plot("through_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT)]
+    else:
+        wanted = [
+            Plot("throughput_v_latency", "Throughput vs. Latency", LATENCY_P99, THROUGHPUT, monotonic=True)
+        ]
+        is_cpu = all(variant.cpu_only for row in rows for variant in facts.variants_of(study, row.name))
+        if is_cpu and not with_gpus:
+            wanted.append(Plot("cpu_mem_v_latency", "CPU Memory vs. Latency", LATENCY_P99, "cpu_used_ram"))
+        else:
+            wanted.append(Plot("gpu_mem_v_latency", "GPU Memory vs. Latency", LATENCY_P99, "gpu_used_memory"))
+    yield from _drawn(study, rows, wanted)
+
+
+def _drawn(study: Study, rows: Sequence[Ranked], wanted: Sequence[Plot]) -> Iterator[tuple[str, str]]:
+    for row in wanted:
+        drawing = picture.plot(study, rows, row.title, row.x, row.y, monotonic=row.monotonic)
+        if drawing is not None:
+            yield row.name, drawing
+
+
+def write_detailed(
+    study: Study,
+    name: str,
+    export: Path,
+    press: Press,
+    *,
+    plots: Sequence[Plot] | None = None,
+    with_gpus: bool = False,
+    formats: Sequence[str] = ALL_FORMATS,
+) -> None:
+    """Report and pictures of one variant."""
+    ranked = detailed.find(study, name)
+    wants_pictures = bool({"pdf", "html", "png", "md"} & set(formats))
+    (variant,) = facts.variants_of(study, name)
+    chosen = _detailed_plots(study, is_cpu=variant.cpu_only and not with_gpus) if plots is None else plots
+    if wants_pictures:
+        for plot_name, drawing in _drawn(study, [ranked], chosen):
+            path = export / "plots" / "simple" / name / f"{plot_name}.png"
+            press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
+        breakdown = picture.latency_breakdown(ranked) if study.mode != "offline" else None
+        if breakdown is not None:
+            path = export / "plots" / "detailed" / name / "latency_breakdown.png"
+            press.png(path, breakdown, width=picture.BREAKDOWN_WIDTH, height=picture.BREAKDOWN_HEIGHT)
+    extra: list[Chart] = []
+    for row in plots or ():
+        chart = curves(study, [ranked], row.x, row.y, row.title, monotonic=row.monotonic)
+        extra += [chart] if chart is not None else []
+    document = detailed.detailed(study, name, with_gpus=with_gpus, extra=extra)
+    stem = export / "reports" / "detailed" / name / "detailed_report"
+    _write(document, stem, formats, press)
+    if "csv" in formats:
+        table = detailed.measurements(study, ranked, with_gpus=with_gpus or not variant.cpu_only)
+        press.text(stem.with_suffix(".csv"), _csv(table))
+
+
+def _detailed_plots(study: Study, *, is_cpu: bool) -> list[Plot]:
+    if study.mode == "offline":
+        return [
+            Plot("throughput_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT),
+            Plot("latency_v_batch_size", "p99 Latency vs. Batch Size", "batch_size", LATENCY_P99),
+        ]
+    return [
+        Plot(name, title, LATENCY_P99, tag)
+        for name, title, tag in detailed.PLOTS
+        if not (is_cpu and tag.startswith("gpu_"))
+    ]
+
+
+def _csv(table: Table) -> str:
+    sheet = tables.Sheet("", tuple(column.name for column in table.columns), table.rows)
+    return sheet.csv()
+
+
+def _write(document: Document, stem: Path, formats: Sequence[str], press: Press) -> None:
+    """The page is written with the PDF too, so that there is a report where no browser is installed."""
+    if {"pdf", "html"} & set(formats):
+        page = render(document)
+        press.text(stem.with_suffix(".html"), page)
+        if "pdf" in formats:
+            press.pdf(stem.with_suffix(".pdf"), page)
+    if "md" in formats:
+        press.text(stem.with_suffix(".md"), markdown(document))
+
+
+def best_names(study: Study, top: int) -> tuple[str, ...]:
+    """Variants that get a detailed report: the best ones, not when models were loaded together."""
+    if len(study.models) > 1:
+        return ()
+    return tuple(row.name for row in facts.selected(study, top)[:top])
+
+
+def report(job: ReportJob, study: Study, press: Press) -> None:
+    for name, plots in job.variants:
+        write_detailed(
+            study,
+            name,
+            job.export,
+            press,
+            plots=plots if plots is not None else job.plots,
+            with_gpus=job.with_gpus,
+            formats=job.formats,
+        )

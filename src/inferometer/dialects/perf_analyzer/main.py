@@ -1,0 +1,295 @@
+"""The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.documents import decode
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.messages import messages_shown
+from inferometer.base.notes import Note
+from inferometer.base.text import printable
+from inferometer.base.writing import Outputs
+from inferometer.cli.measure import export, write_result
+from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
+from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
+from inferometer.options.option import Ask
+
+if TYPE_CHECKING:
+    from inferometer.measure.prepare import Setup
+    from inferometer.observe.metrics import Sample
+    from inferometer.options.options import Options
+    from inferometer.stats.measurement import Level, Measurement, WindowFigures
+    from inferometer.stats.result import Result
+
+VERSION = "2.51.0"  # of the dialect
+
+_ADDED = (
+    Note.CLIENT_LIMITED,
+    Note.OVERLOADED,
+    Note.NOT_OFFERED,
+    Note.SERVER_GONE,
+    Note.NO_ANSWER,
+    Note.OTHER_CLIENTS,
+    Note.NOT_COUNTED,
+    Note.STATISTICS_MISSING,
+    Note.WORKER_LOST,
+    Note.FEW_FILES,
+    Note.FEW_PORTS,
+    Note.MEMBER_NOT_CALLED,
+    Note.SEVERAL_VERSIONS,
+    Note.METRICS_MISSING,
+    Note.METRICS_SLOW,
+    Note.NO_REPLY,
+    Note.NO_RESPONSE,
+    Note.WRONG_KIND,
+)
+
+_STAGES = {
+    "inputs": "Failed to init manager inputs: ",
+    "requests": "Unable to init infer data manager: ",
+}
+OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        with interruptible():
+            return _run(sys.argv[1:] if argv is None else argv)
+    except InferometerError as error:
+        stage = _STAGES.get(error.stage, "") if isinstance(error, UsageError) else ""
+        _complain(f"error: {stage}{error}")
+        return FAILURE
+    except BrokenPipeError:
+        return drop_output()
+    except KeyboardInterrupt as interrupt:  # before the load, or after it
+        _say(f"{received(*interrupt.args)}\n")
+        _complain("Received exit signal.")
+        return OK
+    except (OSError, MemoryError) as error:
+        _complain(f"error: {shortage(error)}")
+        return FAILURE
+
+
+def _run(words: list[str]) -> int:
+    try:
+        options = parse_classic(words)
+    except UsageError as error:
+        _complain(f"Error: {error}\n{classic_usage()}")
+        return FAILURE
+    if options is Ask.HELP:
+        _say(classic_usage())
+        return OK
+    if options is Ask.VERSION:
+        import inferometer
+
+        _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
+        return OK
+    with messages_shown(options.verbose):
+        return _profile(options)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(printable(text))
+    sys.stdout.flush()
+
+
+def _complain(text: str) -> None:
+    with suppress(OSError):  # where stderr is full, the exit code tells
+        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
+
+
+def classic_warnings(first: "Sample") -> tuple[str, ...]:
+    """What the classic tool says after a first look at the metrics."""
+    from inferometer.observe.metrics import missing
+
+    return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
+
+
+def _profile(options: "Options") -> int:
+    from inferometer.dialects.perf_analyzer import report as classic
+    from inferometer.measure.prepare import prepare
+    from inferometer.measure.run import run
+    from inferometer.report.export import exportable
+    from inferometer.report.files import writable
+
+    for name in (options.csv, options.json, options.html):
+        if name is not None:
+            writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
+    setup = prepare(
+        options,
+        command="perf_analyzer",
+        data_read=lambda found: _say(classic.data_line(found)),
+        metrics_warnings=classic_warnings,
+    )
+    options = setup.options
+    for warning in setup.warnings:
+        _complain(warning)
+    _say(classic.settings_block(setup.result))
+    result, outputs = setup.result, Outputs()
+    with Interrupts(fd=1).caught() as interrupts:
+        printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
+        for later in run(setup, printer):
+            if len(later.levels) > len(result.levels):
+                _print_level(later, options)
+            for remark in later.remarks[len(result.remarks) :]:
+                _complain(f"WARNING: {remark.text}")
+            result = later
+            write_result(result, options.json, outputs)
+        if interrupts.asked:
+            _complain("Received exit signal.")
+        code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
+        outputs.settle()
+        return code
+
+
+class _Printer:
+    """Prints each level as the classic tool does."""
+
+    def __init__(self, options: "Options", interrupts: Interrupts, *, has_header: bool) -> None:
+        self._options = options
+        self._interrupts = interrupts
+        self._has_header = has_header
+        self._announced = ("", 0.0)
+
+    def level_started(self, mode: str, value: float) -> None:
+        """Told of the warm-up too, which the classic tool announces by concurrency alone."""
+        from inferometer.dialects.perf_analyzer.report import level_header
+
+        is_again, self._announced = self._announced == (mode, value), (mode, value)
+        if self._has_header and (mode == "concurrency" or not is_again):
+            _say(level_header(mode, value))
+
+    def window_finished(self, number: int, window: "WindowFigures") -> None:
+        from inferometer.dialects.perf_analyzer.report import pass_line
+
+        if self._options.verbose:
+            _say(pass_line(number, window, self._options.percentile))
+
+    def level_finished(self, level: "Level") -> None:
+        pass  # printed with the result, which it belongs to
+
+    def is_interrupted(self) -> bool:
+        return self._interrupts.asked
+
+
+def _print_level(result: "Result", options: "Options") -> None:
+    from inferometer.dialects.perf_analyzer import report as classic
+
+    level = result.levels[-1]
+    _say(classic.level_block(result, level))
+    for line in _complaints(level, options):
+        _complain(line)
+
+
+def _complaints(level: "Level", options: "Options") -> list[str]:
+    """What the classic tool says on stderr about a level."""
+    notes = {remark.note for remark in level.remarks}
+    lines = [
+        f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED
+    ]
+    if level.measurement is not None and level.measurement.request_count == 1:
+        lines.append("WARNING: Pass contained only one request, so it has no standard deviation.")
+    if level.is_stable and level.is_over_limit:
+        lines.append(f"Measured latency went over the set limit of {options.latency_limit_ms} msec. ")
+    if level.is_stable and Note.NOT_STABLE in notes:
+        lines.append("Warning: Request latency is not stabilizing. Please try lowering the request rate.")
+    if not level.is_stable and Note.NOT_STABLE in notes and level.mode != "concurrency":
+        lines.append("Failed to obtain stable measurement.")
+    elif not level.is_stable and Note.NOT_STABLE in notes:
+        remedy = (
+            "--measurement-request-count"
+            if options.measurement_mode == "count_windows"
+            else "--measurement-interval"
+        )
+        lines.append(
+            f"Failed to obtain stable measurement within {len(level.windows)} measurement windows for concurrency "
+            f"{level.value:g}. Please try to increase the {remedy}."
+        )
+    return lines
+
+
+def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupted: bool) -> int:
+    """Summary, CSV, export and exit code."""
+    from inferometer.dialects.perf_analyzer import report as classic
+    from inferometer.report.csv import floored_levels
+    from inferometer.report.files import write_csv
+    from inferometer.report.saved import write_page
+
+    options = setup.options
+    code = _exit_code(result, options, is_interrupted=is_interrupted)
+    _say(classic.summary(result))
+    if options.html is not None:
+        page = Path(options.html)
+        outputs.attempt(page, lambda: write_page(page, result))
+    if code in (UNSTABLE, NO_REQUESTS):
+        if setup.journal is not None:
+            setup.journal.close()
+        return code
+    if options.csv is not None:
+        table = Path(options.csv)
+        outputs.attempt(table, lambda: write_csv(result, table))
+        for _ in floored_levels(result):
+            _complain(
+                "Server average accounted time was larger than client average wait time due to small sample size. "
+                "Increase the measurement interval with `--measurement-interval`."
+            )
+    export(setup, outputs)
+    return code
+
+
+def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
+    level = result.levels[-1] if result.levels else None
+    failed = [found for row in result.levels if (found := row.measurement) is not None and found.failed_count]
+    if result.failed_share > options.max_error_rate:
+        _complain_of_failures(failed, options)
+        return FAILURE
+    if level is None or is_interrupted:
+        return OK
+    if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
+        return FAILURE
+    is_bare = level.measurement is None  # a whole plan is always stable
+    if (is_bare or not level.is_stable) and not all(
+        window.request_count for window in _judged_windows(result, level)
+    ):
+        _complain("No valid requests recorded within time interval. Please use a larger time window.")
+        return NO_REQUESTS
+    if len(result.levels) == 1 and not level.is_stable:
+        _complain("Failed to obtain stable measurement.")
+        return UNSTABLE
+    return OK
+
+
+def _judged_windows(result: "Result", level: "Level") -> "tuple[WindowFigures, ...]":
+    """Those that must not be empty; a schedule may have pauses."""
+    from inferometer.report.format import has_schedule
+
+    return () if has_schedule(result.effective) else level.windows[-3:]
+
+
+def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:
+    if options.asynchronous:
+        _complain("Failed to retrieve results from inference request.")
+    else:
+        _complain(
+            "Failed to maintain requested inference load. Worker thread(s) failed to generate concurrent requests."
+        )
+    groups = {group.kind: group for row in failed for group in row.failures}
+    for number, group in enumerate(groups.values()):
+        _complain(f"Thread [{number}] had error: {_words(group.example)}")
+
+
+def _words(example: str) -> str:
+    """The server's own sentence, out of the JSON it may have put it in."""
+    try:
+        document = decode(example)
+    except ValueError:
+        return example
+    return str(document["error"]) if isinstance(document, dict) and "error" in document else example
+
+
+if __name__ == "__main__":
+    sys.exit(main())

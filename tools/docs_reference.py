@@ -1,0 +1,46 @@
+"""A hook of mkdocs: the tables of the command-line reference, made from the table of options."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from inferometer.cli import compare, demo, diagnose, find, measure, selftest, serve, tune, view
+from inferometer.cli.main import COMMANDS
+from inferometer.options.option import Groups, Option
+from inferometer.options.words import Command
+
+PAGE = "command-line.md"
+MODULES = (measure, find, view, compare, diagnose, tune, serve, selftest, demo)
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
+    if page.file.src_path != PAGE:
+        return markdown
+    shown = (command for module in MODULES for command in _command(module.COMMAND))
+    return "\n".join([markdown, *_commands(), *shown])
+
+
+def _commands() -> Iterator[str]:
+    yield "\n| command | |\n|---|---|"
+    for name, text in COMMANDS.items():
+        yield f"| `{name}` | {_cell(text)} |"
+
+
+def _command(command: Command) -> Iterator[str]:
+    yield f"\n## Options of `{command.program}`\n\n{command.description} {command.epilog}"
+    yield from _tables(command.own)
+
+
+def _tables(groups: Groups) -> Iterator[str]:
+    for title, options in groups:
+        yield f"\n### {title}\n\n| option | |\n|---|---|"
+        for option in options:
+            yield f"| {_names(option)} | {_cell(option.text)} |"
+
+
+def _names(option: Option) -> str:
+    value = f" {option.metavar}" if option.values is not None else ""
+    return "<br>".join(f"`{name}{value}`" for name in option.names)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
