@@ -26,8 +26,8 @@ def print_help(command: Command) -> None:
     parser = argparse.ArgumentParser(
         prog=command.program,
         usage="\n       ".join(f"%(prog)s {line}" for line in command.usage.splitlines()),
-        description=command.description.replace("%", "%%"),
-        epilog=command.epilog.replace("%", "%%"),
+        description=command.description,
+        epilog=command.epilog,
         formatter_class=RichHelpFormatter,
         add_help=False,
     )
