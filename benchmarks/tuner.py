@@ -107,9 +107,10 @@ def _ours(folder: Path, address: str) -> Answer:
         ],
         timeout_s=_TIMEOUT_S,
     )
-    from inferometer.tune.study import from_json, recommend
+    from inferometer.base.answer_file import from_json
+    from inferometer.tune.study import Study, recommend
 
-    found = from_json(study.read_text(), str(study))
+    found = from_json(study.read_text(), str(study), Study)
     best = recommend(found)
     if best is None:
         raise BenchError("our tuner measured nothing")
@@ -185,9 +186,9 @@ def _rate(address: str, answer: Answer) -> float:
     from inferometer import api
     from inferometer.options.options import Tls
     from inferometer.services.endpoint import Connection, parse_endpoint
-    from inferometer.services.repository import HttpRepository
+    from inferometer.services.triton_http import TritonHttp
 
-    HttpRepository(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load(
+    TritonHttp(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load_model(
         "W", {**answer.config, "name": "W"}
     )
     result = api.measure("W", concurrency=answer.concurrency, url=address, duration_s=_CHECK_S)

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the tables of the command-line reference, made from the table of options."""
+"""Hooks of mkdocs: the tables of the command-line reference, made from the table of options, and offline pages."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,3 +44,8 @@ def _names(option: Option) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Nothing is fetched from elsewhere: what the theme would load to search in files is ours."""
+    return output.replace("https://unpkg.com/iframe-worker/shim", "scripts/offline-search.js")

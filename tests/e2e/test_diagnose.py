@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.diagnose.diagnosis import UNKNOWN, read
+from inferometer.base.answer_file import read
+from inferometer.diagnose.diagnosis import UNKNOWN, Diagnosis
 from tests.support.servers import FakeTriton, reply
 
 SHORT = ("--concurrency-range", "1:2", "--duration", "300ms")
@@ -20,7 +21,7 @@ def test_a_plain_kserve_server_gets_the_clients_view(run: Callable, tmp_path: Pa
         )
     assert ended.code == 0, ended.stderr
     assert ended.stdout.startswith("The server gives no statistics, so only the client's view is known")
-    saved = read(tmp_path / "it.json")
+    saved = read(tmp_path / "it.json", Diagnosis)
     assert saved.verdict.kind == UNKNOWN
     assert saved.throughput > 0
     assert [level.value for level in saved.results[0].levels] == [1, 2]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.diagnose import diagnosis as diagnoses
-from inferometer.stats import result as results
+from inferometer.base.answer_file import write
 from tests.support.reports import sample_diagnosis, sample_result
 from tests.support.servers import FakeTriton, Request
 
@@ -104,7 +103,7 @@ def test_find_shows_what_it_found(run: Callable, full: Path) -> None:
 def test_compare_and_view_write_what_they_can(run: Callable, full: Path, tmp_path: Path) -> None:
     saved = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     for name in saved:
-        results.write(sample_result(), Path(name))
+        write(sample_result(), Path(name))
     files = (
         "--markdown",
         str(full / "it.md"),
@@ -118,7 +117,7 @@ def test_compare_and_view_write_what_they_can(run: Callable, full: Path, tmp_pat
     assert f"'{full / 'it.md'}' could not be written" in ended.stderr
     assert f"'{full / 'it.html'}' could not be written" in ended.stderr
     assert (tmp_path / "it.xml").read_text().startswith("<?xml")
-    diagnoses.write(sample_diagnosis(), tmp_path / "d.json")
+    write(sample_diagnosis(), tmp_path / "d.json")
     ended = run(
         *("inferometer", "view", str(tmp_path / "d.json"), "--html", str(full / "it.html")),
         *("--markdown", str(tmp_path / "d.md")),

@@ -17,6 +17,7 @@ from inferometer.load.plan import Closed, Constant, Open, Periodic, Plan, Poisso
 from inferometer.load.workers import Workers
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.selftest import arrivals
 from inferometer.selftest.behaviour import Behaviour
@@ -24,7 +25,7 @@ from inferometer.selftest.child import NullServer
 from inferometer.selftest.drive import run_whole, workers
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
-from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
+from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
 from tests.support.grpc_servers import Act, Call, FakeGrpcTriton, Wire, asked, response, say
 from tests.support.servers import FakeTriton
@@ -232,7 +233,7 @@ def test_a_fixed_schedule_is_exported_as_rate_0(run: Callable, tmp_path: Path) -
 
 def ramp_traffic(fake: FakeGrpcTriton) -> Traffic:
     host, _, port = fake.server.address.partition(":")
-    target = TritonGrpc(Connection(Endpoint(host, int(port))), GrpcOptions(is_streaming=True))
+    target = TritonGrpc(Connection(Endpoint(host, int(port))), Options(protocol="grpc", streaming=True))
     return target.traffic(MODEL, ((Tensor("INPUT0", "INT32", (1,), bytes(4)),),))
 
 

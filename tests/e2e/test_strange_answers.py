@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from inferometer.services.messages import load_messages
+from inferometer.services.kserve import load_messages
 from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer
 from tests.support.strange import strange, text_of

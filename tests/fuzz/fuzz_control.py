@@ -23,7 +23,7 @@ from inferometer.services.detect import QUESTIONS, Answer, recognize
 from inferometer.services.discovery import describe_model, plain_sentence
 from inferometer.services.grpc_control import document
 from inferometer.services.http_control import reason_of
-from inferometer.services.messages import load_messages
+from inferometer.services.kserve import load_messages
 from inferometer.services.proto_schema import method_of_file
 from inferometer.services.tensorflow_messages import message
 from inferometer.services.tfserving import model_of

@@ -5,12 +5,10 @@ from typing import Any
 
 from harness import Choices, Family, corpus, damaged
 
-from inferometer.services.messages import load_messages
+from inferometer.services.kserve import grpc_outputs, grpc_tensors, http_tensors, load_messages
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.tensorflow_messages import message
-from inferometer.services.tfserving import predicted
-from inferometer.services.tfserving_rest import Columns
-from inferometer.services.validation import grpc_outputs, grpc_tensors, http_tensors
+from inferometer.services.tfserving import Columns, predicted
 from tests.support.strange import strange, text_of
 
 JSON_WORDS = (

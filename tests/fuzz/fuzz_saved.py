@@ -10,6 +10,7 @@ from fuzz_replies import JSON_WORDS
 from harness import Choices, Family, corpus, damaged
 from rich.console import Console
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.compare import comparison as comparisons
 from inferometer.compare.saved import compare_saved
 from inferometer.compare.verdict import Terms
@@ -19,7 +20,7 @@ from inferometer.report import comparison as comparison_words
 from inferometer.report import console as result_words
 from inferometer.report import diagnosis as diagnosis_words
 from inferometer.report.csv import composing_csvs, main_csv
-from inferometer.report.saved import consistent, from_json, to_html, to_markdown
+from inferometer.report.saved import KINDS, consistent, to_html, to_markdown
 from inferometer.stats import result as results
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 from tests.support.strange import ODD, paths, replaced, text_of
@@ -36,12 +37,8 @@ def shortened(value: Any) -> Any:
 
 @cache
 def sample(kind: str) -> Any:
-    texts: dict[str, Callable[[], str]] = {
-        "result": lambda: results.to_json(sample_result()),
-        "diagnosis": lambda: diagnoses.to_json(sample_diagnosis()),
-        "comparison": lambda: comparisons.to_json(sample_comparison()),
-    }
-    return shortened(json.loads(texts[kind]()))
+    samples = {"result": sample_result, "diagnosis": sample_diagnosis, "comparison": sample_comparison}
+    return shortened(json.loads(to_json(samples[kind]())))
 
 
 @cache
@@ -78,10 +75,10 @@ def screen() -> Console:
 
 
 def read_result(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json")
+    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
     if not isinstance(found, results.Result):
         return
-    results.to_json(found)
+    to_json(found)
     with consistent("it.json"):
         result_words.render(found, screen())
         main_csv(found)
@@ -97,7 +94,7 @@ def read_result(data: bytes) -> None:
 
 
 def read_diagnosis(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json")
+    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
     if not isinstance(found, diagnoses.Diagnosis):
         return
     with consistent("it.json"):
@@ -108,7 +105,7 @@ def read_diagnosis(data: bytes) -> None:
 
 
 def read_comparison(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json")
+    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
     if not isinstance(found, comparisons.Comparison):
         return
     with consistent("it.json"):

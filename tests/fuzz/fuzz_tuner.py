@@ -13,6 +13,7 @@ from fuzz_replies import JSON_WORDS
 from fuzz_saved import shortened
 from harness import Choices, Family, corpus, damaged, damaged_seeds
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import checkpoint, stored
 from inferometer.dialects.model_analyzer.asked import CLASSIC, ask
 from inferometer.dialects.model_analyzer.build import profile_job
@@ -23,7 +24,7 @@ from inferometer.tune.goal import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.space import Bounds, automatic
-from inferometer.tune.study import SCHEMA, Study, from_json, to_json
+from inferometer.tune.study import Study
 from inferometer.tune.variant import Names
 from tests.support.strange import strange, text_of
 
@@ -40,9 +41,7 @@ def study() -> Study:
     found = drive(
         brute(Scope((Task(automatic("W", W, bounds, cpu_only=True), goal),), bounds), names), server
     )
-    return Study(
-        SCHEMA, "it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3])
-    )
+    return Study("it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3]))
 
 
 def strange_json(name: str, document: Any) -> Any:
@@ -185,7 +184,7 @@ def read_checkpoint(data: bytes) -> None:
 
 
 def read_study(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "study.json")
+    found = from_json(data.decode("utf-8", "replace"), "study.json", Study)
     to_json(found)
 
 

@@ -7,8 +7,8 @@ import test_http2_fuzz as http2
 from harness import Choices, Family, damaged, damaged_seeds
 
 from inferometer.observe.metrics import sample
-from inferometer.services.stream_reply import infer_response, read_stream_reply
-from inferometer.services.torchserve_metrics import rows
+from inferometer.services.kserve import infer_response, read_stream_reply
+from inferometer.services.torchserve import counters
 from inferometer.wire.frames import Fault
 from inferometer.wire.headers import BlockReader, encode_block
 from inferometer.wire.protobuf import fields
@@ -147,7 +147,7 @@ WORDS = (
 def read_page(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     sample(text, at_ns=0)
-    rows(text, "m")
+    counters(text, "m")
 
 
 FAMILIES = (

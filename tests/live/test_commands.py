@@ -14,14 +14,15 @@ import psutil
 import pytest
 
 from inferometer import api
+from inferometer.base.answer_file import read as read_diagnosis
+from inferometer.base.answer_file import to_json
 from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
 from inferometer.diagnose.apply import ENOUGH
-from inferometer.diagnose.diagnosis import read as read_diagnosis
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
-from inferometer.stats.result import to_json
 from tests.support.commands import Ended, call
 
 pytestmark = pytest.mark.live
@@ -288,7 +289,7 @@ def test_demo_tells_the_whole_story(
     names = ("report.html", "diagnosis.json", "result.json", "result.csv")
     assert "Results: " + ", ".join(f"{folder}/{name}" for name in names) in stdout
     assert "Starting the embedded Triton server" in stderr
-    story = read_diagnosis(folder / "diagnosis.json")
+    story = read_diagnosis(folder / "diagnosis.json", Diagnosis)
     assert [step.name for step in story.steps] == ["preprocessing", "classifier", "postprocessing"]
     assert story.verdict.step == "preprocessing"
     # On a machine whose cores others hold, more instances bring nothing, and the story says that instead.

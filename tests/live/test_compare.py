@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
+from inferometer.base.answer_file import from_json, read, to_json
 from inferometer.cli.main import main
-from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, from_json, read, to_json
+from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, Comparison
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import vocoder_repository
 
@@ -84,7 +85,7 @@ def test_a_much_slower_variant_is_a_regression(
     )
     assert code == 1
     assert "slow is slower than quick" in capsys.readouterr().out.replace("\n", " ")
-    found = read(Path(files[0]))
+    found = read(Path(files[0]), Comparison)
     assert found.contrasts[0].verdict == SLOWER
     assert found.contrasts[0].outputs[0].is_identical
     assert all(variant.result.levels[0].measurement.server is not None for variant in found.variants)
@@ -99,9 +100,9 @@ def test_the_same_model_twice_is_no_regression(server: EmbeddedTriton, tmp_path:
         *("--fail-if", "throughput < -50%, exact < 100%"),
     )
     assert code in (0, 2)
-    found = read(path)
+    found = read(path, Comparison)
     assert [variant.name for variant in found.variants] == ["quick", "quick (2)"]
-    assert to_json(from_json(path.read_text(), "c.json")) == path.read_text()
+    assert to_json(from_json(path.read_text(), "c.json", Comparison)) == path.read_text()
     assert [gate.outcome for gate in found.gates if "exact" in gate.text] == ["passed"]
     counts = [[turn.request_count for turn in variant.turns[0]] for variant in found.variants]
     assert counts[0] == counts[1]

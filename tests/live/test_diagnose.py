@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from inferometer import api
-from inferometer.diagnose.diagnosis import Diagnosis, read
+from inferometer.base.answer_file import read
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.server.embedded import EmbeddedTriton
 from tests.support.commands import Ended, call
 from tests.support.planted import PLANTED, SLOW_FIRST, Planted, plant
@@ -94,7 +95,7 @@ def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_pat
     assert done.stdout.startswith("first_fetch limits the throughput: its one instance is busy")
     assert "Run 4 instances of first_fetch instead of 1" in done.stdout
     assert "The server keeps the new configuration" in done.stdout
-    assert read(tmp_path / "it.json").best is not None
+    assert read(tmp_path / "it.json", Diagnosis).best is not None
     assert "count: 4" in (tmp_path / "configs" / "first_fetch" / "config.pbtxt").read_text()
     assert config(planted, "first_fetch")["instance_group"][0]["count"] == 4
     connection = http.client.HTTPConnection(planted.http_address, timeout=DEADLINE_S)
@@ -182,4 +183,4 @@ def test_a_server_without_explicit_control_is_explained(tmp_path: Path) -> None:
     assert done.code == 3
     assert "--model-control-mode explicit" in done.stderr
     assert done.stdout.startswith("first_fetch limits the throughput"), "the diagnosis itself is still given"
-    assert read(tmp_path / "it.json").verdict.step == "first_fetch"
+    assert read(tmp_path / "it.json", Diagnosis).verdict.step == "first_fetch"

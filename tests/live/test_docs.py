@@ -174,5 +174,8 @@ def test_the_site_is_made_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     for page in ("index.html", "command-line.html", "python-api.html", "search/search_index.js"):
         assert (tmp_path / "site" / page).stat().st_size > 1000
+    for page in (tmp_path / "site").glob("*.html"):
+        fetched = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text())
+        assert fetched == [], page.name
     assert "--request-rate-range" in (tmp_path / "site" / "command-line.html").read_text()
     assert "find(" in re.sub("<[^>]+>", "", (tmp_path / "site" / "python-api.html").read_text())

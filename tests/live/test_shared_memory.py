@@ -20,6 +20,7 @@ from tritonclient.grpc import service_pb2
 from inferometer.base.errors import PeerError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.services.discovery import describe_model
 from inferometer.services.endpoint import Connection, Endpoint
@@ -31,8 +32,8 @@ from inferometer.services.shared_memory import (
     region_name,
     shared_region,
 )
-from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
-from inferometer.services.triton_http import HttpOptions, TritonHttp
+from inferometer.services.triton_grpc import TritonGrpc
+from inferometer.services.triton_http import TritonHttp
 from tests.support.commands import Ended, call_script, script
 
 pytestmark = pytest.mark.live
@@ -231,12 +232,12 @@ def endpoint(address: str) -> Connection:
     return Connection(Endpoint(host, int(port)))
 
 
-def http_service(server: EmbeddedTriton, options: HttpOptions | None = None) -> TritonHttp:
+def http_service(server: EmbeddedTriton, options: Options | None = None) -> TritonHttp:
     return TritonHttp(endpoint(server.http_address), options)
 
 
 def grpc_service(server: EmbeddedTriton) -> TritonGrpc:
-    return TritonGrpc(endpoint(server.grpc_address), GrpcOptions())
+    return TritonGrpc(endpoint(server.grpc_address))
 
 
 def send_http(server: EmbeddedTriton, request: bytes) -> tuple[dict[str, Any], bytes]:
@@ -365,7 +366,7 @@ VALUES = np.array([0.1, -0.0, 1e-45, 3.4e38, np.inf, -np.inf, np.nan], dtype="<f
 @pytest.mark.parametrize("input_format", ["binary", "json"])
 @pytest.mark.parametrize("output_format", ["binary", "json"])
 def test_values_arrive_in_every_format(server: EmbeddedTriton, input_format: str, output_format: str):
-    service = http_service(server, HttpOptions(input_format, output_format))
+    service = http_service(server, Options(input_format=input_format, output_format=output_format))
     model = describe_model(service, "identity_fp32", "", ())
     step = [Tensor("INPUT0", "FP32", (1, VALUES.size), VALUES.tobytes())]
     (request,) = service.traffic(model, [step]).requests

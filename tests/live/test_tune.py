@@ -12,7 +12,8 @@ import pytest
 from inferometer.options.options import Options, Tls
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.services.endpoint import Connection, parse_endpoint
-from inferometer.services.repository import GrpcRepository, HttpRepository
+from inferometer.services.triton_grpc import TritonGrpc
+from inferometer.services.triton_http import TritonHttp
 from inferometer.tune import model_config
 from inferometer.tune.launch.site import Addresses, Control
 from inferometer.tune.search.search import Effort
@@ -128,8 +129,10 @@ def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_p
 def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, models, protocol):
     with EmbeddedTriton(models, extra_args=("--disable-auto-complete-config",)) as server:
         endpoint = parse_endpoint(server.http_address, default_port=8000, tls=Tls())
-        control = HttpRepository(Connection(endpoint))
-        control.load("W", {**model_config.read_file(models / "W" / "config.pbtxt"), "max_batch_size": 6})
+        control = TritonHttp(Connection(endpoint))
+        control.load_model(
+            "W", {**model_config.read_file(models / "W" / "config.pbtxt"), "max_batch_size": 6}
+        )
         addresses = (
             Addresses(http=server.http_address, grpc="")
             if protocol == "http"
@@ -143,7 +146,7 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
         assert [trial.name for trial in study.measured] == ["W_config_default", "W_config_0", "W_config_1"]
         assert study.variant("W_config_default").config["max_batch_size"] == 6
         assert control.config("W")["max_batch_size"] == 6
-        grpc = GrpcRepository(Connection(parse_endpoint(server.grpc_address, default_port=8001, tls=Tls())))
+        grpc = TritonGrpc(Connection(parse_endpoint(server.grpc_address, default_port=8001, tls=Tls())))
         assert grpc.is_ready()
         assert {row.name for row in grpc.index()} == {"W"}
 

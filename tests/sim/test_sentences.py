@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dialects.perf_analyzer import report as classic
@@ -25,7 +26,7 @@ from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label
 from inferometer.report.saved import to_html, to_markdown
 from inferometer.stats.measurement import Level
-from inferometer.stats.result import SCHEMA, Result, from_json, to_json
+from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
@@ -172,7 +173,6 @@ def measured(run: Run) -> Level:
 def result_of(run: Run, level: Level) -> Result:
     mode = "concurrency" if level.mode == "concurrency" else "request_rate"
     return Result(
-        schema=SCHEMA,
         tool="inferometer 0",
         command="measure",
         started_at="2025-01-02T03:04:05+00:00",
@@ -222,7 +222,7 @@ class Seen:
 
 def seen(run: Run) -> Seen:
     level = measured(run)
-    result = from_json(to_json(result_of(run, level)), "a file")
+    result = from_json(to_json(result_of(run, level)), "a file", Result)
     stream = io.StringIO()
     render(result, Console(file=stream, width=200))
     page = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", to_html(result))

@@ -40,7 +40,7 @@ from inferometer.stats.measurement import (
     WindowFigures,
 )
 from inferometer.stats.quantiles import distribution
-from inferometer.stats.result import SCHEMA, Result
+from inferometer.stats.result import Result
 
 TOOL = "inferometer 0"
 STARTED_AT = "2025-01-02T03:04:05+00:00"
@@ -57,7 +57,6 @@ def sample_result(
     """A pipeline of three steps at four loads; its first step is busy from the second load on."""
     levels = tuple(sample_level(load, speed, failures if load == 4 else ()) for load in (1, 2, 3, 4))
     return Result(
-        schema=SCHEMA,
         tool=TOOL,
         command="measure",
         started_at=STARTED_AT,
@@ -195,7 +194,6 @@ def sample_diagnosis(name: str = "pipeline") -> Diagnosis:
         why="it takes batches and gets none",
     )
     return Diagnosis(
-        schema=diagnoses.SCHEMA,
         tool=TOOL,
         command=diagnoses.COMMAND,
         started_at=STARTED_AT,
@@ -268,8 +266,6 @@ def _step(
 def sample_comparison(base: str = "vocoder-fp32", other: str = "vocoder-fp16") -> Comparison:
     """A variant that is a tenth faster, measured in turns."""
     return Comparison(
-        kind=comparisons.KIND,
-        schema=comparisons.SCHEMA,
         tool=TOOL,
         started_at=STARTED_AT,
         is_live=True,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.answer_file import read
 from inferometer.base.errors import InferometerError
 from inferometer.stats import result as results
 from inferometer.stats.result import Result
@@ -45,7 +46,7 @@ def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
             found.append(f"exit {ended.code} without a result")
         return found
     try:
-        result = results.read(path)
+        result = read(path, results.Result)
     except InferometerError as error:
         return [*found, f"the result cannot be read again: {error}"]
     if case.trouble is not None and (case.trouble.kills_command or case.trouble.is_shortage):

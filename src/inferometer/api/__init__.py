@@ -29,14 +29,14 @@ def measure(
     `options` are the fields of `inferometer.options.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
 
     asked = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
-    setup = prepare(asked, command="measure", finds_warm_up=True)
+    setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True))
     results = list(run(setup, _Silent() if watcher is None else watcher))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
@@ -206,9 +206,10 @@ def _options(**given: Any) -> "Options":
 
 def load(path: str) -> "Result":
     """A result that was saved with `--json`."""
-    from inferometer.stats.result import read
+    from inferometer.base.answer_file import read
+    from inferometer.stats.result import Result
 
-    return read(Path(path))
+    return read(Path(path), Result)
 
 
 def to_html(report: "Report") -> str:

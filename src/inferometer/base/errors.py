@@ -22,7 +22,6 @@ class UsageError(InferometerError):
     """The user's to mend: an option, a file, a model name."""
 
     exit_code = 2
-    stage = ""  # of the preparation that found it, where a dialect says so
 
 
 class PeerError(InferometerError):

@@ -57,6 +57,16 @@ class Note(Enum):
     def advice(self) -> str:
         return self.value
 
+    # Files hold a note's name: its advice may be put in better words.
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Note | None":
+        return cls.__members__.get(str(value))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, object]:
+        return {"type": "string", "enum": list(cls.__members__)}
+
 
 @dataclass(frozen=True, slots=True)
 class Remark:

@@ -144,11 +144,12 @@ def _compare(
 
 
 def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Comparison":
+    from inferometer.base.answer_file import read as read_answer
     from inferometer.compare.saved import compare_saved
     from inferometer.report.saved import consistent
-    from inferometer.stats.result import read as read_result
+    from inferometer.stats.result import Result
 
-    results = [(name, read_result(Path(name))) for name in names]
+    results = [(name, read_answer(Path(name), Result)) for name in names]
     with consistent(*names):
         return compare_saved(results, terms, is_forced=own.force)
 
@@ -174,7 +175,7 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
 def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, str | None]) -> None:
     from rich.console import Console
 
-    from inferometer.compare.comparison import write
+    from inferometer.base.answer_file import write
     from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
     from inferometer.report.saved import consistent, write_page
 

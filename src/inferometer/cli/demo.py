@@ -98,16 +98,15 @@ def _show(diagnosis: "Diagnosis") -> None:
 
 def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:
     """The sweep for other tools, and the whole story: reports are made from it."""
-    from inferometer.diagnose import diagnosis as diagnoses
+    from inferometer.base.answer_file import write
     from inferometer.report.files import write_csv
     from inferometer.report.saved import write_page
-    from inferometer.stats import result as results
 
     page, story = folder / "report.html", folder / "diagnosis.json"
     sweep, table = folder / "result.json", folder / "result.csv"
     outputs.attempt(page, lambda: write_page(page, diagnosis))
-    outputs.attempt(story, lambda: diagnoses.write(diagnosis, story))
-    outputs.attempt(sweep, lambda: results.write(diagnosis.results[0], sweep))
+    outputs.attempt(story, lambda: write(diagnosis, story))
+    outputs.attempt(sweep, lambda: write(diagnosis.results[0], sweep))
     outputs.attempt(table, lambda: write_csv(diagnosis.results[0], table))
     return [file for file in (page, story, sweep, table) if outputs.has(file)]
 

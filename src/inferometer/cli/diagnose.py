@@ -81,8 +81,8 @@ def main(argv: list[str]) -> int:
 def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     from rich.console import Console
 
+    from inferometer.base.answer_file import write
     from inferometer.diagnose.apply import Treatment
-    from inferometer.diagnose.diagnosis import write
     from inferometer.diagnose.run import Asked
     from inferometer.report.console import WIDTH
     from inferometer.report.diagnosis import render

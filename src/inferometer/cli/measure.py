@@ -90,7 +90,7 @@ def main(argv: list[str]) -> int:
 def _measure(options: "Options") -> int:
     from rich.console import Console
 
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
@@ -100,7 +100,7 @@ def _measure(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure", finds_warm_up=True)
+    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
     for warning in setup.warnings:
         print(printable(warning), file=sys.stderr)
     outputs = Outputs()
@@ -181,7 +181,7 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
 
 def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
     """The file with all figures; a disk that is full now may have room after the next level."""
-    from inferometer.stats.result import write
+    from inferometer.base.answer_file import write
 
     if name is not None:
         outputs.attempt(Path(name), lambda: write(result, Path(name)))

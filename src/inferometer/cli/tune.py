@@ -152,11 +152,12 @@ def _wish(own: TuneOptions, options: "Options") -> "Wish":
 
 
 def _tune(own: TuneOptions, wish: "Wish") -> int:
+    from inferometer.base.answer_file import write
     from inferometer.cli.signals import Interrupts
     from inferometer.tune.report.text import summary
     from inferometer.tune.session import profile
     from inferometer.tune.short import settings
-    from inferometer.tune.study import recommend, write
+    from inferometer.tune.study import recommend
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)

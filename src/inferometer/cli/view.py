@@ -95,8 +95,8 @@ def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
     from tempfile import TemporaryDirectory
 
     from inferometer.report.chromium import browsing, print_pdf, take_picture
-    from inferometer.report.html.page import write
     from inferometer.report.markdown import markdown
+    from inferometer.report.page import write
 
     html, text, picture, pdf = asked.html, asked.markdown, asked.png, asked.pdf
     if html is not None:

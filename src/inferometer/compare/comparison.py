@@ -1,20 +1,10 @@
 """Variants side by side as one value and one file: every report can be made again from it."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from inferometer.base.documents import decode
-from inferometer.base.errors import UsageError
-from inferometer.base.validation import validated
-from inferometer.base.writing import write_file
 from inferometer.stats.measurement import Estimate
-from inferometer.stats.result import Result, plain, with_notes
-
-KIND = "comparison"
-SCHEMA = 1
+from inferometer.stats.result import Result
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 MIXED = "mixed"  # faster by one figure, slower by another
@@ -119,8 +109,10 @@ class GateOutcome:
 class Comparison:
     """`problems` make it invalid; `notes` are only to be known."""
 
-    kind: str
-    schema: int
+    kind: ClassVar[str] = "comparison"
+    schema: ClassVar[int] = 1
+    remedy: ClassVar[str] = "compare again"
+
     tool: str
     started_at: str
     is_live: bool  # measured now and in turns, or read from saved results
@@ -145,48 +137,3 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.outcome]
-
-
-def to_json(comparison: Comparison) -> str:
-    """The file's text; the same comparison gives the same bytes."""
-    document = dataclasses.asdict(comparison)
-    return json.dumps(document, indent=1, sort_keys=True, default=plain, allow_nan=False) + "\n"
-
-
-def from_json(text: str, origin: str) -> Comparison:
-    """The comparison in a file's text; a file of another kind or schema is refused."""
-    from pydantic import ValidationError
-
-    try:
-        document: Any = decode(text)
-    except ValueError as error:
-        raise UsageError(
-            f"'{origin}' is not JSON: {error}", remedy="give a file written by compare --json"
-        ) from error
-    is_ours = isinstance(document, dict) and document.get("kind") == KIND
-    if not is_ours or document.get("schema") != SCHEMA:
-        found = f"schema {document.get('schema')}" if is_ours else "no comparison"
-        raise UsageError(
-            f"'{origin}' is {found}, and this version reads comparisons of schema {SCHEMA}",
-            remedy="give a file written by compare --json, or compare again",
-        )
-    try:
-        return validated(Comparison, with_notes(document))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(
-            f"'{origin}' is not a comparison: {where}: {first['msg']}", remedy="compare again"
-        ) from error
-
-
-def write(comparison: Comparison, path: Path) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    write_file(path, to_json(comparison))
-
-
-def read(path: Path) -> Comparison:
-    try:
-        return from_json(path.read_text(), str(path))
-    except OSError as error:
-        raise UsageError(f"'{path}' cannot be read: {error.strerror}", remedy="check the name") from error

@@ -7,9 +7,7 @@ import inferometer
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import (
     INCONCLUSIVE,
-    KIND,
     PASSED,
-    SCHEMA,
     Comparison,
     Contrast,
     GateOutcome,
@@ -58,8 +56,6 @@ def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
     limited = tuple(note for variant in found.variants for note in _said(variant, _LIMITED))
     overloaded = tuple(note for variant in found.variants for note in _said(variant, (Note.OVERLOADED,)))
     return Comparison(
-        kind=KIND,
-        schema=SCHEMA,
         tool=f"inferometer {inferometer.__version__}",
         started_at=started_at,
         is_live=found.is_live,

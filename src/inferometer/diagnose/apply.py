@@ -10,13 +10,14 @@ from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
 from inferometer.diagnose.diagnosis import Diagnosis, Suggestion, Trial
 from inferometer.diagnose.observation import Observation
-from inferometer.diagnose.reconfigure import ModelControl, Reconfiguration
+from inferometer.diagnose.reconfigure import Reconfiguration
 from inferometer.diagnose.run import Asked, Patient, Say, diagnose, examine, measure_once, watch_host
 from inferometer.diagnose.settings import changed_config
 from inferometer.measure.checks import changed
 from inferometer.measure.level import Watcher
 from inferometer.measure.prepare import prepare
 from inferometer.options.values import Range
+from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried

@@ -1,20 +1,11 @@
 """A whole diagnosis as one value and one file: every report can be made again from it."""
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from inferometer.base.documents import decode
-from inferometer.base.errors import UsageError
-from inferometer.base.validation import validated
-from inferometer.base.writing import write_file
-from inferometer.stats import result as results
 from inferometer.stats.result import Result
 
-SCHEMA = 1
 COMMAND = "diagnose"
 
 CLIENT = "client"  # the tool itself was the limit
@@ -140,7 +131,10 @@ class Machine:
 class Diagnosis:
     """`results` holds the sweep first, then one result for each trial that was measured."""
 
-    schema: int
+    kind: ClassVar[str] = "diagnosis"
+    schema: ClassVar[int] = 1
+    remedy: ClassVar[str] = "diagnose again"
+
     tool: str
     command: str
     started_at: str
@@ -165,54 +159,3 @@ class Diagnosis:
     def best(self) -> Trial | None:
         """The last trial that was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
-
-
-def to_json(diagnosis: Diagnosis) -> str:
-    """The file's text; the same diagnosis gives the same bytes."""
-    return json.dumps(dataclasses.asdict(diagnosis), indent=1, sort_keys=True, default=results.plain) + "\n"
-
-
-def is_diagnosis(document: object) -> bool:
-    """Whether a JSON document is one of ours, of whatever schema."""
-    return isinstance(document, dict) and document.get("command") == COMMAND and "verdict" in document
-
-
-def from_json(text: str, origin: str) -> Diagnosis:
-    """The diagnosis in a file's text; a file of another kind or schema is refused."""
-    from pydantic import ValidationError
-
-    try:
-        document = decode(text)
-    except ValueError as error:
-        raise UsageError(
-            f"'{origin}' is not JSON: {error}", remedy="give a file written with --json"
-        ) from error
-    if not is_diagnosis(document):
-        raise UsageError(
-            f"'{origin}' is not a diagnosis", remedy="give a file written with `inferometer diagnose --json`"
-        )
-    if document.get("schema") != SCHEMA:
-        raise UsageError(
-            f"'{origin}' has diagnosis schema {document.get('schema')}, and this version reads {SCHEMA}",
-            remedy="diagnose again",
-        )
-    try:
-        return validated(Diagnosis, results.with_notes(document))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(
-            f"'{origin}' is not a diagnosis: {where}: {first['msg']}", remedy="diagnose again"
-        ) from error
-
-
-def write(diagnosis: Diagnosis, path: Path) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    write_file(path, to_json(diagnosis))
-
-
-def read(path: Path) -> Diagnosis:
-    try:
-        return from_json(path.read_text(), str(path))
-    except OSError as error:
-        raise UsageError(f"'{path}' cannot be read: {error.strerror}", remedy="check the name") from error

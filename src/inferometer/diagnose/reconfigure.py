@@ -1,32 +1,16 @@
-"""Other configurations for models of a running server, and the way back.
+"""Other configurations for models of a running server, and the way back, also for a run that is killed."""
 
-    owner ---- starts, tells what each model was ----> guard ---- reads until the owner is gone ----> loads it again
-
-An owner that ends in order puts everything back itself and ends its guard. One that is killed leaves that to it.
-"""
-
-import contextlib
-import pickle
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, runtime_checkable
+from functools import partial
+from typing import Any, Self
 
 from inferometer.base.errors import PeerError
+from inferometer.services.discovery import ModelControl
+from inferometer.services.undo import Guard, Undo
 
 Config = Mapping[str, Any]
 
 _NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
-
-
-@runtime_checkable
-class ModelControl(Protocol):
-    """The calls of a server whose models are under explicit control."""
-
-    def config(self, name: str, version: str) -> Config: ...
-
-    def load_model(self, name: str, config: Config | None = None) -> None: ...
 
 
 class Reconfiguration:
@@ -36,7 +20,7 @@ class Reconfiguration:
         self._control = control
         self._originals: dict[str, Config] = {}
         self._current: dict[str, Config] = {}
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard = Guard()
         self.keep = False
         self.is_restored: bool | None = None  # None as long as nothing was changed
 
@@ -48,7 +32,7 @@ class Reconfiguration:
             if not self.keep:
                 self.restore()
         finally:
-            self._dismiss_guard()
+            self._guard.close(is_needed=not (self.keep or self.is_restored))
 
     @property
     def changed(self) -> dict[str, Config]:
@@ -67,7 +51,7 @@ class Reconfiguration:
         before = self.config(name)
         if name not in self._originals:
             self._originals[name] = before
-            self._tell_guard(name, before)
+            self._guard.add(Undo(partial(_put_back, self._control, name, dict(before)), timeout_s=0))
         self.is_restored = False
         try:
             self._control.load_model(name, config)
@@ -99,39 +83,6 @@ class Reconfiguration:
         except PeerError:
             return  # what the server refused matters more; it is tried again at the end
 
-    # --- the guard
-
-    def _tell_guard(self, name: str, config: Config) -> None:
-        if self._guard is None:
-            self._guard = subprocess.Popen(
-                [sys.executable, "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # what ends our whole group must not end the guard
-            )
-            self._write_to_guard(self._control)
-        self._write_to_guard((name, dict(config)))
-
-    def _write_to_guard(self, value: object) -> None:
-        assert self._guard is not None
-        assert self._guard.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody ended the guard; we go on without
-            self._guard.stdin.write(pickle.dumps(value))
-            self._guard.stdin.flush()
-
-    def _dismiss_guard(self) -> None:
-        if self._guard is None:
-            return
-        assert self._guard.stdin is not None
-        if self.keep or self.is_restored:
-            self._guard.kill()
-        with contextlib.suppress(BrokenPipeError):
-            self._guard.stdin.close()  # one that was not killed now tries in our place
-        if self.keep or self.is_restored:
-            self._guard.wait()
-        self._guard = None
-
 
 def _put_back(control: ModelControl, name: str, original: Config) -> None:
     """By its configuration as the server gave it: the file in the repository may have changed meanwhile."""
@@ -151,25 +102,3 @@ def _explained(name: str, error: PeerError) -> PeerError:
             remedy="start it with --model-control-mode explicit, or leave out --apply",
         )
     return PeerError(f"'{name}' could not be loaded: {error.message}", remedy=error.remedy)
-
-
-def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    told = sys.stdin.buffer
-    control: ModelControl = pickle.load(told)
-    originals = []
-    while True:
-        try:
-            originals.append(pickle.load(told))
-        except EOFError:  # the owner is gone
-            break
-    for name, config in reversed(originals):
-        try:
-            _put_back(control, name, config)
-        except PeerError:
-            continue
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.bottleneck import outside_s
 from inferometer.diagnose.conclude import Circumstances, Conclusion, Evidence, conclude
-from inferometer.diagnose.diagnosis import COMMAND, SCHEMA, Diagnosis, Machine
+from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
@@ -86,7 +86,6 @@ def diagnose(patient: Patient) -> tuple[Diagnosis, Conclusion]:
     first = patient.results[0]
     host = top.host
     diagnosis = Diagnosis(
-        schema=SCHEMA,
         tool=first.tool,
         command=COMMAND,
         started_at=first.started_at,

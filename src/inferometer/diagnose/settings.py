@@ -34,7 +34,7 @@ def config_text(config: Config) -> str:
     from google.protobuf.json_format import ParseDict, ParseError
     from google.protobuf.text_format import MessageToString
 
-    from inferometer.services.messages import load_messages
+    from inferometer.services.kserve import load_messages
 
     message = type(load_messages().ModelConfigResponse().config)()
     try:

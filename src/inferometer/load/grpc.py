@@ -27,8 +27,7 @@ from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.load.streams import SharedStream, SharedStreams
 from inferometer.records import status as outcome
-from inferometer.services.sequence_marks import grpc_mark
-from inferometer.services.stream_reply import StreamReply, infer_response, read_stream_reply
+from inferometer.services.kserve import StreamReply, grpc_mark, infer_response, read_stream_reply
 from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer

@@ -14,7 +14,7 @@ from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
-from inferometer.services.sequence_marks import PLACE, http_mark
+from inferometer.services.kserve import PLACE, http_mark
 from inferometer.services.traffic import Reading, Reply, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
 

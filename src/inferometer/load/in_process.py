@@ -16,7 +16,7 @@ from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
-from inferometer.services.in_process_control import serve_control
+from inferometer.services.in_process import serve_control
 from inferometer.services.traffic import Wiring
 from inferometer.services.tritonserver import Request, Server, Settings, TritonError
 

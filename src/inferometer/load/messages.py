@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.services.traffic import Validation, Wiring
+from inferometer.services.traffic import Wiring
+from inferometer.services.validation import Validation
 
 
 @dataclass(frozen=True, slots=True)

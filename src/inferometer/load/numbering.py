@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Protocol, TypeVar
 
-from inferometer.services.sequence_marks import ID_PLACE
-from inferometer.services.stream_reply import REQUEST_ID
+from inferometer.services.kserve import ID_PLACE, REQUEST_ID
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Request, render
 

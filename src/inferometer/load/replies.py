@@ -45,7 +45,7 @@ class Replies:
             self._spool.respond(slot, now_ns, body, int(header_length or 0) if is_known else -1)
         if not self._checked[slot]:
             return GOOD
-        from inferometer.services.validation import http_outputs
+        from inferometer.services.kserve import http_outputs
 
         assert self._checker is not None
         try:
@@ -60,7 +60,7 @@ class Replies:
         self.keep(slot, now_ns, message)
         if not self._checked[slot]:
             return ""
-        from inferometer.services.validation import grpc_outputs
+        from inferometer.services.kserve import grpc_outputs
 
         assert self._checker is not None
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.base.errors import PeerError
-from inferometer.services.stream_reply import REQUEST_ID, StreamReply
+from inferometer.services.kserve import REQUEST_ID, StreamReply
 from inferometer.services.traffic import Wiring
 from inferometer.wire.grpc import GrpcConnection, frame_message
 from inferometer.wire.protobuf import string_field

@@ -38,8 +38,9 @@ from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
-from inferometer.services.traffic import Traffic, Validation
-from inferometer.stats.result import SCHEMA, Result
+from inferometer.services.traffic import Traffic
+from inferometer.services.validation import Validation
+from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
@@ -71,44 +72,35 @@ class Setup:
     host: Host | None = None  # of the worker, where that is to hold the server
 
 
-DataRead = Callable[[Mapping[str, Any]], None]
-"""Told what was read of the input data, in the words of `Result.effective`."""
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a command does in a way of its own while a measurement is prepared."""
 
-MetricsWarnings = Callable[[Sample], tuple[str, ...]]
-"""What is to say after a first look at the server's metrics."""
+    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    metrics_warnings: Callable[[Sample], tuple[str, ...]] = (
+        warnings_about  # after the first look at the metrics
+    )
+    data_read: Callable[[Mapping[str, Any]], None] | None = (
+        None  # told of the input data, as in `Result.effective`
+    )
+    bad_data: str = ""  # stands before the reason when input data cannot be read
+    bad_requests: str = ""  # stands before the reason when no requests can be made of it
 
 
 def prepare(
-    options: Options,
-    *,
-    command: str,
-    host: Host | None = None,
-    data_read: DataRead | None = None,
-    finds_warm_up: bool = False,
-    metrics_warnings: MetricsWarnings = warnings_about,
+    options: Options, *, command: str, host: Host | None = None, habits: Habits | None = None
 ) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet.
 
-    `host` is to hold a Triton in our own process, where that is not as the options say. `finds_warm_up` where the
-    warm-up of a level that is to be precise is looked for and left out.
+    `host` is to hold a Triton in our own process, where that is not as the options say.
     """
-    how = _How(command, data_read, finds_warm_up, metrics_warnings)
+    habits = habits or Habits()
     if options.service_kind != IN_PROCESS_KIND:
-        return _prepare(options, None, how)
+        return _prepare(options, None, command, habits)
     host = host or _host(options)
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
-        return replace(_prepare(options, endpoint, how), host=host)
-
-
-@dataclass(frozen=True, slots=True)
-class _How:
-    """What a command wants of the preparation, besides the options."""
-
-    command: str
-    data_read: DataRead | None
-    finds_warm_up: bool
-    metrics_warnings: MetricsWarnings
+        return replace(_prepare(options, endpoint, command, habits), host=host)
 
 
 def moved(setup: Setup, host: Host) -> Setup:
@@ -132,7 +124,7 @@ def _host(options: Options) -> Host:
     )
 
 
-def _prepare(options: Options, endpoint: Endpoint | None, how: _How) -> Setup:
+def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
     """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     options, found = recognized(options)
@@ -143,19 +135,19 @@ def _prepare(options: Options, endpoint: Endpoint | None, how: _How) -> Setup:
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
-    with _stage("inputs"):
+    with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
-    if how.data_read is not None:
-        how.data_read(_data(dataset))
-    with _stage("requests"):
+    if habits.data_read is not None:
+        habits.data_read(_data(dataset))
+    with _data_refused(habits.bad_requests):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
         shared = _maybe_shared(options, model, steps, dataset)
     server = _server(service)
-    metrics, metrics_warnings = _metrics(options, endpoint, how.metrics_warnings)
+    metrics, metrics_warnings = _metrics(options, endpoint, habits)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
-    recipe = _recipe(options, model, agenda, finds_warm_up=how.finds_warm_up)
+    recipe = _recipe(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -170,9 +162,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, how: _How) -> Setup:
         recipe=recipe,
         sequences=requests.sequences,
         result=Result(
-            schema=SCHEMA,
             tool=f"inferometer {inferometer.__version__}",
-            command=how.command,
+            command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
             effective=_effective(options, recipe, dataset, last, agenda),
@@ -270,7 +261,7 @@ def _maybe_shared(
 
 
 def _metrics(
-    options: Options, server: Endpoint, warnings: MetricsWarnings
+    options: Options, server: Endpoint, habits: Habits
 ) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
     """Where the metrics are, and what is to say after a first look at them."""
     if not options.collect_metrics or options.service_kind != "triton":  # others count in their own way
@@ -284,7 +275,7 @@ def _metrics(
     headers = options.headers if endpoint.host == server.host else ()
     host = HostMeter() if is_this_host(server.host) else None
     metrics = MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
-    return metrics, warnings(metrics.look())
+    return metrics, habits.metrics_warnings(metrics.look())
 
 
 def _ignored(options: Options) -> tuple[str, ...]:
@@ -311,13 +302,14 @@ def _mended(options: Options) -> tuple[str, ...]:
 
 
 @contextmanager
-def _stage(name: str) -> Iterator[None]:
-    """Refusals of the data say at which stage it was refused."""
+def _data_refused(prefix: str) -> Iterator[None]:
+    """Says at which stage the input data was refused, where the command has words for it."""
     try:
         yield
     except UsageError as error:
-        error.stage = name
-        raise
+        if not prefix:
+            raise
+        raise UsageError(prefix + error.message, remedy=error.remedy) from error
 
 
 def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
@@ -342,7 +334,7 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, *, finds_warm_up: bool) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> Recipe:
     is_counted = options.measurement_mode == "count_windows"
     common = Recipe(
         model=model,
@@ -377,7 +369,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, *, finds_
             common,
             rule=rule,
             window_ns=max(duration_ns // SLICES, NS_PER_MS),
-            finds_warm_up=finds_warm_up,
+            finds_warm_up=habits.finds_warm_up,
         )
     if is_counted:
         return replace(common, window_count=options.measurement_request_count)
@@ -458,6 +450,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """What the user asked; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
+    del asked["given"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked

@@ -71,6 +71,14 @@ def count(datatype: str, data: bytes) -> int:
     return whole
 
 
+def flat(nested: Any) -> list[Any]:
+    """The elements of nested lists, row by row; a single element is a list of one."""
+    elements = nested if isinstance(nested, list) else [nested]
+    while elements and isinstance(elements[0], list):
+        elements = [element for row in elements for element in row]
+    return elements
+
+
 def encode_fractions(datatype: str, values: NDArray[Any]) -> bytes:
     """The bytes of an array of numbers for a float datatype, row-major."""
     flat = values.reshape(-1)

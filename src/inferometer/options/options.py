@@ -714,6 +714,10 @@ class Options:
         """Whether requests carry ids, as asynchronous ones do; None: those of sequences, which are so by default."""
         return True if self.asynchronous else False if self.synchronous else None
 
+    @property
+    def compression(self) -> str | None:
+        return None if self.grpc_compression == "none" else self.grpc_compression
+
 
 OPTIONS: Groups = rows(Options)
 ABOUT: Groups = (

@@ -28,7 +28,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ModelTime:
     """One model that works for the request; its pieces are per request of the top model."""
 
     name: str
@@ -88,7 +88,7 @@ def _pieces(counters: Counters, calls: int) -> tuple[Piece, ...]:
     return tuple(Piece(name, ns / calls) for name, ns in rows)
 
 
-def steps(model: ModelStatistics | None) -> tuple[Step, ...]:
+def steps(model: ModelStatistics | None) -> tuple[ModelTime, ...]:
     """The composing models that worked; a model that calls others itself comes first, with what is its own."""
     if model is None or not model.members or not model.counters.success_count:
         return ()
@@ -99,15 +99,15 @@ def steps(model: ModelStatistics | None) -> tuple[Step, ...]:
     own = model.counters
     work_ns = max(0.0, compute_ns(own) / calls - sum(step.ns for step in found))
     pieces = (Piece(QUEUE, own.queue_ns / calls), Piece(OWN, work_ns))
-    return (Step(model.name, 1.0, pieces, _batch(own)), *found)
+    return (ModelTime(model.name, 1.0, pieces, _batch(own)), *found)
 
 
-def _step(model: ModelStatistics, calls: int) -> Step:
+def _step(model: ModelStatistics, calls: int) -> ModelTime:
     row = model.counters
     pieces = _pieces(row, calls)
     rest = Piece(OVERHEAD, max(0.0, row.success_ns / calls - sum(piece.ns for piece in pieces)))
     shown = tuple(piece for piece in (*pieces, rest) if piece.ns > 0)
-    return Step(model.name, row.success_count / calls, shown, _batch(row))
+    return ModelTime(model.name, row.success_count / calls, shown, _batch(row))
 
 
 def _batch(counters: Counters) -> float:

@@ -33,9 +33,12 @@ class Layout:
     effective: Mapping[str, Any]
 
 
-def main_csv(result: Result) -> str:
-    """The levels that count, by increasing inferences per second; nothing if there is none."""
-    layout = _layout(result)
+def main_csv(result: Result, *, with_tokens: bool = True) -> str:
+    """The levels that count, by increasing inferences per second; nothing if there is none.
+
+    Without `with_tokens` only --verbose-csv adds the columns about tokens.
+    """
+    layout = _layout(result, with_tokens=with_tokens)
     return _text([_main_row(layout, level, measurement) for level, measurement in reported(result)])
 
 
@@ -70,11 +73,8 @@ def reported(result: Result) -> list[tuple[Level, Measurement]]:
     return sorted(rows, key=lambda row: row[1].infer_per_s.value)
 
 
-def _layout(result: Result) -> Layout:
+def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
     is_verbose = bool(result.effective.get("verbose_csv"))
-    shows_tokens = (
-        is_verbose or result.command != "perf_analyzer"
-    )  # scripts know the columns of the classic tool
     servers = [row.server for _, row in reported(result) if row.server is not None]
     return Layout(
         has_server=bool(servers),
@@ -82,7 +82,7 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         is_verbose=is_verbose,
         has_gpus=bool(result.effective.get("collect_metrics")),
-        has_tokens=shows_tokens and any(row.tokens is not None for _, row in reported(result)),
+        has_tokens=(is_verbose or with_tokens) and any(row.tokens is not None for _, row in reported(result)),
         has_goodput=any(row.goodput is not None for _, row in reported(result)),
         percentile=result.effective.get("percentile"),
         effective=result.effective,

@@ -86,7 +86,7 @@ class Spread(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ChartAxis:
     """`text` writes a value of the axis."""
 
     title: str
@@ -96,7 +96,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """`tip` is said when it is pointed at; the limits are of its error bars."""
 
     x: float
@@ -109,11 +109,11 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ChartLine:
     """Lines of one colour; each run of points is joined by itself."""
 
     name: str
-    runs: tuple[tuple[Point, ...], ...]
+    runs: tuple[tuple[ChartPoint, ...], ...]
     colour: str  # a name the page's style knows
     is_dashed: bool = False
     has_marks: bool = True
@@ -130,7 +130,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ChartRule:
     """A line across the chart at a value of the y axis."""
 
     value: float
@@ -142,11 +142,11 @@ class Chart:
     """Points over two axes."""
 
     title: str
-    x: Axis
-    y: Axis
-    series: tuple[Series, ...]
+    x: ChartAxis
+    y: ChartAxis
+    series: tuple[ChartLine, ...]
     spans: tuple[Span, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ChartRule, ...] = ()
     height: int = 320
     note: str = ""
 
@@ -182,7 +182,7 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DifferenceBar:
     """A value with its interval on a line that has 0 in it; without an interval only the value is drawn."""
 
     label: str
@@ -198,7 +198,7 @@ class Differences:
     """Differences below each other on one scale; `unit` is written behind its numbers."""
 
     title: str
-    rows: tuple[Difference, ...]
+    rows: tuple[DifferenceBar, ...]
     unit: str
     note: str = ""
 

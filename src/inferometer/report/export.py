@@ -4,9 +4,10 @@ Both are written piece by piece beside their final name, and take that name when
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -20,6 +21,8 @@ FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is
 UNSUPPORTED = ("FP16", "BF16")  # the classic form has no values of these
 KEPT_TEXTS = 4096  # that are made once, if they are
 LONGEST_KEPT = 16 * 1024  # characters at the most
+GROUP_ROWS = 20_000  # of a row group, or
+GROUP_CHARACTERS = 32 * 1024 * 1024  # of text, whichever comes first
 
 
 def is_parquet(path: Path) -> bool:
@@ -59,9 +62,7 @@ def write_export(export: Export, path: Path) -> tuple[str, ...]:
 
 def _write(export: Export, path: Path, partial: Path) -> tuple[str, ...]:
     if is_parquet(path):
-        from inferometer.report.parquet import write_parquet
-
-        write_parquet(export, partial)
+        _write_parquet(export, partial)
         return ()
     texts = Texts()
     with partial.open("w", encoding="utf-8") as file:
@@ -170,3 +171,72 @@ def json_value(datatype: str, data: bytes | None) -> str:
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         elements = [element if np.isfinite(element) else None for element in elements]  # JSON has no NaN
     return _compact(elements[0] if len(elements) == 1 else elements)
+
+
+# --- Parquet; docs/output.md lists its columns
+
+
+def _write_parquet(export: Export, path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    schema = _schema(pyarrow, export)
+    texts = Texts()
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        rows: list[dict[str, Any]] = []
+        characters = 0
+        for number, level in enumerate(export.levels):
+            for request in level.requests:
+                row = _row(number, level, request, texts)
+                rows.append(row)
+                characters += len(row["request_inputs"]) + len(row["response_outputs"])
+                if len(rows) >= GROUP_ROWS or characters >= GROUP_CHARACTERS:
+                    writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+                    rows, characters = [], 0
+        if rows:
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+
+
+def _schema(pyarrow: Any, export: Export) -> Any:
+    whole = pyarrow.int64()
+    columns = [
+        ("level", pyarrow.int32()),
+        ("mode", pyarrow.string()),
+        ("value", pyarrow.float64()),
+        ("window", pyarrow.int32()),
+        ("worker", pyarrow.int32()),
+        ("step", pyarrow.int32()),
+        ("sequence_id", whole),
+        ("due_ns", whole),
+        ("sent_ns", whole),
+        ("end_ns", whole),
+        ("service_ns", whole),
+        ("status", pyarrow.string()),
+        ("received_bytes", whole),
+        ("response_timestamps", pyarrow.list_(whole)),
+        ("request_inputs", pyarrow.string()),
+        ("response_outputs", pyarrow.string()),
+    ]
+    about = {"service_kind": export.service_kind, "endpoint": export.endpoint}
+    return pyarrow.schema(columns, metadata=about)
+
+
+def _row(number: int, level: ExportedLevel, request: ExportedRequest, texts: Texts) -> dict[str, Any]:
+    return {
+        "level": number,
+        "mode": level.mode,
+        "value": level.value,
+        "window": bisect_left(level.boundaries_ns, request.end_ns) - 1,
+        "worker": request.worker,
+        "step": request.step,
+        "sequence_id": request.sequence_id or None,
+        "due_ns": request.due_ns,
+        "sent_ns": request.sent_ns or None,
+        "end_ns": request.end_ns,
+        "service_ns": request.end_ns - request.sent_ns if request.sent_ns else None,
+        "status": request.status,
+        "received_bytes": request.received,
+        "response_timestamps": [response.time_ns for response in request.responses],
+        "request_inputs": texts.inputs(request),
+        "response_outputs": texts.outputs(request),
+    }

@@ -49,9 +49,9 @@ def _try_to_open(target: Path) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
+def write_csv(result: Result, path: Path, *, with_tokens: bool = True) -> tuple[Path, ...]:
     """The main file and, beside it, one for each composing model; nothing when no level is reported."""
-    text = main_csv(result)
+    text = main_csv(result, with_tokens=with_tokens)
     if not text:
         return ()
     files = [(path, text)]

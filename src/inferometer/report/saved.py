@@ -4,45 +4,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferometer.base.documents import decode
+from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
-from inferometer.compare import comparison as comparisons
 from inferometer.compare.comparison import Comparison
-from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
-from inferometer.report.html.comparison_page import comparison_document
-from inferometer.report.html.diagnosis_page import diagnosis_document
-from inferometer.report.html.measure_page import measure_document
-from inferometer.report.html.page import render, write
+from inferometer.report.documents.comparison import comparison_document
+from inferometer.report.documents.diagnosis import diagnosis_document
+from inferometer.report.documents.measurement import measure_document
 from inferometer.report.markdown import markdown
-from inferometer.stats import result as results
+from inferometer.report.page import render, write
 from inferometer.stats.result import Result
 
 Report = Result | Diagnosis | Comparison
+KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison)
 
 
 def read(path: Path) -> Report:
     """The result, diagnosis or comparison in a file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"'{path}' cannot be read: {reason}", remedy="check the name") from error
-    return from_json(text, str(path))
-
-
-def from_json(text: str, origin: str) -> Report:
-    """By what the document says it is; one that says nothing is read as a measurement."""
-    try:
-        found = decode(text)
-    except ValueError:
-        found = None  # the reader of results says what is wrong
-    if diagnoses.is_diagnosis(found):
-        return diagnoses.from_json(text, origin)
-    if isinstance(found, dict) and found.get("kind") == comparisons.KIND:
-        return comparisons.from_json(text, origin)
-    return results.from_json(text, origin)
+    return answer_file.read(path, *KINDS)
 
 
 @contextmanager

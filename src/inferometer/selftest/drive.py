@@ -36,9 +36,9 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
     connection = Connection(Endpoint("127.0.0.1", port))
     steps = ((Tensor("INPUT", "UINT8", (size,), bytes(size)),),)
     if protocol == "grpc":
-        from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
+        from inferometer.services.triton_grpc import TritonGrpc
 
-        return TritonGrpc(connection, GrpcOptions()).traffic(MODEL, steps)
+        return TritonGrpc(connection).traffic(MODEL, steps)
     from inferometer.services.triton_http import TritonHttp
 
     return TritonHttp(connection).traffic(MODEL, steps)

@@ -216,7 +216,7 @@ def check_repository(folder: Path) -> Path:
 @contextmanager
 def asked_host(host: Host, port: int) -> Iterator[None]:
     """A process that answers control calls on the port, and nothing else."""
-    command = [sys.executable, "-m", "inferometer.services.in_process_control", str(port)]
+    command = [sys.executable, "-m", "inferometer.services.in_process", str(port)]
     child = host.start(command, ())
     try:
         host.wait_until_answering(port)

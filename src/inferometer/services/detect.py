@@ -171,10 +171,10 @@ def look_over_grpc(connection: Connection) -> dict[str, Answer]:
     from google.protobuf.empty_pb2 import Empty
 
     from inferometer.services.grpc_control import GrpcControl
-    from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
+    from inferometer.services.triton_grpc import TritonGrpc
 
     try:
-        return {"grpc kserve": Answer(200, dict(TritonGrpc(connection, GrpcOptions()).server()))}
+        return {"grpc kserve": Answer(200, dict(TritonGrpc(connection).server()))}
     except MissingError:
         pass
     except PeerError:

@@ -1,31 +1,55 @@
 """From a server's metadata and configuration documents to a ModelSpec; the same for every wire."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
-
-Document = Mapping[str, Any]
+from inferometer.services.kind import Document, Service
 
 DEEPEST = 16  # models below each other
+READY = "READY"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """A row of the server's index."""
+
+    name: str
+    version: str = ""
+    state: str = ""  # READY, UNAVAILABLE ...; empty for a model that was never loaded
+    reason: str = ""
 
 
 class Control(Protocol):
-    """The control calls of a KServe v2 server, each answered with the document its HTTP form has."""
+    """The calls of a KServe v2 server about its models, each answered with the document its HTTP form has."""
 
     def metadata(self, name: str, version: str) -> Document: ...
 
-    def config(self, name: str, version: str) -> Document: ...
+    def config(self, name: str, version: str) -> Document:
+        """Of a loaded model, completed by the server."""
 
     def models(self) -> Sequence[str]:
         """Names of the models the server has, as far as it tells."""
 
 
-class Named(Protocol):
-    """A server that may say what it is."""
+@runtime_checkable
+class ModelControl(Protocol):
+    """The calls of a server whose models are loaded on demand."""
 
-    def server(self) -> Document: ...
+    def is_ready(self) -> bool:
+        """Whether the server answers and takes requests."""
+
+    def index(self) -> tuple[ModelState, ...]:
+        """Every model of the server's repository, loaded or not."""
+
+    def config(self, name: str, version: str = "") -> Document: ...
+
+    def load_model(self, name: str, config: Document | None = None) -> None:
+        """Load or reload with this configuration, or with the repository's; returns when the model is ready."""
+
+    def unload_model(self, name: str) -> None: ...
 
 
 def describe_model(control: Control, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
@@ -47,10 +71,10 @@ def describe_model(control: Control, name: str, version: str, called: Sequence[t
     return _spec(name, version, metadata, config, _members(control, config, called, (name,)))
 
 
-def plain_sentence(control: "Named", *more: str) -> str:
+def plain_sentence(service: Service, *more: str) -> str:
     """What a server without Triton's extensions calls itself and lacks."""
     try:
-        server = control.server()
+        server = service.server()
     except MissingError:
         server = {}
     name = f"{server.get('name', '')} {server.get('version', '')}".strip()

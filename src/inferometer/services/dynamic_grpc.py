@@ -10,24 +10,24 @@ from pathlib import Path
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.message import DecodeError
 
-from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl
-from inferometer.services.http import RESPONSE, read_body
-from inferometer.services.kind import Document
+from inferometer.services.http import OUTPUT, read_body
+from inferometer.services.kind import Service
 from inferometer.services.proto_schema import Method, Reflection, method_of_file, split_method
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic, Wiring
+from inferometer.services.traffic import Traffic
 from inferometer.wire.grpc import frame_message
 
 MESSAGES = TensorSpec("message", "MESSAGE", (1,))
 """What a call sends; `dataset.messages` reads it."""
 
 
-class DynamicGrpc:
+class DynamicGrpc(Service):
     """One method at one address."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
@@ -35,9 +35,6 @@ class DynamicGrpc:
         self._options = options
         self._reflection = Reflection(connection)
         self._method: Method | None = None
-
-    def server(self) -> Document:
-        raise MissingError("such servers say nothing of themselves")
 
     def models(self) -> Sequence[str]:
         return self._reflection.services()
@@ -51,7 +48,7 @@ class DynamicGrpc:
             name=name or f"{method.service}/{method.name}",
             version=version,
             inputs=(MESSAGES,),
-            outputs=(RESPONSE,),
+            outputs=(OUTPUT,),
             config={
                 "request": method.request.DESCRIPTOR.full_name,
                 "reply": method.reply.DESCRIPTOR.full_name,
@@ -59,9 +56,6 @@ class DynamicGrpc:
                 "gives_stream": method.gives_stream,
             },
         )
-
-    def statistics(self, model: ModelSpec) -> Sequence[Document]:
-        return ()
 
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
         """The reply as JSON."""
@@ -71,13 +65,12 @@ class DynamicGrpc:
             text = MessageToJson(reply, indent=None, descriptor_pool=method.pool)
         except (DecodeError, TypeError) as error:
             raise PeerError(f"the reply is no {method.reply.DESCRIPTOR.full_name} ({error})") from error
-        return {RESPONSE.name: text.encode()}
+        return {OUTPUT.name: text.encode()}
 
     def traffic(
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
     ) -> Traffic:
         method, options = self._known(), self._options
-        compression = None if options.grpc_compression == "none" else options.grpc_compression
         calls = [self._messages(number, step) for number, step in enumerate(steps)]
         findings: tuple[str, ...] = ()
         if options.bodies:
@@ -89,17 +82,11 @@ class DynamicGrpc:
             requests = tuple(messages[0] for messages in calls)
         else:
             requests = tuple(
-                b"".join(part for message in messages for part in frame_message(message, compression))
+                b"".join(part for message in messages for part in frame_message(message, options.compression))
                 for messages in calls
             )
-        wiring = Wiring(
-            endpoint=self._connection.endpoint,
-            protocol="grpc",
-            connections=options.connections or 0,
-            block=GrpcControl(self._connection, method.service).block(method.name, compression=compression),
-            compression=compression,
-            is_whole_calls=not method.is_unary,
-        )
+        control = GrpcControl(self._connection, method.service)
+        wiring = control.wiring(method.name, options, is_whole_calls=not method.is_unary)
         return Traffic(wiring, requests, findings=findings)
 
     def _look_up(self) -> Method:

@@ -12,8 +12,10 @@ from google.protobuf.message import DecodeError, Message
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.model.answers import Shape, checked
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, tls_context
 from inferometer.services.http_control import TIMEOUT_S, why_unreachable
+from inferometer.services.traffic import Wiring
 from inferometer.wire.grpc import (
     REFUSED,
     RESET,
@@ -54,14 +56,23 @@ class GrpcControl:
             compression=compression,
         )
 
+    def wiring(self, method: str, options: Options, **more: Any) -> Wiring:
+        """How calls of a method travel under load."""
+        return Wiring(
+            endpoint=self._connection.endpoint,
+            protocol="grpc",
+            connections=options.connections or 0,
+            block=self.block(method, compression=options.compression),
+            compression=options.compression,
+            **more,
+        )
+
     def call_again(self, method: str, request: Message, reply: type[Reply]) -> Reply:
         """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
         rendered = render_call(self.block(method), request.SerializeToString())
         try:
-            if (
-                self._kept is not None and not self._kept[1].http2.can_open
-            ):  # the server takes no more calls on it
-                self._release()
+            if self._kept is not None and not self._kept[1].http2.can_open:
+                self._release()  # the server takes no more calls on it
             if self._kept is None:
                 self._kept = self._connect(TIMEOUT_S), GrpcConnection()
                 weakref.finalize(self, self._kept[0].close)

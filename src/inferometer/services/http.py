@@ -1,47 +1,32 @@
 """Any HTTP endpoint: a method, a path, bodies and headers of the user's; every 2xx is good."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from inferometer.base.errors import MissingError, UsageError
+from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import Document
+from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic, Wiring
-from inferometer.wire.http1 import encode_request
+from inferometer.services.traffic import Traffic, Wiring, render_http
 
-RESPONSE = TensorSpec("response", "JSON", (1,))
+OUTPUT = TensorSpec(RESPONSE, "JSON", (1,))
 """What comes back, as text."""
 
 
-class PlainHttp:
+class PlainHttp(Service):
     """One address of an HTTP server."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
 
-    def server(self) -> Document:
-        raise MissingError("such servers say nothing of themselves")
-
-    def models(self) -> Sequence[str]:
-        return ()
-
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """There is no model; what is measured is called after its request."""
         method = self._method(is_bare=not self._options.bodies)
-        return ModelSpec(
-            name=name or f"{method} {self._path}", version=version, inputs=(), outputs=(RESPONSE,)
-        )
-
-    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
-        return {RESPONSE.name: body}
-
-    def statistics(self, model: ModelSpec) -> Sequence[Document]:
-        return ()
+        return ModelSpec(name=name or f"{method} {self._path}", version=version, inputs=(), outputs=(OUTPUT,))
 
     def traffic(
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
@@ -64,21 +49,11 @@ class PlainHttp:
         return method
 
     def _render(self, body: bytes | None) -> bytes:
-        given = {name.lower() for name, _ in self._connection.headers}
-        headers = [
-            (name, value)
-            for name, value in (
-                ("Host", self._connection.endpoint.authority),
-                ("Content-Type", "application/json" if body is not None and is_json(body) else ""),
-            )
-            if value and name.lower() not in given
-        ]
-        headers += self._connection.headers
-        length = None if body is None else len(body)
         method = self._method(is_bare=body is None)
+        headers = (("Content-Type", "application/json"),) if body is not None and is_json(body) else ()
         if body is None and method in ("POST", "PUT", "PATCH"):
-            length = 0
-        return encode_request(method, self._path, headers, length) + (body or b"")
+            body = b""  # so that its length is said
+        return render_http(self._connection, self._path, body, headers, method=method)
 
 
 def read_body(text: str) -> bytes:

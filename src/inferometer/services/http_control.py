@@ -3,6 +3,8 @@
 import http.client
 import json
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from inferometer.base.documents import decode
@@ -25,7 +27,10 @@ class HttpControl:
         tls = connection.endpoint.tls
         self._context = None if tls is None else tls_context(tls)
 
-    def get(self, path: str, shape: Shape, *, timeout_s: float | None = None) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HttpControl, (self._connection,)  # a TLS context cannot be pickled
+
+    def get(self, path: str, shape: Shape, *, timeout_s: float = TIMEOUT_S) -> Any:
         """The answer, in this shape."""
         return self._answer("GET", path, self._call("GET", path, None, timeout_s), shape)
 
@@ -33,11 +38,11 @@ class HttpControl:
         """The answer to a POST, in this shape."""
         return self._answer("POST", path, self._call("POST", path, json.dumps(document).encode()), shape)
 
-    def post(self, path: str, document: Any, *, timeout_s: float | None = None) -> None:
-        """What is answered other than an error matters to nobody."""
+    def post(self, path: str, document: Any, *, timeout_s: float = TIMEOUT_S) -> None:
+        """A POST of which only an error matters."""
         self._call("POST", path, json.dumps(document).encode(), timeout_s)
 
-    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float | None = None) -> bytes:
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float = TIMEOUT_S) -> bytes:
         status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
@@ -60,15 +65,12 @@ class HttpControl:
         body: bytes | None = None,
         *,
         headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
-        timeout_s: float | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> tuple[int, bytes]:
         """Status and body of whatever the server answers; `headers` go with a body."""
-        endpoint = self._connection.endpoint
-        patience_s = TIMEOUT_S if timeout_s is None else timeout_s
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=patience_s)
-        try:
-            self._secure(client)
-            client.putrequest(method, endpoint.prefix + path)
+        path = self._connection.endpoint.prefix + path
+        with self._open(timeout_s) as client:
+            client.putrequest(method, path)
             for name, value in self._connection.headers:
                 client.putheader(name, value)
             if body is not None:
@@ -76,41 +78,38 @@ class HttpControl:
                     client.putheader(name, value)
                 client.putheader("Content-Length", str(len(body)))
             client.endheaders(body)
-            MESSAGES.debug("> %s %s, %d bytes", method, endpoint.prefix + path, len(body or b""))
+            MESSAGES.debug("> %s %s, %d bytes", method, path, len(body or b""))
             reply = client.getresponse()
             text = _whole_body(reply)
             MESSAGES.debug("< %d %s, %d bytes", reply.status, printable(reply.reason), len(text))
             return reply.status, text
+
+    def infer(self, request: bytes) -> tuple[str | None, bytes]:
+        """Send a request that is rendered already: length of the reply's JSON header, if it has one, and body."""
+        with self._open(TIMEOUT_S) as client:
+            client.sock.sendall(request)
+            reply = http.client.HTTPResponse(client.sock, method="POST")
+            reply.begin()
+            body = _whole_body(reply)
+        if reply.status != 200:
+            raise PeerError(reason_of(body) or f"the server answered with status {reply.status}")
+        return reply.getheader("Inference-Header-Content-Length"), body
+
+    @contextmanager
+    def _open(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
+        endpoint = self._connection.endpoint
+        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
+        try:
+            client.connect()
+            if self._context is not None and endpoint.tls is not None:
+                name = endpoint.tls.server_name or endpoint.host
+                client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
+            yield client
         except (OSError, http.client.HTTPException) as error:
             why, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint} cannot be reached: {why}", remedy=remedy) from error
         finally:
             client.close()
-
-    def send(self, request: bytes) -> tuple[int, str | None, bytes]:
-        """A request that is rendered already: status, length of the reply's JSON header if it has one, and body."""
-        endpoint = self._connection.endpoint
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
-        try:
-            client.connect()
-            self._secure(client)
-            client.sock.sendall(request)
-            reply = http.client.HTTPResponse(client.sock, method="POST")
-            reply.begin()
-            return reply.status, reply.getheader("Inference-Header-Content-Length"), _whole_body(reply)
-        except (OSError, http.client.HTTPException) as error:
-            reason, remedy = why_unreachable(error)
-            raise PeerError(f"{endpoint} cannot be reached: {reason}", remedy=remedy) from error
-        finally:
-            client.close()
-
-    def _secure(self, client: http.client.HTTPConnection) -> None:
-        tls = self._connection.endpoint.tls
-        if self._context is not None and tls is not None:
-            if client.sock is None:
-                client.connect()
-            name = tls.server_name or self._connection.endpoint.host
-            client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
 
 
 def _whole_body(reply: http.client.HTTPResponse) -> bytes:

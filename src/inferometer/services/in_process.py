@@ -1,26 +1,41 @@
-"""Triton in a process of ours: requests are handed over by address, and no network is in the way."""
+"""Triton in a process of ours: requests are handed over by address, and no network is in the way.
 
+The process answers control calls over HTTP on loopback, so the controller asks it as it asks any Triton. As a program
+this module is all of the process that is asked before load begins.
+"""
+
+import json
+import sys
+import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import InferometerError, UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.discovery import Document
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
+from inferometer.services.kind import Document, Service
+from inferometer.services.kserve import grpc_outputs
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
 from inferometer.services.triton_grpc import render_request
 from inferometer.services.triton_http import TritonHttp
-from inferometer.services.validation import grpc_outputs
+from inferometer.services.tritonserver import Server, Settings, TritonError
+from inferometer.wire import grpc
+
+LOOPBACK = "127.0.0.1"
 
 
-class InProcess:
-    """The address is that of the control calls (in_process_control.py)."""
+class InProcess(Service):
+    """The address is that of the control calls, which are Triton's over HTTP."""
 
-    def __init__(self, connection: Connection, parameters: tuple[tuple[str, str, str], ...]) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._control = TritonHttp(connection)
         self._endpoint = connection.endpoint
-        self._parameters = parameters
+        self._parameters = options.request_parameters
 
     def server(self) -> Document:
         return self._control.server()
@@ -53,3 +68,75 @@ class InProcess:
         )
         wiring = Wiring(self._endpoint, protocol=IN_PROCESS, is_streaming=model.is_decoupled)
         return Traffic(wiring, requests)
+
+
+# --- the process that holds the server
+
+
+def serve_control(server: Server, port: int) -> ThreadingHTTPServer:
+    """Answer on this port from now on, on threads of their own."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self._answer()
+
+        def _answer(self) -> None:
+            try:
+                status, document = 200, _document(server, self.path)
+            except TritonError as error:
+                status = 404 if error.code in (grpc.NOT_FOUND, grpc.UNAVAILABLE) else 400
+                document = {"error": error.text}
+            except LookupError:
+                status, document = 404, {"error": f"a Triton in this process has no {self.path}"}
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    listener = ThreadingHTTPServer((LOOPBACK, port), Answers)
+    listener.daemon_threads = True
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    return listener
+
+
+def _document(server: Server, path: str) -> Any:
+    match [unquote(part) for part in path.strip("/").split("/")]:
+        case ["v2"]:
+            return server.metadata()
+        case ["v2", "models", "stats"]:
+            return server.statistics()
+        case ["v2", "repository", "index"]:
+            return server.index()
+        case ["v2", "models", name, *rest]:
+            version = rest[1] if rest[:1] == ["versions"] else ""
+            match rest[2:] if version else rest:
+                case []:
+                    return server.model_metadata(name, version)
+                case ["config"]:
+                    return server.model_config(name, version)
+                case ["stats"]:
+                    return server.statistics(name, version)
+    raise LookupError(path)
+
+
+def main() -> None:
+    """Serve until the process is ended; what goes wrong at the start is said on standard error."""
+    try:
+        server = Server(Settings.from_environment(), lambda *_: None, lambda _: None)
+        serve_control(server, int(sys.argv[1]))
+    except InferometerError as error:
+        sys.exit(f"error: {error}")
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

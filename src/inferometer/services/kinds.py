@@ -1,74 +1,18 @@
 """The service kinds: one row for each, chosen by `--service-kind`."""
 
-from typing import TYPE_CHECKING
-
-from inferometer.options.options import Options
 from inferometer.options.rule import Rule, is_grpc, names_data
-from inferometer.services.kind import Kind, Service
-
-if TYPE_CHECKING:
-    from inferometer.services.endpoint import Connection
+from inferometer.services.kind import Kind
 
 
-def _open_triton(connection: "Connection", options: Options) -> Service:
-    if options.protocol == "http":
-        from inferometer.services.triton_http import HttpOptions, TritonHttp
-
-        return TritonHttp(
-            connection, HttpOptions(options.input_format, options.output_format, options.has_ids)
-        )
-    from inferometer.services.triton_grpc import GrpcOptions, TritonGrpc
-
-    return TritonGrpc(
-        connection,
-        GrpcOptions(
-            is_streaming=options.streaming,
-            compression=None if options.grpc_compression == "none" else options.grpc_compression,
-            parameters=options.request_parameters,
-            connections=options.connections or 0,
-            has_ids=options.has_ids,
-        ),
+def _no_batches(kind: str) -> Rule:
+    return Rule(
+        lambda given: given.get("batch", 1) != 1,
+        f"Batching is not supported with --service-kind {kind}. Leave out -b.",
     )
 
 
-def _open_openai(connection: "Connection", options: Options) -> Service:
-    from inferometer.services.openai import OpenAi
-
-    return OpenAi(connection, options)
-
-
-def _open_http(connection: "Connection", options: Options) -> Service:
-    from inferometer.services.http import PlainHttp
-
-    return PlainHttp(connection, options)
-
-
-def _open_tfserving(connection: "Connection", options: Options) -> Service:
-    if options.protocol == "http":
-        from inferometer.services.tfserving_rest import TfServingRest
-
-        return TfServingRest(connection, options)
-    from inferometer.services.tfserving import TfServing
-
-    return TfServing(connection, options)
-
-
-def _open_torchserve(connection: "Connection", options: Options) -> Service:
-    from inferometer.services.torchserve import TorchServe
-
-    return TorchServe(connection, options)
-
-
-def _open_in_process(connection: "Connection", options: Options) -> Service:
-    from inferometer.services.in_process import InProcess
-
-    return InProcess(connection, options.request_parameters)
-
-
-def _open_dynamic_grpc(connection: "Connection", options: Options) -> Service:
-    from inferometer.services.dynamic_grpc import DynamicGrpc
-
-    return DynamicGrpc(connection, options)
+def _no_grpc(what: str) -> Rule:
+    return Rule(is_grpc, f"gRPC is not supported with {what}. Use -i http.")
 
 
 _ONLY_TRITON = (
@@ -90,20 +34,20 @@ _NO_TENSORS = (*_ONLY_TRITON, "data.shapes", "data.files")
 
 KINDS = {
     "triton": Kind(
-        open=_open_triton,
+        classes={"http": "triton_http:TritonHttp", "grpc": "triton_grpc:TritonGrpc"},
         ports={"http": 8000, "grpc": 8001},
         title="Triton or another KServe v2 server",
         has_statistics=True,
     ),
     "tfserving": Kind(
-        open=_open_tfserving,
+        classes={"http": "tfserving:TfServingRest", "grpc": "tfserving:TfServing"},
         ports={"http": 8501, "grpc": 8500},
         title="TensorFlow Serving",
         rules=(Rule(lambda given: "streaming" in given, "tfserving does not support streaming."),),
         refused=_ONLY_TRITON,
     ),
     "torchserve": Kind(
-        open=_open_torchserve,
+        classes={"http": "torchserve:TorchServe"},
         ports={"http": 8080},
         title="TorchServe",
         is_asked=False,
@@ -117,12 +61,12 @@ KINDS = {
                 lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
                 "--body is the whole request and cannot be combined with --input or --input-data.",
             ),
-            Rule(is_grpc, "gRPC is not supported with TorchServe endpoints. Use -i http."),
+            _no_grpc("TorchServe endpoints"),
         ),
         refused=(*_ONLY_TRITON, "data.shapes"),
     ),
     "triton_c_api": Kind(
-        open=_open_in_process,
+        classes={"http": "in_process:InProcess", "grpc": "in_process:InProcess"},
         ports={"http": 0, "grpc": 0},
         title="a Triton in this process",
         has_statistics=True,
@@ -135,23 +79,20 @@ KINDS = {
         refused=("trace_level", "trace_rate", "trace_count", "log_frequency"),
     ),
     "openai": Kind(
-        open=_open_openai,
+        classes={"http": "openai:OpenAi"},
         ports={"http": 8000},
         title="an OpenAI-style server",
         is_asked=False,
         is_async=True,
         has_tokens=True,
         rules=(
-            Rule(is_grpc, "gRPC is not supported with OpenAI endpoints. Use -i http."),
-            Rule(
-                lambda given: given.get("batch", 1) != 1,
-                "Batching is not supported with --service-kind openai. Leave out -b.",
-            ),
+            _no_grpc("OpenAI endpoints"),
+            _no_batches("openai"),
         ),
         refused=_NO_TENSORS,
     ),
     "dynamic_grpc": Kind(
-        open=_open_dynamic_grpc,
+        classes={"grpc": "dynamic_grpc:DynamicGrpc"},
         ports={"grpc": 50051},
         title="a gRPC server",
         needs_model=False,
@@ -169,25 +110,19 @@ KINDS = {
                 lambda given: "proto_paths" in given and "proto" not in given,
                 "--proto-path is where the imports of a file start. Give the file with --proto.",
             ),
-            Rule(
-                lambda given: given.get("batch", 1) != 1,
-                "Batching is not supported with --service-kind dynamic_grpc. Leave out -b.",
-            ),
+            _no_batches("dynamic_grpc"),
         ),
         refused=(*_NO_TENSORS, "fixed_schedule"),
     ),
     "http": Kind(
-        open=_open_http,
+        classes={"http": "http:PlainHttp"},
         ports={"http": 80},
         title="a plain HTTP server",
         is_asked=False,
         needs_model=False,
         rules=(
-            Rule(is_grpc, "gRPC is not supported with --service-kind http. Use -i http."),
-            Rule(
-                lambda given: given.get("batch", 1) != 1,
-                "Batching is not supported with --service-kind http. Leave out -b.",
-            ),
+            _no_grpc("--service-kind http"),
+            _no_batches("http"),
         ),
         refused=(*_NO_TENSORS, "data.sources"),
     ),

@@ -2,32 +2,27 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from inferometer.base.errors import MissingError
 from inferometer.model.answers import OPENAI_MODELS
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options
-from inferometer.services.chat import Chat
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
-from inferometer.services.kind import Document
+from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic, Wiring
-from inferometer.wire.http1 import encode_request
+from inferometer.services.traffic import Conversations, Reply, Traffic, Wiring, render_http
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
 """The one input: the JSON body of a request. Data may also hold `prompt` or `messages`, of which one is made."""
 
-RESPONSE = TensorSpec("response", "JSON", (1,))
-"""What comes back: a document, or one event of a stream."""
-
 _CHAT = "v1/chat/completions"
 
 
-class OpenAi:
+class OpenAi(Service):
     """An OpenAI-style server at one address."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
@@ -37,9 +32,6 @@ class OpenAi:
 
     # --- control calls
 
-    def server(self) -> Document:
-        raise MissingError("such servers say nothing of themselves")
-
     def models(self) -> list[str]:
         """Names of the models it lists."""
         prefix = "" if self._connection.endpoint.prefix.endswith("/v1") else "/v1"
@@ -48,13 +40,9 @@ class OpenAi:
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: a payload names its own model."""
-        return ModelSpec(name=name, version=version, inputs=(PAYLOAD,), outputs=(RESPONSE,))
-
-    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
-        return {RESPONSE.name: body}
-
-    def statistics(self, model: ModelSpec) -> Sequence[Document]:
-        return ()
+        return ModelSpec(
+            name=name, version=version, inputs=(PAYLOAD,), outputs=(TensorSpec(RESPONSE, "JSON", (1,)),)
+        )
 
     # --- requests
 
@@ -67,9 +55,10 @@ class OpenAi:
             reader=OpenAiReader(
                 keeps_message=has_sessions, keeps_texts=self._options.profile_export is not None
             ),
-            dialogue=Chat(self.path, self._headers) if has_sessions else None,
+            dialogue=Chat(self._connection, self.path) if has_sessions else None,
         )
-        return Traffic(wiring, tuple(self._render(self._body(model, step)) for step in steps))
+        bodies = (self._body(model, step) for step in steps)
+        return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in bodies))
 
     @property
     def path(self) -> str:
@@ -80,17 +69,6 @@ class OpenAi:
         if prefix.endswith(("/completions", "/embeddings")):
             return prefix
         return f"{prefix}/{_CHAT.removeprefix('v1/') if prefix.endswith('/v1') else _CHAT}"
-
-    @property
-    def _headers(self) -> tuple[tuple[str, str], ...]:
-        return (
-            ("Host", self._connection.endpoint.authority),
-            ("Content-Type", "application/json"),
-            *self._connection.headers,
-        )
-
-    def _render(self, body: bytes) -> bytes:
-        return encode_request("POST", self.path, self._headers, len(body)) + body
 
     def _body(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         """A payload as it was given, or one made of a prompt."""
@@ -122,3 +100,44 @@ class OpenAi:
         if options.streaming:
             payload |= {"stream": True, "stream_options": {"include_usage": True}}
         return payload
+
+
+# --- sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Chat sessions: each turn carries all that was said before it in its session, answers included."""
+
+    connection: Connection
+    path: str
+
+    def start(self) -> Conversations:
+        return _Chats(self)
+
+
+class _Chats:
+    """The sessions of one worker: a slot has one at a time."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._said: dict[int, list[Any]] = {}
+
+    def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
+        """The turn with what was said before it; its own messages are remembered."""
+        body = bytes(rendered).partition(b"\r\n\r\n")[2]
+        payload: dict[str, Any] = json.loads(body)
+        said = self._said[slot] = [] if is_start else self._said.get(slot, [])
+        messages = payload.get("messages")
+        if isinstance(messages, list):
+            said.extend(messages)
+            payload["messages"] = said
+        whole = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
+        return render_http(self._chat.connection, self._chat.path, whole)
+
+    def answered(self, slot: int, reply: Reply) -> None:
+        message: Mapping[str, Any] | None = reply.message
+        if message is not None:
+            self._said.setdefault(slot, []).append(message)

@@ -5,8 +5,9 @@ which all requests share (nobody reads it). Its name is new in every run, and on
 
     create -> write -> register at the server -> unlink the file -> load -> unregister
 
-Once the server has mapped the region it needs no name in the file system any more, so there is nothing there to
-be left behind. What is left is the registration; should the run be killed, its guard ends that.
+Once the server has mapped the region it needs no name in the file system any more, so nothing can stay behind there.
+What is left is the registration; should the run be killed, its guard ends that. Triton (2.50 and later) keeps a region
+as long as a request uses it, and requests that were cut off go on at the server: hence the guard's long time-out.
 """
 
 import errno
@@ -16,6 +17,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -24,13 +26,14 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.datatypes import DATATYPES
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.shared_memory_guard import Guard, Unregister
+from inferometer.services.undo import Undo, guarded
 
 SYSTEM, CUDA = "system", "cuda"
 FOLDER = Path("/dev/shm")
 LARGEST_OUTPUT = 1 << 36  # bytes
 ALIGNMENT = 64
 DEVICE = 0
+GUARD_TIMEOUT_S = 600.0
 
 
 # --- what lies where
@@ -145,12 +148,14 @@ def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> 
 
 
 @runtime_checkable
-class Registry(Unregister, Protocol):
+class Registry(Protocol):
     """A server's calls to make a region known and to forget it."""
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None: ...
 
     def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None: ...
+
+    def unregister_memory(self, kind: str, region: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +176,15 @@ class Shared:
 @contextmanager
 def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
     """The region, filled and known to the server; afterwards nothing of it is left here or there."""
-    with (
-        Guard(registry, shared.kind, shared.placement.region) as guard,
-        _MEMORY[shared.kind](shared) as register,
-    ):
+    region = shared.placement.region
+    undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S, gone=OSError)
+    with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as register:
         try:
             _register(register, registry, shared.kind)
-            remove_file(shared.placement.region)
+            _remove_file(region)
             yield
         finally:
-            guard.forget()
+            unregister()
 
 
 Register = Callable[[Registry], None]
@@ -241,7 +245,7 @@ def _file(name: str, size: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-        remove_file(name)
+        _remove_file(name)
 
 
 def _allocate(fd: int, size: int) -> None:
@@ -265,6 +269,11 @@ def _write(fd: int, data: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def remove_file(name: str) -> None:
+def _unregister(registry: Registry, kind: str, region: str) -> None:
+    _remove_file(region)
+    registry.unregister_memory(kind, region)
+
+
+def _remove_file(name: str) -> None:
     """Doing it twice does no harm."""
     (FOLDER / name).unlink(missing_ok=True)

@@ -1,27 +1,30 @@
-"""TensorFlow Serving over gRPC: the PredictionService. What its signatures say is the same for its REST API."""
+"""TensorFlow Serving: its PredictionService over gRPC, and its REST API, which has the same signatures."""
 
+import base64
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.text import is_digits
-from inferometer.model.answers import SIGNATURES
-from inferometer.model.numbers import decode, encode, little_endian
+from inferometer.model.answers import SIGNATURES, TFSERVING_METADATA
+from inferometer.model.numbers import decode, encode, flat, little_endian
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
-from inferometer.services.kind import Document
+from inferometer.services.http_control import HttpControl
+from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.tensorflow_messages import DATA_TYPES, message
-from inferometer.services.traffic import Traffic, Wiring
-
-SERVICE = "tensorflow.serving.PredictionService"
+from inferometer.services.traffic import Traffic, Wiring, render_http
 
 _ENDINGS = {
     "BOOL": ("BOOL", "bool_val"),
@@ -44,27 +47,21 @@ _ENDINGS = {
 _DATATYPES = {f"DT_{name}": datatype for datatype, (name, _) in _ENDINGS.items()}
 _NUMBERS = {datatype: DATA_TYPES.index(name) for datatype, (name, _) in _ENDINGS.items()}
 _MOST_ELEMENTS = 2**28  # that a reply may leave out because all are alike
+_NO_LIST = "TensorFlow Serving has no call for that"
 _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integer
 
 
-class TfServing:
+class TfServing(Service):
     """A TensorFlow Serving server's gRPC port."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
-        self._connection = connection
         self._options = options
-        self._control = GrpcControl(connection, SERVICE)
+        self._control = GrpcControl(connection, "tensorflow.serving.PredictionService")
 
     # --- control calls
 
-    def server(self) -> Document:
-        raise MissingError("TensorFlow Serving says nothing of itself")
-
     def models(self) -> Sequence[str]:
-        raise MissingError("TensorFlow Serving has no call for that")
-
-    def statistics(self, model: ModelSpec) -> Sequence[Document]:
-        return ()
+        raise MissingError(_NO_LIST)
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         asked = message("serving.GetModelMetadataRequest")(metadata_field=["signature_def"])
@@ -86,16 +83,7 @@ class TfServing:
     def traffic(
         self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
     ) -> Traffic:
-        options = self._options
-        compression = None if options.grpc_compression == "none" else options.grpc_compression
-        wiring = Wiring(
-            endpoint=self._connection.endpoint,
-            protocol="grpc",
-            connections=options.connections or 0,
-            block=self._control.block("Predict", compression=compression),
-            compression=compression,
-            outputs=predicted,
-        )
+        wiring = self._control.wiring("Predict", self._options, outputs=predicted)
         return Traffic(wiring, tuple(self._render(model, step) for step in steps))
 
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
@@ -103,9 +91,8 @@ class TfServing:
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
         """The outputs that come back for a rendered request, by name."""
-        asked = message("serving.PredictRequest").FromString(request)
-        reply = self._control.call("Predict", asked, message("serving.PredictResponse"))
-        data = predicted(reply.SerializeToString())
+        body = self._control.call_bytes("Predict", request)
+        data, reply = predicted(body), message("serving.PredictResponse").FromString(body)
         return {
             name: Tensor(name, _datatype(row), tuple(dim.size for dim in row.tensor_shape.dim), data[name])
             for name, row in reply.outputs.items()
@@ -236,3 +223,112 @@ def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:
 def _samples(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """Without the dimension of the batch, which only inputs must have."""
     return tuple(TensorSpec(spec.name, spec.datatype, spec.shape[1:]) for spec in specs)
+
+
+# --- the REST API: tensors as JSON
+
+
+class TfServingRest(Service):
+    """A TensorFlow Serving server's REST port."""
+
+    def __init__(self, connection: Connection, options: Options) -> None:
+        self._connection = connection
+        self._options = options
+        self._control = HttpControl(connection)
+        self._outputs = Columns(())
+
+    def models(self) -> Sequence[str]:
+        raise MissingError(_NO_LIST)
+
+    def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+        path = f"{_path(name, version)}/metadata"
+        try:
+            answer = self._control.get(path, TFSERVING_METADATA)
+        except PeerError as error:
+            raise PeerError(f"failed to get model metadata: {error.message}", remedy=error.remedy) from error
+        model = model_of(answer["metadata"]["signature_def"]["signature_def"], name, version, self._options)
+        self._outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
+        return model
+
+    def traffic(
+        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
+    ) -> Traffic:
+        wiring = Wiring(self._connection.endpoint, outputs=self._outputs)
+        return Traffic(wiring, tuple(self._render(model, step) for step in steps))
+
+    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
+        return self._outputs(body)
+
+    def infer(self, request: bytes) -> dict[str, Tensor]:
+        """The outputs that come back for a rendered request, by name."""
+        return self._outputs.tensors(self._control.infer(request)[1])
+
+    def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
+        """Tensors by name, each whole: the form that also fits inputs without a batch dimension."""
+        document = {
+            "signature_name": self._options.signature,
+            "inputs": {tensor.name: _nested(_elements(tensor), tensor.shape) for tensor in step},
+        }
+        body = json.dumps(document, separators=(",", ":")).encode()
+        path = f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}:predict"
+        return render_http(self._connection, path, body)
+
+
+def _path(name: str, version: str) -> str:
+    path = f"/v1/models/{quote(name, safe='')}"
+    if not version:
+        return path
+    return f"{path}/{'labels' if maybe_number(version) is None else 'versions'}/{quote(version, safe='')}"
+
+
+def _elements(tensor: Tensor) -> list[Any]:
+    elements = decode(tensor.datatype, tensor.data)
+    if tensor.datatype != "BYTES":
+        return elements
+    return [{"b64": base64.b64encode(element).decode()} for element in elements]
+
+
+def _nested(elements: list[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return elements[0]
+    if len(shape) == 1:
+        return elements
+    size = len(elements) // shape[0] if shape[0] else 0
+    return [_nested(elements[size * row : size * (row + 1)], shape[1:]) for row in range(shape[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Reads the outputs of a reply, which does not say their datatypes."""
+
+    outputs: tuple[tuple[str, str], ...]  # (name, datatype)
+
+    def __call__(self, reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
+        return {name: tensor.data for name, tensor in self.tensors(reply).items()}
+
+    def tensors(self, reply: bytes | bytearray | memoryview) -> dict[str, Tensor]:
+        try:
+            found = json.loads(bytes(reply))["outputs"]
+            columns = {self.outputs[0][0]: found} if len(self.outputs) == 1 else found
+            return {
+                name: _read_tensor(name, datatype, columns[name])
+                for name, datatype in self.outputs
+                if name in columns
+            }
+        except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+            raise PeerError(f"the reply cannot be read: {error!r}") from error
+
+
+def _read_tensor(name: str, datatype: str, value: Any) -> Tensor:
+    data = encode(datatype, list(map(_element, flat(value))))
+    return Tensor(name, datatype, _shape(value), data)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        return ()
+    return (len(value), *(_shape(value[0]) if value else ()))
+
+
+def _element(value: Any) -> Any:
+    return base64.b64decode(value["b64"]) if isinstance(value, dict) else value

@@ -20,13 +20,13 @@ from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options, Tls
 from inferometer.records.status import HTTP
 from inferometer.services.endpoint import Connection, parse_endpoint
-from inferometer.services.http import RESPONSE, is_json, read_body
+from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
-from inferometer.services.kind import Document
+from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.torchserve_metrics import rows
-from inferometer.services.traffic import Reading, Reply, Traffic, Wiring
-from inferometer.wire.http1 import Head, encode_request
+from inferometer.services.traffic import Reading, Reply, Traffic, Wiring, render_http
+from inferometer.wire.http1 import Head
+from inferometer.wire.prometheus import readings
 
 FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
@@ -73,7 +73,7 @@ class _Whole:
         return Reply(texts=texts)
 
 
-class TorchServe:
+class TorchServe(Service):
     """A TorchServe server's inference port."""
 
     def __init__(self, connection: Connection, options: Options) -> None:
@@ -95,13 +95,10 @@ class TorchServe:
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: there is no metadata."""
         inputs = () if self._options.bodies else (FILE, DATA)
-        return ModelSpec(name=name, version=version, inputs=inputs, outputs=(RESPONSE,))
-
-    def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
-        return {RESPONSE.name: body}
+        return ModelSpec(name=name, version=version, inputs=inputs, outputs=(OUTPUT,))
 
     def statistics(self, model: ModelSpec) -> Sequence[Document]:
-        return rows(self._metrics_page(), model.name)
+        return counters(self._metrics_page(), model.name)
 
     @property
     def _metrics(self) -> Connection:
@@ -138,15 +135,8 @@ class TorchServe:
         return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
 
     def _render(self, model: ModelSpec, content_type: str, body: bytes) -> bytes:
-        endpoint = self._connection.endpoint
-        given = {name.lower() for name, _ in self._connection.headers}
-        headers = [
-            (name, value)
-            for name, value in (("Host", endpoint.authority), ("Content-Type", content_type))
-            if name.lower() not in given
-        ]
-        path = f"{endpoint.prefix}/predictions/{_tail(model.name, model.version)}"
-        return encode_request("POST", path, [*headers, *self._connection.headers], len(body)) + body
+        path = f"{self._connection.endpoint.prefix}/predictions/{_tail(model.name, model.version)}"
+        return render_http(self._connection, path, body, (("Content-Type", content_type),))
 
     # --- the management API
 
@@ -257,3 +247,40 @@ def _form(name: str, data: bytes) -> tuple[str, bytes]:
     )
     body = b"".join((head.encode(errors="surrogateescape"), data, f"\r\n--{boundary}--\r\n".encode()))
     return f"multipart/form-data; boundary={boundary}", body
+
+
+# --- the metrics page, in the form that statistics have here
+
+_REQUESTS = "ts_inference_requests_total"
+_LATENCY = "ts_inference_latency_microseconds"
+_QUEUE = "ts_queue_latency_microseconds"
+_MOST = 2.0**53  # a counter above it has lost its last digits
+
+
+def counters(page: str, model: str) -> list[Mapping[str, Any]]:
+    """A row for each version of the model: requests, the time they took in the server, and of it the time in the queue.
+
+    What is not queue is called inference: it holds the worker with its handler and the way there and back.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for row in readings(page):
+        if row.labels.get("model_name") == model and 0 <= row.value < _MOST:
+            version = found.setdefault(row.labels.get("model_version", ""), {})
+            version[row.name] = version.get(row.name, 0.0) + row.value
+    return [_row(model, version, values) for version, values in sorted(found.items())]
+
+
+def _row(model: str, version: str, values: Mapping[str, float]) -> Mapping[str, Any]:
+    count = round(values.get(_REQUESTS, 0))
+    whole_ns, queue_ns = (round(values.get(name, 0) * 1000) for name in (_LATENCY, _QUEUE))
+    return {
+        "name": model,
+        "version": version,
+        "inference_count": count,
+        "execution_count": count,
+        "inference_stats": {
+            "success": {"count": count, "ns": whole_ns},
+            "queue": {"count": count, "ns": queue_ns},
+            "compute_infer": {"count": count, "ns": max(0, whole_ns - queue_ns)},
+        },
+    }

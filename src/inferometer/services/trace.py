@@ -1,27 +1,14 @@
-"""The server's trace settings: changed for a run, and put back on every way out of it.
+"""The server's trace settings: changed for a run, and put back however the run ends."""
 
-    owner ---- starts, tells what was set before ----> guard ---- reads until the owner is gone ----> puts it back
-
-A run that ends in order puts the settings back by itself and ends its guard, which holds the other end of a pipe
-that closes with the owner, however it ends.
-"""
-
-import pickle
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, runtime_checkable
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S
+from inferometer.services.undo import Undo, guarded
 
-OWNER_PATIENCE_S = 2.0
-GUARD_PATIENCE_S = 60.0
-_PAUSE_S = 0.1
+GUARD_TIMEOUT_S = 60.0
 
 Settings = Mapping[str, tuple[str, ...]]
 """Values by name as the server spells them; only the level may have more than one."""
@@ -49,12 +36,12 @@ def traced(tracer: Tracer, wanted: Settings) -> Iterator[None]:
     """The server with these settings; afterwards they are as they were."""
     before = _read(tracer)
     old = {name: before[name] for name in wanted if name in before}
-    with _Guard(tracer, old) as guard:
+    with guarded(Undo(partial(_put_back, tracer, old), GUARD_TIMEOUT_S)) as put_back:
         try:
             _change(tracer, wanted, before)
             yield
         finally:
-            guard.put_back()
+            put_back()
 
 
 def _read(tracer: Tracer) -> Settings:
@@ -84,70 +71,9 @@ def _change(tracer: Tracer, wanted: Settings, before: Settings) -> None:
         ) from error
 
 
-class _Guard:
-    """While this is open, somebody else would put the settings back."""
-
-    def __init__(self, tracer: Tracer, old: Settings) -> None:
-        self._told = (tracer, old)
-        self._is_needed = False
-
-    def __enter__(self) -> "_Guard":
-        told = pickle.dumps(self._told)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # what ends our whole group must not end the guard
-        )
-        assert self._process.stdin is not None
-        self._process.stdin.write(told)
-        self._process.stdin.flush()
-        return self
-
-    def put_back(self) -> None:
-        """Change the settings back, or leave that to the guard."""
-        self._is_needed = not _is_put_back(*self._told, OWNER_PATIENCE_S)
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_needed:
-            self._process.returncode = 0  # it outlives us, and nobody need be warned of that
-        else:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-
-def _is_put_back(tracer: Tracer, old: Settings, patience_s: float) -> bool:
-    """Tries until the server agrees. Never raises: the error that brought us here matters more."""
-    end_ns = monotonic_ns() + round(patience_s * NS_PER_S)
-    while True:
-        try:
-            if not _is_as_before(tracer, old):  # else the server has refused to change them
-                tracer.change_trace_settings(old)
-        except PeerError as error:
-            if isinstance(error.__cause__, ConnectionRefusedError):  # a server that is gone has no settings
-                return True
-            if monotonic_ns() >= end_ns:
-                return False
-            time.sleep(_PAUSE_S)
-        else:
-            return True
-
-
-def _is_as_before(tracer: Tracer, old: Settings) -> bool:
+def _put_back(tracer: Tracer, old: Settings) -> None:
     now = tracer.trace_settings()
-    return all(now.get(name) == values for name, values in old.items())
-
-
-def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    told = sys.stdin.buffer.read()  # ends when the owner is gone
-    tracer, old = pickle.loads(told)
-    _is_put_back(tracer, old, GUARD_PATIENCE_S)
-
-
-if __name__ == "__main__":
-    main()
+    if any(
+        now.get(name) != values for name, values in old.items()
+    ):  # else the server had refused to change them
+        tracer.change_trace_settings(old)

@@ -1,12 +1,12 @@
 """What the workers need to put load on a server: how to reach it, and the requests, rendered to bytes once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from inferometer.model.tensor import Tensor
-from inferometer.services.endpoint import Endpoint
-from inferometer.wire.http1 import Head
+from inferometer.services.endpoint import Connection, Endpoint
+from inferometer.services.validation import Validation
+from inferometer.wire.http1 import Head, encode_request
 
 
 class Reply(NamedTuple):
@@ -18,9 +18,7 @@ class Reply(NamedTuple):
     times: tuple[int, ...] = ()  # of the responses of a stream, nanoseconds
     tokens: int = 0  # in the answer, as the server counts them; 0 where it does not say
     prompt_tokens: int = 0  # in the request
-    texts: tuple[
-        tuple[int, bytes], ...
-    ] = ()  # the responses with their times, where someone wants to keep them
+    texts: tuple[tuple[int, bytes], ...] = ()  # the responses with their times, where they are kept
     message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
     end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
 
@@ -77,13 +75,9 @@ class Wiring:
     protocol: str = "http"  # or grpc, or IN_PROCESS: then the endpoint is that of the control calls
     connections: int = 0  # 0 leaves the number to the link
     block: bytes = b""  # gRPC: the header block of every call
-    is_streaming: bool = (
-        False  # requests have any number of responses; gRPC: they share streams that stay open
-    )
+    is_streaming: bool = False  # any number of responses; gRPC: requests share streams that stay open
     streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
-    is_whole_calls: bool = (
-        False  # gRPC: a request is all messages of a call, each with its prefix; any number come back
-    )
+    is_whole_calls: bool = False  # gRPC: a request is all messages of a call; any number come back
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
@@ -112,16 +106,6 @@ class Wiring:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
-    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
-
-    expected: tuple[tuple[Tensor, ...], ...]
-    tolerance: float = 0.0  # absolute
-    relative: float = 0.0  # of the expected value
-    share: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class Traffic:
     """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
 
@@ -129,3 +113,19 @@ class Traffic:
     requests: tuple[bytes, ...]
     validation: Validation | None = None
     findings: tuple[str, ...] = ()  # what was found out by asking the server, in sentences for the user
+
+
+def render_http(
+    connection: Connection,
+    path: str,
+    body: bytes | None,
+    headers: Sequence[tuple[str, str]] = (("Content-Type", "application/json"),),
+    *,
+    method: str = "POST",
+) -> bytes:
+    """A whole request to this path; headers that the user gave take the place of ours."""
+    given = {name.lower() for name, _ in connection.headers}
+    own = (("Host", connection.endpoint.authority), *headers)
+    kept = [(name, value) for name, value in own if name.lower() not in given]
+    length = None if body is None else len(body)
+    return encode_request(method, path, [*kept, *connection.headers], length) + (body or b"")

@@ -3,82 +3,79 @@
 import json
 import re
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.model import answers
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.discovery import Document, describe_model, plain_sentence
+from inferometer.options.options import Options
+from inferometer.services.discovery import ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
-from inferometer.services.http_control import LOAD_TIMEOUT_S
-from inferometer.services.messages import load_messages
+from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
+from inferometer.services.kind import Document, Service
+from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
 from inferometer.services.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
 from inferometer.services.trace import Settings
-from inferometer.services.traffic import Traffic, Wiring
-from inferometer.services.validation import grpc_outputs, grpc_tensors
+from inferometer.services.traffic import Traffic
 
 service_pb2 = load_messages()
 
-SERVICE = "inference.GRPCInferenceService"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcOptions:
-    """What calls carry beyond their tensors."""
-
-    is_streaming: bool = False
-    compression: str | None = None
-    parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
-    connections: int = 0
-    has_ids: bool | None = False  # None: requests of sequences
-
-
-class TritonGrpc:
+class TritonGrpc(Service):
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection, options: GrpcOptions) -> None:
-        self._connection = connection
-        self._options = options
-        self._control = GrpcControl(connection, SERVICE)
+    def __init__(self, connection: Connection, options: Options | None = None) -> None:
+        self._options = Options(protocol="grpc") if options is None else options
+        self._control = GrpcControl(connection, "inference.GRPCInferenceService")
 
     # --- control calls
 
+    def _call(self, method: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Any:
+        asked = getattr(service_pb2, f"{method}Request")(**fields)
+        reply = getattr(service_pb2, f"{method}Response")
+        return self._control.call(method, asked, reply, timeout_s=timeout_s)
+
     def server(self) -> Document:
         """Name, version and extensions."""
-        reply = self._control.call(
-            "ServerMetadata", service_pb2.ServerMetadataRequest(), service_pb2.ServerMetadataResponse
-        )
+        reply = self._call("ServerMetadata")
         return {"name": reply.name, "version": reply.version, "extensions": list(reply.extensions)}
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         return describe_model(self, name, version, called)
 
     def metadata(self, name: str, version: str) -> Document:
-        asked = service_pb2.ModelMetadataRequest(name=name, version=version)
-        reply = self._control.call("ModelMetadata", asked, service_pb2.ModelMetadataResponse)
+        reply = self._call("ModelMetadata", name=name, version=version)
         return document(reply, answers.METADATA, "ModelMetadata")
 
-    def config(self, name: str, version: str) -> Document:
-        asked = service_pb2.ModelConfigRequest(name=name, version=version)
-        reply = self._control.call("ModelConfig", asked, service_pb2.ModelConfigResponse)
+    def config(self, name: str, version: str = "") -> Document:
+        reply = self._call("ModelConfig", name=name, version=version)
         return document(reply.config, answers.CONFIG, "ModelConfig")
 
+    def is_ready(self) -> bool:
+        try:
+            return bool(self._call("ServerReady").ready)
+        except PeerError:
+            return False
+
+    def index(self) -> tuple[ModelState, ...]:
+        rows = self._call("RepositoryIndex").models
+        return tuple(ModelState(row.name, row.version, row.state, row.reason) for row in rows)
+
     def models(self) -> list[str]:
-        asked = service_pb2.RepositoryIndexRequest(ready=True)
-        reply = self._control.call("RepositoryIndex", asked, service_pb2.RepositoryIndexResponse)
-        return [row.name for row in reply.models]
+        return [row.name for row in self._call("RepositoryIndex", ready=True).models]
 
     def load_model(self, name: str, config: Document | None = None) -> None:
-        """Load or reload a model, with this configuration instead of the one in the repository."""
-        asked = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        parameters = {}
         if config is not None:
-            asked.parameters["config"].string_param = json.dumps(config)
-        reply = service_pb2.RepositoryModelLoadResponse
-        self._control.call("RepositoryModelLoad", asked, reply, timeout_s=LOAD_TIMEOUT_S)
+            parameters["config"] = service_pb2.ModelRepositoryParameter(string_param=json.dumps(config))
+        self._call("RepositoryModelLoad", LOAD_TIMEOUT_S, model_name=name, parameters=parameters)
+
+    def unload_model(self, name: str) -> None:
+        self._call("RepositoryModelUnload", model_name=name)
 
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
@@ -88,35 +85,25 @@ class TritonGrpc:
         return list(document(reply, answers.STATISTICS, "ModelStatistics").get("model_stats", ()))
 
     def register_system_memory(self, region: str, *, key: str, size: int) -> None:
-        asked = service_pb2.SystemSharedMemoryRegisterRequest(name=region, key=key, byte_size=size)
-        reply = service_pb2.SystemSharedMemoryRegisterResponse
-        self._control.call("SystemSharedMemoryRegister", asked, reply)
+        self._call("SystemSharedMemoryRegister", name=region, key=key, byte_size=size)
 
     def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
-        asked = service_pb2.CudaSharedMemoryRegisterRequest(
-            name=region, raw_handle=handle, device_id=device, byte_size=size
+        self._call(
+            "CudaSharedMemoryRegister", name=region, raw_handle=handle, device_id=device, byte_size=size
         )
-        self._control.call("CudaSharedMemoryRegister", asked, service_pb2.CudaSharedMemoryRegisterResponse)
 
     def unregister_memory(self, kind: str, region: str) -> None:
-        """Forget a region; one that is not known is no error."""
-        name = "CudaSharedMemoryUnregister" if kind == CUDA else "SystemSharedMemoryUnregister"
-        asked = getattr(service_pb2, f"{name}Request")(name=region)
-        self._control.call(name, asked, getattr(service_pb2, f"{name}Response"))
+        self._call(
+            "CudaSharedMemoryUnregister" if kind == CUDA else "SystemSharedMemoryUnregister", name=region
+        )
 
     def trace_settings(self) -> Settings:
         """What holds for all models that have no settings of their own."""
-        return self._trace_setting({})
+        return {name: tuple(found.value) for name, found in self._call("TraceSetting").settings.items()}
 
     def change_trace_settings(self, settings: Settings) -> None:
-        self._trace_setting(settings)
-
-    def _trace_setting(self, settings: Settings) -> Settings:
-        asked = service_pb2.TraceSettingRequest()
-        for name, values in settings.items():
-            asked.settings[name].value.extend(values)
-        reply = self._control.call("TraceSetting", asked, service_pb2.TraceSettingResponse)
-        return {name: tuple(found.value) for name, found in reply.settings.items()}
+        value = service_pb2.TraceSettingRequest.SettingValue
+        self._call("TraceSetting", settings={name: value(value=values) for name, values in settings.items()})
 
     # --- inference
 
@@ -125,17 +112,13 @@ class TritonGrpc:
     ) -> Traffic:
         """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
         options = self._options
-        method = "ModelStreamInfer" if options.is_streaming else "ModelInfer"
-        wiring = Wiring(
-            endpoint=self._connection.endpoint,
-            protocol="grpc",
-            connections=options.connections,
-            block=self._control.block(method, compression=options.compression),
-            is_streaming=options.is_streaming,
-            compression=options.compression,
+        wiring = self._control.wiring(
+            "ModelStreamInfer" if options.streaming else "ModelInfer",
+            options,
+            is_streaming=options.streaming,
             has_ids=model.any_sequence if options.has_ids is None else options.has_ids,
         )
-        parameters = (*options.parameters, ("triton_enable_empty_final_response", "true", "bool"))
+        parameters = (*options.request_parameters, ("triton_enable_empty_final_response", "true", "bool"))
         requests = tuple(
             render_request(model, step, placement, parameters) for step in placed(steps, placement)
         )
@@ -147,9 +130,7 @@ class TritonGrpc:
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
         """The outputs that come back for a rendered request, by name."""
-        asked = service_pb2.ModelInferRequest.FromString(request)
-        reply = self._control.call("ModelInfer", asked, service_pb2.ModelInferResponse)
-        return grpc_tensors(reply.SerializeToString())
+        return grpc_tensors(self._control.call_bytes("ModelInfer", request))
 
 
 def render_request(

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -12,40 +12,28 @@ from inferometer.model import answers
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
-from inferometer.services.discovery import Document, describe_model, plain_sentence
+from inferometer.options.options import Options
+from inferometer.services.discovery import READY, ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
-from inferometer.services.sequence_marks import ID_PLACE, PLACE
+from inferometer.services.kind import Document, Service
+from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
 from inferometer.services.shared_memory import Part, Placed, Placement, maybe_part, placed
 from inferometer.services.trace import Settings
-from inferometer.services.traffic import Traffic, Wiring
-from inferometer.services.validation import http_outputs, http_tensors
-from inferometer.wire.http1 import encode_request
+from inferometer.services.traffic import Traffic, Wiring, render_http
 
 BINARY, JSON = "binary", "json"
 _TRACE_PATH = "/v2/trace/setting"
 _NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not supported"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpOptions:
-    """How tensors travel that are not in shared memory, behind the JSON header or in it; whether requests have ids."""
-
-    input_format: str = BINARY
-    output_format: str = BINARY
-    has_ids: bool | None = False  # None: those of sequences
-
-
-class TritonHttp:
+class TritonHttp(Service):
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection, options: HttpOptions | None = None) -> None:
+    def __init__(self, connection: Connection, options: Options | None = None) -> None:
         self._connection = connection
-        self._options = HttpOptions() if options is None else options
+        self._options = Options() if options is None else options
         self._control = HttpControl(connection)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TritonHttp, (self._connection, self._options)  # the control's TLS context cannot be pickled
 
     # --- control calls
 
@@ -59,21 +47,34 @@ class TritonHttp:
     def metadata(self, name: str, version: str) -> Document:
         return self._get(_path(name, version), answers.METADATA)
 
-    def config(self, name: str, version: str) -> Document:
+    def config(self, name: str, version: str = "") -> Document:
         return self._get(f"{_path(name, version)}/config", answers.CONFIG)
+
+    def is_ready(self) -> bool:
+        try:
+            return self._control.exchange("GET", "/v2/health/ready")[0] == 200
+        except PeerError:
+            return False
+
+    def index(self) -> tuple[ModelState, ...]:
+        rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
+        return tuple(
+            ModelState(row["name"], row.get("version", ""), row.get("state", ""), row.get("reason", ""))
+            for row in rows
+        )
 
     def models(self) -> list[str]:
         try:
-            rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
+            return [row.name for row in self.index() if row.state == READY]
         except MissingError:  # without a repository some servers still list what they have
             return list(self._get("/v2/models", answers.MODELS).get("models", ()))
-        return [row["name"] for row in rows if row.get("state") == "READY"]
 
     def load_model(self, name: str, config: Document | None = None) -> None:
-        """Load or reload a model, with this configuration instead of the one in the repository."""
         parameters = {} if config is None else {"parameters": {"config": json.dumps(config)}}
-        path = f"/v2/repository/models/{quote(name, safe='')}/load"
-        self._control.post(path, parameters, timeout_s=LOAD_TIMEOUT_S)
+        self._control.post(_repository_path(name, "load"), parameters, timeout_s=LOAD_TIMEOUT_S)
+
+    def unload_model(self, name: str) -> None:
+        self._control.post(_repository_path(name, "unload"), {})
 
     def statistics(self, model: ModelSpec) -> list[Document]:
         """The raw statistics of the model, or of all models when it is composed of others."""
@@ -101,7 +102,6 @@ class TritonHttp:
         )
 
     def unregister_memory(self, kind: str, region: str) -> None:
-        """Forget a region; one that is not known is no error."""
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
 
     def trace_settings(self) -> Settings:
@@ -135,36 +135,29 @@ class TritonHttp:
 
     def infer(self, request: bytes) -> dict[str, Tensor]:
         """The outputs that come back for a rendered request, by name."""
-        status, header_length, body = self._control.send(request)
-        if status != 200:
-            raise PeerError(reason_of(body) or f"the server answered with status {status}")
+        header_length, body = self._control.infer(request)
         return http_tensors(body, header_length)
 
-    def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[HttpOptions, tuple[str, ...]]:
+    def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
         """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
         asked = self._options
-        if asked.input_format == JSON or self._takes(model, step, asked):
+        if asked.input_format == JSON or _is_good(self._ask(model, step, asked)[0]):
             return asked, (plain_sentence(self),)
-        as_json = HttpOptions(JSON, JSON, asked.has_ids)
-        self._require(model, step, as_json)
-        return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
-
-    def _takes(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> bool:
-        return 200 <= self._ask(model, step, formats)[0] < 300
-
-    def _require(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> None:
-        status, text = self._ask(model, step, formats)
-        if not 200 <= status < 300:
+        as_json = replace(asked, input_format=JSON, output_format=JSON)
+        status, text = self._ask(model, step, as_json)
+        if not _is_good(status):
             raise PeerError(
                 f"the server takes tensors of '{model.name}' neither as binary data nor as JSON "
                 f"(status {status}): {reason_of(text)}",
                 remedy="check the data and its shape",
             )
+        return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
 
-    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: HttpOptions) -> tuple[int, bytes]:
+    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: Options) -> tuple[int, bytes]:
         """One inference as it would be sent, outside the load."""
-        rendering = _Rendering(self._connection, model, formats, None)
-        headers, body = rendering.parts([(tensor, None) for tensor in step])
+        headers, body = _Rendering(self._connection, model, formats, None).parts(
+            [(tensor, None) for tensor in step]
+        )
         return self._control.exchange(
             "POST", f"{_path(model.name, model.version)}/infer", body, headers=headers
         )
@@ -176,16 +169,14 @@ class _Rendering:
 
     connection: Connection
     model: ModelSpec
-    formats: HttpOptions
+    formats: Options
     placement: Placement | None
     has_ids: bool = False
 
     def whole(self, step: Sequence[Placed]) -> bytes:
         headers, body = self.parts(step)
-        endpoint = self.connection.endpoint
-        path = f"{endpoint.prefix}{_path(self.model.name, self.model.version)}/infer"
-        whole_headers = (("Host", endpoint.authority), *headers, *self.connection.headers)
-        return encode_request("POST", path, whole_headers, len(body)) + body
+        path = f"{self.connection.endpoint.prefix}{_path(self.model.name, self.model.version)}/infer"
+        return render_http(self.connection, path, body, headers)
 
     def parts(self, step: Sequence[Placed]) -> tuple[tuple[tuple[str, str], ...], bytes]:
         """The headers that tell of the body, and the body."""
@@ -259,6 +250,14 @@ def _no_json(noun: str, name: str, datatype: str) -> UsageError:
         f"{noun} '{name}' is of datatype {datatype}, which Triton does not take or give as JSON",
         remedy=f"leave out --{noun}-tensor-format json",
     )
+
+
+def _is_good(status: int) -> bool:
+    return 200 <= status < 300
+
+
+def _repository_path(name: str, call: str) -> str:
+    return f"/v2/repository/models/{quote(name, safe='')}/{call}"
 
 
 def _path(name: str, version: str) -> str:

@@ -20,7 +20,7 @@ import ctypes
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -41,10 +41,9 @@ from typing import Any
 
 from inferometer.base.documents import decode
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.services.messages import load_messages
+from inferometer.services.kind import Document
+from inferometer.services.kserve import load_messages
 from inferometer.wire import grpc
-
-Document = Mapping[str, Any]
 
 ENVIRONMENT = "INFEROMETER_IN_PROCESS"
 _EXPLICIT = 2  # model control mode

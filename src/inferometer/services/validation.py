@@ -1,21 +1,25 @@
 """Whether a reply holds what was expected: replies are opened only when this is asked for."""
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.errors import PeerError
-from inferometer.model.numbers import decode, encode, values
+from inferometer.model.numbers import decode, values
 from inferometer.model.tensor import Tensor
-from inferometer.services.traffic import Validation
-from inferometer.wire.protobuf import fields
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
-_UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What a reply of a strange shape raises when it is read as if it were a good one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
+
+    expected: tuple[tuple[Tensor, ...], ...]
+    tolerance: float = 0.0  # absolute
+    relative: float = 0.0  # of the expected value
+    share: float = 1.0
 
 
 class Checker:
@@ -78,89 +82,3 @@ def _string_difference(tensor: Tensor, data: bytes) -> str:
         if one != other:
             return f"output '{tensor.name}' at index {index}: expected {one[:80]!r}, got {other[:80]!r}"
     return ""
-
-
-def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str, bytes]:
-    """The bytes of the outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
-    return {name: tensor.data for name, tensor in http_tensors(body, header_length).items()}
-
-
-def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str, Tensor]:
-    """The outputs of such a reply."""
-    try:
-        length = len(body) if header_length is None else int(header_length)
-        document = json.loads(body[:length])
-        rows: Sequence[Any] = document["outputs"]
-        outputs = {}
-        for row in rows:
-            parameters = row.get("parameters") or {}  # some servers say null
-            size = parameters.get("binary_data_size")
-            if "shared_memory_region" in parameters:
-                continue
-            if size is None:
-                data = encode(row["datatype"], _flat(row["data"]))
-            else:
-                data = bytes(body[length : length + size])
-                length += size
-            shape = tuple(map(int, row.get("shape", ())))
-            outputs[row["name"]] = Tensor(row["name"], row.get("datatype", ""), shape, data)
-    except _UNREADABLE as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error
-    return outputs
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    while values and isinstance(values[0], list):
-        values = [value for row in values for value in row]
-    return values
-
-
-OUTPUTS, RAW_CONTENTS = 5, 6  # fields of ModelInferResponse
-NAME, DATATYPE, CONTENTS = 1, 2, 5  # of InferOutputTensor
-
-
-def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
-    """The outputs of a ModelInferResponse; servers that answer with typed contents go through the official messages."""
-    names: list[str] = []
-    raw: list[bytes] = []
-    try:
-        for number, value in fields(memoryview(message)):
-            if number == OUTPUTS and isinstance(value, memoryview):
-                name = dict(fields(value)).get(NAME)
-                names.append(bytes(name).decode() if isinstance(name, memoryview) else "")
-            elif number == RAW_CONTENTS and isinstance(value, memoryview):
-                raw.append(bytes(value))
-        if len(raw) == len(names):
-            return dict(zip(names, raw, strict=True))
-        return _typed_outputs(bytes(message))
-    except _UNREADABLE as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error
-
-
-def grpc_tensors(message: bytes) -> dict[str, Tensor]:
-    """The outputs of a ModelInferResponse with datatype and shape, for those who are in no hurry."""
-    data = grpc_outputs(message)
-    reply = _message(message)
-    return {
-        row.name: Tensor(row.name, row.datatype, tuple(row.shape), data[row.name]) for row in reply.outputs
-    }
-
-
-def _typed_outputs(message: bytes) -> dict[str, bytes]:
-    return {
-        output.name: encode(
-            output.datatype, [value for _, values in output.contents.ListFields() for value in values]
-        )
-        for output in _message(message).outputs
-    }
-
-
-def _message(message: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-
-    from inferometer.services.messages import load_messages
-
-    try:
-        return load_messages().ModelInferResponse.FromString(message)
-    except DecodeError as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error

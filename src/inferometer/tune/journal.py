@@ -11,15 +11,16 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from inferometer.base.answer_file import plain, validated
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import writing
-from inferometer.tune.study import from_plain, text_of
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Variant
 
 SCHEMA = 1
+T = TypeVar("T")
 _BROKEN = (
     sqlite3.DatabaseError,
     UnicodeDecodeError,
@@ -60,11 +61,11 @@ class Journal:
         with self._saving():
             self._db.executemany(
                 "INSERT OR REPLACE INTO variants VALUES (?, ?)",
-                [(variant.name, text_of(variant)) for variant in _with_members(variants)],
+                [(variant.name, json.dumps(plain(variant))) for variant in _with_members(variants)],
             )
             self._db.execute(
                 "INSERT INTO trials VALUES (?, ?, ?, ?)",
-                (trial.number, trial.key, study, text_of(trial)),
+                (trial.number, trial.key, study, json.dumps(plain(trial))),
             )
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:
@@ -91,11 +92,14 @@ class Journal:
     def variants(self) -> tuple[Variant, ...]:
         """In the order they were made."""
         rows = self._rows("SELECT document FROM variants ORDER BY rowid")
-        return tuple(from_plain(Variant, self._document(text), str(self.path)) for (text,) in rows)
+        return tuple(self.value(Variant, self._document(text)) for (text,) in rows)
 
-    def _trial(self, document: str) -> Trial:
-        found: Trial = from_plain(Trial, self._document(document), str(self.path))
-        return found
+    def _trial(self, text: str) -> Trial:
+        return self.value(Trial, self._document(text))
+
+    def value(self, kind: type[T], document: Any) -> T:
+        """What was kept of a value, as that value again."""
+        return validated(kind, document, f"'{self.path}' cannot be used", "search again")
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         try:

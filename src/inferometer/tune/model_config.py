@@ -22,7 +22,7 @@ def message() -> Any:
 
 @cache
 def _message_class() -> Any:
-    from inferometer.services.messages import load_messages
+    from inferometer.services.kserve import load_messages
 
     return load_messages().model__config__pb2.ModelConfig
 

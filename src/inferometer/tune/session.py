@@ -25,7 +25,7 @@ from inferometer.tune.scoping import are_whole, base_config, groups, make_scope
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.search import Say, Search
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
-from inferometer.tune.study import SCHEMA, Study
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names
 
@@ -63,7 +63,6 @@ def profile(
             scope = replace(scope, seed=_seed(settings, journal))
             name, steps = choose(settings.search, scope, names)
             study = Study(
-                schema=SCHEMA,
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
                 search=name,

@@ -1,39 +1,32 @@
 """A whole search as one value and one file: everything a report about it needs."""
 
-import dataclasses
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from inferometer.base.documents import decode
-from inferometer.base.errors import UsageError
-from inferometer.base.validation import validated
-from inferometer.base.writing import write_file
 from inferometer.tune.goal import Goal
 from inferometer.tune.scoring import Ranked, gain, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import Variant, default_name
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
     """Of one model, or of several that were loaded together (then `goals` has one entry each)."""
 
-    schema: int
+    kind: ClassVar[str] = "study"
+    schema: ClassVar[int] = 1
+    remedy: ClassVar[str] = "search again"
+
     tool: str
     mode: str  # online or offline
     search: str  # smart, brute, quick or optuna
     goals: tuple[Goal, ...]
     variants: tuple[Variant, ...] = ()
     trials: tuple[Trial, ...] = ()
-    server: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    host: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    gpus: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # name and memory by UUID
+    server: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
+    gpus: Mapping[str, Any] = field(default_factory=dict)  # name and memory by UUID
     idle: tuple[Trial, ...] = ()  # the server with no model loaded
     ended: str = ""  # why the search stopped
     seed: int = 0
@@ -96,61 +89,3 @@ def recommend(study: Study) -> Recommendation | None:
         is_sure=best.name != base.name and gain(study.goals, best.best, base.best, is_least=True) > 0,
         does_pass=best.does_pass,
     )
-
-
-# --- the file
-
-
-def to_json(study: Study) -> str:
-    return json.dumps(dataclasses.asdict(study), indent=1, sort_keys=True, default=_plain) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """Any of the tuner's values as JSON has it."""
-    return json.loads(text_of(value))
-
-
-def text_of(value: Any) -> str:
-    """Any of the tuner's values as JSON, in one line."""
-    return json.dumps(dataclasses.asdict(value), default=_plain)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} does not belong in a study")
-
-
-def from_plain(kind: type[Any], document: Any, origin: str) -> Any:
-    """A value of `kind` out of what `plain` made of one."""
-    from pydantic import ValidationError
-
-    try:
-        return validated(kind, document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(
-            f"'{origin}' cannot be used: {where}: {first['msg']}", remedy="search again"
-        ) from error
-
-
-def from_json(text: str, origin: str) -> Study:
-    try:
-        document = decode(text)
-    except ValueError as error:
-        raise UsageError(f"'{origin}' is not JSON: {error}", remedy="search again") from error
-    found = document.get("schema") if isinstance(document, dict) else None
-    if found != SCHEMA:
-        raise UsageError(
-            f"'{origin}' has study schema {found}, and this version reads {SCHEMA}", remedy="search again"
-        )
-    study: Study = from_plain(Study, document, origin)
-    return study
-
-
-def write(study: Study, path: Path) -> None:
-    """Whole or not at all."""
-    write_file(path, to_json(study))

@@ -2,10 +2,11 @@
 
 import pytest
 
+from inferometer.base.answer_file import read, write
 from inferometer.base.notes import Note, Remark
 from inferometer.cli.compare import main
 from inferometer.cli.main import main as inferometer
-from inferometer.compare.comparison import read
+from inferometer.compare.comparison import Comparison
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -14,7 +15,7 @@ from inferometer.stats.measurement import (
     Level,
     Measurement,
 )
-from inferometer.stats.result import SCHEMA, Result, write
+from inferometer.stats.result import Result
 
 
 def level(rate, failed, remarks=()):
@@ -44,7 +45,6 @@ def level(rate, failed, remarks=()):
 def files(tmp_path):
     def save(name, rate=100.0, failed=0, cores=4, remarks=()):
         made = Result(
-            schema=SCHEMA,
             tool="inferometer",
             command="measure",
             started_at="2024-01-01T00:00:00+00:00",
@@ -111,7 +111,7 @@ def test_all_reports_are_written(files, tmp_path, capsys):
         main([files("base.json"), files("new.json", rate=50.0), *words, "--fail-if", "throughput < -1%"]) == 1
     )
     assert "Regression" in capsys.readouterr().out
-    found = read(tmp_path / "c.json")
+    found = read(tmp_path / "c.json", Comparison)
     assert found.exit_code == 1
     assert found.contrasts[0].verdict == "slower"
     assert "| throughput |" in (tmp_path / "c.md").read_text()

@@ -2,11 +2,9 @@
 
 import pytest
 
+from inferometer.base.answer_file import write
 from inferometer.cli.main import main
-from inferometer.compare import comparison as comparisons
-from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.report.saved import to_html, to_markdown
-from inferometer.stats import result as results
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 RESULT = sample_result()
@@ -14,20 +12,16 @@ RESULT = sample_result()
 
 @pytest.fixture
 def saved(tmp_path):
-    results.write(RESULT, tmp_path / "run.json")
+    write(RESULT, tmp_path / "run.json")
     return tmp_path / "run.json"
 
 
 @pytest.mark.parametrize(
-    ("report", "write"),
-    [
-        (sample_result(), results.write),
-        (sample_diagnosis(), diagnoses.write),
-        (sample_comparison(), comparisons.write),
-    ],
+    "report",
+    [sample_result(), sample_diagnosis(), sample_comparison()],
     ids=["measure", "diagnose", "compare"],
 )
-def test_without_options_the_page_lies_beside_the_file(report, write, tmp_path, capsys):
+def test_without_options_the_page_lies_beside_the_file(report, tmp_path, capsys):
     write(report, tmp_path / "saved.json")
     assert main(["view", str(tmp_path / "saved.json")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'saved.html'}\n"
@@ -35,7 +29,7 @@ def test_without_options_the_page_lies_beside_the_file(report, write, tmp_path, 
 
 
 def test_a_file_of_another_name_is_never_written_over(tmp_path):
-    results.write(RESULT, tmp_path / "run.html")
+    write(RESULT, tmp_path / "run.html")
     assert main(["view", str(tmp_path / "run.html")]) == 0
     assert (tmp_path / "run.html.html").read_text() == to_html(RESULT)
 

@@ -10,7 +10,7 @@ from inferometer.stats.measurement import (
     Level,
     Measurement,
 )
-from inferometer.stats.result import SCHEMA, Result
+from inferometer.stats.result import Result
 
 EFFECTIVE = {
     "mode": "concurrency",
@@ -63,7 +63,6 @@ def estimate(value, width):
 def make_result(make_level):
     def make(*levels, effective=None, host=None, model=None, data=None):
         return Result(
-            schema=SCHEMA,
             tool="inferometer",
             command="measure",
             started_at="2024-01-01T00:00:00+00:00",

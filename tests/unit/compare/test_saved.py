@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.errors import UnlikeError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.compare.comparison import (
@@ -11,8 +12,7 @@ from inferometer.compare.comparison import (
     REGRESSION,
     SLOWER,
     UNDECIDED,
-    from_json,
-    to_json,
+    Comparison,
 )
 from inferometer.compare.gates import parse_gates
 from inferometer.compare.saved import compare_saved
@@ -128,7 +128,7 @@ def test_a_comparison_comes_back_from_its_file(make_level, make_result):
         make_result(), make_result(make_level(rate=80.0, remarks=remarks)), "p99 > 5%, throughput < -3%"
     )
     text = to_json(found)
-    again = from_json(text, "file")
+    again = from_json(text, "file", Comparison)
     assert to_json(again) == text
     assert again.contrasts == found.contrasts
     assert again.exit_code == 1
@@ -138,12 +138,12 @@ def test_a_comparison_comes_back_from_its_file(make_level, make_result):
     ("text", "words"),
     [
         ("{", "is not JSON"),
-        ("[]", "no comparison"),
-        ('{"schema": 1}', "no comparison"),
+        ("[]", "is not a comparison"),
+        ('{"schema": 1}', "is not a comparison"),
         ('{"kind": "comparison", "schema": 9}', "schema 9"),
         ('{"kind": "comparison", "schema": 1}', "is not a comparison"),
     ],
 )
 def test_other_files_are_refused(text, words):
     with pytest.raises(UsageError, match=words):
-        from_json(text, "file")
+        from_json(text, "file", Comparison)

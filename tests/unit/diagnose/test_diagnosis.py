@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.base.answer_file import from_json, read, to_json, write
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.diagnose.diagnosis import (
     COMMAND,
     COMPUTE,
     INSTANCES,
-    SCHEMA,
     Change,
     CurvePoint,
     Diagnosis,
@@ -18,16 +18,11 @@ from inferometer.diagnose.diagnosis import (
     Suggestion,
     Trial,
     Verdict,
-    from_json,
-    read,
-    to_json,
-    write,
 )
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 RESULT = Result(
-    schema=1,
     tool="inferometer 0",
     command="diagnose",
     started_at="then",
@@ -48,7 +43,6 @@ SUGGESTION = Suggestion(
     why="all its instances are busy",
 )
 DIAGNOSIS = Diagnosis(
-    schema=SCHEMA,
     tool="inferometer 0",
     command=COMMAND,
     started_at="then",
@@ -78,7 +72,7 @@ DIAGNOSIS = Diagnosis(
 
 def test_a_diagnosis_survives_its_file(tmp_path):
     write(DIAGNOSIS, tmp_path / "it.json")
-    again = read(tmp_path / "it.json")
+    again = read(tmp_path / "it.json", Diagnosis)
     assert again == DIAGNOSIS
     assert to_json(again) == to_json(DIAGNOSIS)
 
@@ -104,4 +98,4 @@ def test_a_trial_compares_measured_with_predicted():
 )
 def test_other_files_are_refused(text, complaint):
     with pytest.raises(UsageError, match=complaint):
-        from_json(text, "it.json")
+        from_json(text, "it.json", Diagnosis)

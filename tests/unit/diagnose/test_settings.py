@@ -50,7 +50,7 @@ def test_batching_is_put_in():
 def test_the_text_is_the_official_form():
     from google.protobuf.text_format import Parse
 
-    from inferometer.services.messages import load_messages
+    from inferometer.services.kserve import load_messages
 
     text = config_text({**changed_config(CONFIG, more(4)), "field_of_the_future": 1})
     message = Parse(text, type(load_messages().ModelConfigResponse().config)())

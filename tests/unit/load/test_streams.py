@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.load.streams import SharedStream
-from inferometer.services.stream_reply import StreamReply
+from inferometer.services.kserve import StreamReply
 
 
 def reply(name: bytes, error: str = "") -> StreamReply:

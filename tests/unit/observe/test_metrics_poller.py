@@ -8,7 +8,7 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dialects.perf_analyzer.main import classic_warnings
+from inferometer.dialects.perf_analyzer.main import metrics_warnings
 from inferometer.observe import poller as module
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import Poller, polling, warnings_about
@@ -141,7 +141,7 @@ def test_no_poller_polls_nothing() -> None:
 
 def test_what_is_said_after_the_first_look() -> None:
     nothing, cpu = Sample(at_ns=0), Sample(at_ns=0, cpu_share=0.5)
-    assert len(classic_warnings(cpu)) == 4
-    assert classic_warnings(cpu)[0] == "WARNING: Unable to parse 'nv_gpu_utilization' metric."
+    assert len(metrics_warnings(cpu)) == 4
+    assert metrics_warnings(cpu)[0] == "WARNING: Unable to parse 'nv_gpu_utilization' metric."
     assert warnings_about(cpu) == ()
     assert "no metrics of a Triton server" in warnings_about(nothing)[0]

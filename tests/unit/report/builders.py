@@ -50,7 +50,6 @@ def result(
     *levels: Level, model: dict[str, Any] | None = None, remarks: Sequence[Remark] = (), **effective: Any
 ) -> Result:
     return Result(
-        schema=1,
         tool="inferometer 0.1.0",
         command="perf_analyzer",
         started_at="2025-01-01T00:00:00Z",

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.stats.measurement import FailureGroup
-from inferometer.stats.result import from_json, to_json
+from inferometer.stats.result import Result
 
 Golden = Callable[[str, str], None]
 REFERENCE = Path(__file__).parents[2] / "golden" / "reference"
@@ -233,7 +234,7 @@ def test_report_is_the_golden_one(
 def test_report_made_again_from_the_saved_file_has_the_same_bytes(build: ModuleType) -> None:
     for run in RUNS:
         first = run(build)
-        assert classic.report(from_json(to_json(first), "saved")) == classic.report(first)
+        assert classic.report(from_json(to_json(first), "saved", Result)) == classic.report(first)
 
 
 SAMPLES = (

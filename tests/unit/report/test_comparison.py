@@ -11,10 +11,8 @@ from inferometer.compare.comparison import (
     FAILED,
     FASTER,
     INCONCLUSIVE,
-    KIND,
     NO_DIFFERENCE,
     PASSED,
-    SCHEMA,
     SLOWER,
     Comparison,
     Contrast,
@@ -52,8 +50,6 @@ GATES = (
 def comparison(build):
     turn = Turn(0, 0, 0.0, 10, 800.0, ((50.0, 1_000_000),))
     return Comparison(
-        kind=KIND,
-        schema=SCHEMA,
         tool="inferometer 0",
         started_at="2024-01-01T00:00:00+00:00",
         is_live=True,

@@ -9,7 +9,6 @@ from inferometer.diagnose.diagnosis import (
     COMMAND,
     COMPUTE,
     INSTANCES,
-    SCHEMA,
     UNKNOWN,
     Change,
     Diagnosis,
@@ -27,7 +26,6 @@ SUGGESTION = Suggestion(
     "run 2 instances of first instead of 1", 4, 33.0, 120 * MS, 0.9, "its one instance is busy 99% of the time",
 )  # fmt: skip
 DIAGNOSIS = Diagnosis(
-    schema=SCHEMA,
     tool="inferometer",
     command=COMMAND,
     started_at="then",

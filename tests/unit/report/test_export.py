@@ -172,7 +172,7 @@ def test_parquet_has_a_row_for_every_request(tmp_path):
 def test_many_rows_become_several_groups(tmp_path, monkeypatch):
     from pyarrow import parquet
 
-    monkeypatch.setattr("inferometer.report.parquet.ROWS", 10)
+    monkeypatch.setattr("inferometer.report.export.GROUP_ROWS", 10)
     path = tmp_path / "x.parquet"
     write_export(export(level(*map(request, range(25)))), path)
     assert parquet.ParquetFile(path).num_row_groups == 3

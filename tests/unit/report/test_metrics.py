@@ -5,11 +5,12 @@ from types import ModuleType
 
 import pytest
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.perf_analyzer.report import report
 from inferometer.report.csv import main_csv
 from inferometer.report.metrics import metrics_lines
 from inferometer.stats.measurement import Measurement
-from inferometer.stats.result import from_json, to_json
+from inferometer.stats.result import Result
 from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 
 AAA = GpuFigures("GPU-aaa", 0.1961538, 55.3, 1_000_000_026, 50_000_000_000)
@@ -95,14 +96,14 @@ def test_the_result_file_keeps_all(build: ModuleType, measured) -> None:
     host = HostFigures(0.75, 9, (AAA, GpuFigures("GPU-ccc", None, None, None, None)))
     metrics = ServerMetrics(3, (AAA, BBB), 0.5, 4, 9, (queue,), host)
     result = build.result(build.level(measured(metrics)))
-    assert from_json(to_json(result), "here") == result
+    assert from_json(to_json(result), "here", Result) == result
 
 
 def test_a_result_file_from_before_has_no_metrics(build: ModuleType, measured) -> None:
     result = build.result(build.level(measured(None)))
     text = to_json(result).replace('"metrics": null,', "")
     assert '"metrics"' not in text
-    assert from_json(text, "here") == result
+    assert from_json(text, "here", Result) == result
 
 
 def test_people_see_all_that_is_there() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.console import render
 from inferometer.report.csv import main_csv
 from inferometer.stats.measurement import Rates
-from inferometer.stats.result import from_json, to_json
+from inferometer.stats.result import Result
 
 SCHEDULE = {"request_count": 90, "schedule_s": 2.5, "schedule": "hold 50 for 2.5s", "speed": 1.0}
 
@@ -95,4 +96,4 @@ def test_a_ramp_of_streams_has_a_row_for_people_and_nothing_for_scripts(build: M
 
 def test_rates_are_in_the_file(build: ModuleType) -> None:
     result = run(build, "replay")
-    assert from_json(to_json(result), "r.json").levels[0].rates == Rates(36.123, 35.5, 34.25)
+    assert from_json(to_json(result), "r.json", Result).levels[0].rates == Rates(36.123, 35.5, 34.25)

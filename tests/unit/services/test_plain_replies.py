@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from inferometer.services.messages import load_messages
-from inferometer.services.validation import grpc_outputs, http_outputs
+from inferometer.services.kserve import grpc_outputs, http_outputs, load_messages
 
 service_pb2 = load_messages()
 

@@ -21,8 +21,8 @@ from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
-from inferometer.services.repository import HttpRepository
 from inferometer.services.trace import Tracer
+from inferometer.services.triton_http import TritonHttp
 from tests.support.servers import ScriptedServer, answer
 from tests.support.strange import ODD, strange, text_of
 
@@ -157,9 +157,9 @@ def ask_everything(kind: str, server: StrangeServer) -> None:
             usable(asked.trace_settings())
     if kind == "triton":
         with only_our_errors():
-            HttpRepository(server.connection).index()
+            TritonHttp(server.connection).index()
         with only_our_errors():
-            usable(HttpRepository(server.connection).config("m"))
+            usable(TritonHttp(server.connection).config("m"))
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

@@ -13,8 +13,7 @@ from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.tfserving import TfServing, content, model_of, predicted
-from inferometer.services.tfserving_rest import Columns, TfServingRest
+from inferometer.services.tfserving import Columns, TfServing, TfServingRest, content, model_of, predicted
 
 HERE = Connection(Endpoint("localhost", 1), (("x-key", "v"),))
 MODEL = ModelSpec("m", "", (TensorSpec("x", "INT64", (2,)),), ())

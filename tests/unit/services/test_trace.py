@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
-from inferometer.services import trace
+from inferometer.services import trace, undo
 from inferometer.services.trace import settings, traced
 
 USUAL = {
@@ -93,8 +93,8 @@ def test_what_cannot_be_put_back_at_first_is_tried_again() -> None:
 
 
 def test_what_cannot_be_put_back_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "OWNER_PATIENCE_S", 0)
-    monkeypatch.setattr(trace, "GUARD_PATIENCE_S", 0)
+    monkeypatch.setattr(undo, "OWNER_TIMEOUT_S", 0)
+    monkeypatch.setattr(trace, "GUARD_TIMEOUT_S", 0)
     server = Server(faults=[None, PeerError("busy")])
     with pytest.raises(ValueError, match="mine"), traced(server, WANTED):
         raise ValueError("mine")

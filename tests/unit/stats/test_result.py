@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from inferometer.base.answer_file import from_json, read, to_json, write
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import Counters, ModelStatistics
@@ -18,7 +19,7 @@ from inferometer.stats.measurement import (
     StartFigures,
     WindowFigures,
 )
-from inferometer.stats.result import Result, from_json, read, to_json, write
+from inferometer.stats.result import Result
 
 SPREAD = Distribution(2, 5, 1, 4, 6, ((50.0, 5), (99.0, 6)), ((7, 2),))
 FOUND = Measurement(
@@ -42,7 +43,6 @@ FOUND = Measurement(
     failures=(FailureGroup("http 503", 1, "busy", 0.1, 0.1),),
 )
 RESULT = Result(
-    schema=1,
     tool="inferometer",
     command="measure",
     started_at="2026-01-01T00:00:00+00:00",
@@ -63,12 +63,12 @@ RESULT = Result(
 def test_written_and_read_back_is_the_same(tmp_path):
     path = tmp_path / "r.json"
     write(RESULT, path)
-    assert read(path) == RESULT
+    assert read(path, Result) == RESULT
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.json"]
 
 
 def test_same_result_gives_the_same_bytes():
-    assert to_json(from_json(to_json(RESULT), "x")) == to_json(RESULT)
+    assert to_json(from_json(to_json(RESULT), "x", Result)) == to_json(RESULT)
 
 
 def test_notes_are_written_by_name():
@@ -80,20 +80,20 @@ def test_notes_are_written_by_name():
     ("text", "words"),
     [
         ("{", "is not JSON"),
-        ("[]", "has result schema None"),
+        ("[]", "is not a result"),
         ('{"schema": 99}', "has result schema 99, and this version reads 1"),
         ('{"schema": 1}', "is not a result: tool"),
     ],
 )
 def test_other_files_are_refused_with_a_reason(text, words):
     with pytest.raises(UsageError, match=r"'f\.json'") as caught:
-        from_json(text, "f.json")
+        from_json(text, "f.json", Result)
     assert words in str(caught.value)
 
 
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"nope\.json"):
-        read(tmp_path / "nope.json")
+        read(tmp_path / "nope.json", Result)
 
 
 def test_file_of_before_a_figure_was_known_is_still_read():
@@ -101,6 +101,6 @@ def test_file_of_before_a_figure_was_known_is_still_read():
     for level in document["levels"]:
         del level["start"], level["doubt"]
     del document["levels"][0]["measurement"]["client"]["lag_p99_ns"]
-    found = from_json(json.dumps(document), "x")
+    found = from_json(json.dumps(document), "x", Result)
     assert found.levels[0].doubt is None
     assert found.levels[0].measurement.client.lag_p99_ns == 0

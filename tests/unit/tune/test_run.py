@@ -19,7 +19,7 @@ from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.search.search import Proposal, Search
 from inferometer.tune.space import Bounds, automatic
-from inferometer.tune.study import SCHEMA, Study, recommend
+from inferometer.tune.study import Study, recommend
 from inferometer.tune.variant import Names
 
 BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
@@ -122,7 +122,7 @@ def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measu
         names = Names.of(journal.variants())
         lab = Lab(site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher())
         lab.has_measured = has_measured
-        blank = Study(SCHEMA, "test", "online", "brute", scope.goals)
+        blank = Study("test", "online", "brute", scope.goals)
         return run(lab, Search(brute(scope, names)), blank)
 
 
@@ -173,7 +173,7 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
     with journals.opened(path) as journal:
         names = Names()
         lab = Lab(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
-        found = run(lab, Search(twice(names)), Study(SCHEMA, "test", "online", "", (Goal("W"),)))
+        found = run(lab, Search(twice(names)), Study("test", "online", "", (Goal("W"),)))
     assert [trial.number for trial in found.trials] == [0]
 
 

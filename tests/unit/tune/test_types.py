@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.errors import UsageError
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
@@ -11,7 +12,7 @@ from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.goal import Constraint, Goal, constraints, objectives
 from inferometer.tune.scoring import gain, passes, rank, score, violation
 from inferometer.tune.space import Bounds, automatic, doubling, manual
-from inferometer.tune.study import SCHEMA, Study, from_json, recommend, to_json
+from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import Figures, Part, Status, Trial
 from inferometer.tune.variant import Names
 
@@ -255,7 +256,6 @@ def study() -> Study:
     default = names.variant("m", BASE, {})
     changed = names.variant("m", BASE, {"max_batch_size": 4})
     return Study(
-        schema=SCHEMA,
         tool="inferometer",
         mode="online",
         search="smart",
@@ -270,12 +270,12 @@ def study() -> Study:
 
 
 def test_a_study_survives_its_file():
-    assert from_json(to_json(study()), "study.json") == study()
+    assert from_json(to_json(study()), "study.json", Study) == study()
 
 
 def test_another_file_is_no_study():
     with pytest.raises(UsageError, match=r"x\.json.*schema"):
-        from_json('{"schema": 99}', "x.json")
+        from_json('{"kind": "study", "schema": 99}', "x.json", Study)
 
 
 def test_the_recommendation_names_the_best_and_its_gain():

@@ -229,23 +229,23 @@ def _write_reports(
 ) -> None:
     from inferometer.dialects.model_analyzer import outputs
     from inferometer.tune.report import facts
-    from inferometer.tune.report.press import Press
+    from inferometer.tune.report.files import ReportFiles
 
     if not reports.is_on:
         return
-    press = Press()
-    outputs.write_tables(reports, studies, press, console.warn)
+    files = ReportFiles()
+    outputs.write_tables(reports, studies, files, console.warn)
     if console.is_verbose:
         for sheet in outputs.sheets(reports, studies):
             console.plain(sheet.text())
-    outputs.write_summaries(reports, studies, press, console.warn)
+    outputs.write_summaries(reports, studies, files, console.warn)
     names = [(study, name) for study in studies for name in outputs.best_names(study, reports.top)]
     if reports.has_details:
         for study, name in names:
             outputs.write_detailed(
-                study, name, reports.export, press, plots=reports.plots, with_gpus=reports.with_gpus
+                study, name, reports.export, files, plots=reports.plots, with_gpus=reports.with_gpus
             )
-    _print_all(press, console)
+    _print_all(files, console)
     if not reports.has_details:
         for study in studies:
             chosen = ",".join(name for owner, name in names if owner is study)
@@ -258,13 +258,13 @@ def _write_reports(
             console.info(reason)
 
 
-def _print_all(press: Any, console: Console) -> None:
-    problem = press.print_all()
-    for path in press.written:
+def _print_all(files: Any, console: Console) -> None:
+    problem = files.print_all()
+    for path in files.written:
         console.info(f"Wrote {path}")
     if problem is not None:
         print(printable(f"WARNING: {problem}"), file=sys.stderr, flush=True)
-    press.outputs.settle()
+    files.outputs.settle()
 
 
 def run_analyze(asked: "Asked", console: Console, *, report_command: str) -> int:
@@ -301,7 +301,7 @@ def _judged(study: "Study", job: "AnalyzeJob") -> "Study":
 def run_report(job: "ReportJob", console: Console) -> int:
     from inferometer.dialects.model_analyzer import outputs, stored
     from inferometer.dialects.model_analyzer.checks import check_report
-    from inferometer.tune.report.press import Press
+    from inferometer.tune.report.files import ReportFiles
 
     check_report(job)
     known = stored.read(job.checkpoints)
@@ -321,9 +321,9 @@ def run_report(job: "ReportJob", console: Console) -> int:
             remedy="report on one model at a time",
         )
     study = replace(known.study(models[0]), mode=job.mode)
-    press = Press()
-    outputs.report(job, study, press)
-    _print_all(press, console)
+    files = ReportFiles()
+    outputs.report(job, study, files)
+    _print_all(files, console)
     return OK
 
 

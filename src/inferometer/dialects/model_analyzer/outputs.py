@@ -3,20 +3,21 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from inferometer.base.answer_file import to_json
 from inferometer.dialects.model_analyzer import tables
 from inferometer.dialects.model_analyzer.job import ReportJob, Reports
 from inferometer.dialects.model_analyzer.plots import Plot
 from inferometer.report.document import Chart, Document, Table
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import across, detailed, facts, picture
 from inferometer.tune.report.charts import curves
-from inferometer.tune.report.press import Press
+from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.summary import summary
 from inferometer.tune.scoring import Ranked
-from inferometer.tune.study import Study, recommend, to_json
+from inferometer.tune.study import Study, recommend
 
 Warn = Callable[[str], None]
 
@@ -32,7 +33,7 @@ def sheets(reports: Reports, studies: Sequence[Study]) -> tuple[tables.Sheet, ta
     )
 
 
-def write_tables(reports: Reports, studies: Sequence[Study], press: Press, warn: Warn) -> None:
+def write_tables(reports: Reports, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
     inference, gpu, server = sheets(reports, studies)
     kinds = (
         ("Inference", inference, reports.tables.inference, True),
@@ -44,10 +45,10 @@ def write_tables(reports: Reports, studies: Sequence[Study], press: Press, warn:
             continue
         for field in sheet.missing:
             warn(f'{noun} output field "{field}", has no data')
-        press.text(reports.export / "results" / name, sheet.csv())
+        files.text(reports.export / "results" / name, sheet.csv())
 
 
-def write_summaries(reports: Reports, studies: Sequence[Study], press: Press, warn: Warn) -> None:
+def write_summaries(reports: Reports, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
     """Plots, reports, the study and the recommended configuration of each model."""
     for study in studies:
         warning = facts.shortage(study, reports.top)
@@ -56,18 +57,18 @@ def write_summaries(reports: Reports, studies: Sequence[Study], press: Press, wa
         rows = facts.selected(study, reports.top)
         for name, drawing in _summary_plots(study, rows, with_gpus=reports.with_gpus):
             path = reports.export / "plots" / "simple" / study.name / f"{name}.png"
-            press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
+            files.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
         folder = reports.export / "reports" / "summaries" / study.name
         document = summary(
             study, reports.top, has_own_objectives=reports.has_own_objectives, with_gpus=reports.with_gpus
         )
-        _write(document, folder / "result_summary", ALL_FORMATS, press)
-        press.text(folder / "study.json", to_json(study))
+        _write(document, folder / "result_summary", ALL_FORMATS, files)
+        files.text(folder / "study.json", to_json(study))
         for path, text in _recommended(study, folder):
-            press.text(path, text)
+            files.text(path, text)
     if reports.top_across and studies:
         folder = reports.export / "reports" / "summaries" / across.NAME
-        _write(across.across(studies, reports.top_across), folder / "result_summary", ALL_FORMATS, press)
+        _write(across.across(studies, reports.top_across), folder / "result_summary", ALL_FORMATS, files)
 
 
 def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
@@ -107,7 +108,7 @@ def write_detailed(
     study: Study,
     name: str,
     export: Path,
-    press: Press,
+    files: ReportFiles,
     *,
     plots: Sequence[Plot] | None = None,
     with_gpus: bool = False,
@@ -121,21 +122,21 @@ def write_detailed(
     if wants_pictures:
         for plot_name, drawing in _drawn(study, [ranked], chosen):
             path = export / "plots" / "simple" / name / f"{plot_name}.png"
-            press.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
+            files.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
         breakdown = picture.latency_breakdown(ranked) if study.mode != "offline" else None
         if breakdown is not None:
             path = export / "plots" / "detailed" / name / "latency_breakdown.png"
-            press.png(path, breakdown, width=picture.BREAKDOWN_WIDTH, height=picture.BREAKDOWN_HEIGHT)
+            files.png(path, breakdown, width=picture.BREAKDOWN_WIDTH, height=picture.BREAKDOWN_HEIGHT)
     extra: list[Chart] = []
     for row in plots or ():
         chart = curves(study, [ranked], row.x, row.y, row.title, monotonic=row.monotonic)
         extra += [chart] if chart is not None else []
     document = detailed.detailed(study, name, with_gpus=with_gpus, extra=extra)
     stem = export / "reports" / "detailed" / name / "detailed_report"
-    _write(document, stem, formats, press)
+    _write(document, stem, formats, files)
     if "csv" in formats:
         table = detailed.measurements(study, ranked, with_gpus=with_gpus or not variant.cpu_only)
-        press.text(stem.with_suffix(".csv"), _csv(table))
+        files.text(stem.with_suffix(".csv"), _csv(table))
 
 
 def _detailed_plots(study: Study, *, is_cpu: bool) -> list[Plot]:
@@ -156,15 +157,15 @@ def _csv(table: Table) -> str:
     return sheet.csv()
 
 
-def _write(document: Document, stem: Path, formats: Sequence[str], press: Press) -> None:
+def _write(document: Document, stem: Path, formats: Sequence[str], files: ReportFiles) -> None:
     """The page is written with the PDF too, so that there is a report where no browser is installed."""
     if {"pdf", "html"} & set(formats):
         page = render(document)
-        press.text(stem.with_suffix(".html"), page)
+        files.text(stem.with_suffix(".html"), page)
         if "pdf" in formats:
-            press.pdf(stem.with_suffix(".pdf"), page)
+            files.pdf(stem.with_suffix(".pdf"), page)
     if "md" in formats:
-        press.text(stem.with_suffix(".md"), markdown(document))
+        files.text(stem.with_suffix(".md"), markdown(document))
 
 
 def best_names(study: Study, top: int) -> tuple[str, ...]:
@@ -174,13 +175,13 @@ def best_names(study: Study, top: int) -> tuple[str, ...]:
     return tuple(row.name for row in facts.selected(study, top)[:top])
 
 
-def report(job: ReportJob, study: Study, press: Press) -> None:
+def report(job: ReportJob, study: Study, files: ReportFiles) -> None:
     for name, plots in job.variants:
         write_detailed(
             study,
             name,
             job.export,
-            press,
+            files,
             plots=plots if plots is not None else job.plots,
             with_gpus=job.with_gpus,
             formats=job.formats,

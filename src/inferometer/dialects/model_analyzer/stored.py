@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from inferometer.base.answer_file import plain
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.job import JOURNAL
@@ -13,7 +13,7 @@ from inferometer.tune.goal import Goal
 from inferometer.tune.journal import Journal
 from inferometer.tune.run import key_of
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.study import SCHEMA, Study, from_plain, plain
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import Names, Variant
 
@@ -32,7 +32,7 @@ class Stored:
         known = (self.studies or {}).get(models)
         if known is None:
             goals = tuple(Goal(name) for name in models.split(","))
-            known = Study(SCHEMA, "", "online", "", goals)
+            known = Study("", "online", "", goals)
         return with_trials(known, self.variants, trials)
 
 
@@ -78,13 +78,8 @@ def read(folder: Path) -> Stored:
 
 def of_journal(journal: Journal) -> Stored:
     names = journal.recall("studies") or []
-    studies = {name: _study(journal.recall(f"study {name}"), str(journal.path)) for name in names}
+    studies = {name: journal.value(Study, journal.recall(f"study {name}")) for name in names}
     return Stored(journal.variants(), journal.trials(), studies)
-
-
-def _study(document: Any, origin: str) -> Study:
-    found: Study = from_plain(Study, document, origin)
-    return found
 
 
 def remember(journal: Journal, studies: Iterable[Study]) -> None:

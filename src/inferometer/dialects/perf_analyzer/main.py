@@ -46,10 +46,6 @@ _ADDED = (
     Note.WRONG_KIND,
 )
 
-_STAGES = {
-    "inputs": "Failed to init manager inputs: ",
-    "requests": "Unable to init infer data manager: ",
-}
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
@@ -58,8 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         with interruptible():
             return _run(sys.argv[1:] if argv is None else argv)
     except InferometerError as error:
-        stage = _STAGES.get(error.stage, "") if isinstance(error, UsageError) else ""
-        _complain(f"error: {stage}{error}")
+        _complain(f"error: {error}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
@@ -100,16 +95,9 @@ def _complain(text: str) -> None:
         print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
-def classic_warnings(first: "Sample") -> tuple[str, ...]:
-    """What the classic tool says after a first look at the metrics."""
-    from inferometer.observe.metrics import missing
-
-    return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
-
-
 def _profile(options: "Options") -> int:
     from inferometer.dialects.perf_analyzer import report as classic
-    from inferometer.measure.prepare import prepare
+    from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
@@ -119,12 +107,13 @@ def _profile(options: "Options") -> int:
             writable(Path(name))
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(
-        options,
-        command="perf_analyzer",
+    habits = Habits(
+        metrics_warnings=metrics_warnings,
         data_read=lambda found: _say(classic.data_line(found)),
-        metrics_warnings=classic_warnings,
+        bad_data="Failed to init manager inputs: ",
+        bad_requests="Unable to init infer data manager: ",
     )
+    setup = prepare(options, command="perf_analyzer", habits=habits)
     options = setup.options
     for warning in setup.warnings:
         _complain(warning)
@@ -144,6 +133,12 @@ def _profile(options: "Options") -> int:
         code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
         outputs.settle()
         return code
+
+
+def metrics_warnings(first: "Sample") -> tuple[str, ...]:
+    from inferometer.observe.metrics import missing
+
+    return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
 
 
 class _Printer:
@@ -231,7 +226,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
         return code
     if options.csv is not None:
         table = Path(options.csv)
-        outputs.attempt(table, lambda: write_csv(result, table))
+        outputs.attempt(table, lambda: write_csv(result, table, with_tokens=False))
         for _ in floored_levels(result):
             _complain(
                 "Server average accounted time was larger than client average wait time due to small sample size. "

@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.options.options import Tls
 from inferometer.server.in_process import Host
+from inferometer.services.discovery import READY, ModelControl
 from inferometer.services.endpoint import Connection, parse_endpoint
-from inferometer.services.repository import READY, GrpcRepository, HttpRepository, Repository
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.variant import Variant
@@ -53,14 +53,18 @@ class Control:
     grpc_tls: bool = False
 
 
-def repository(addresses: Addresses, control: Control) -> Repository:
+def repository(addresses: Addresses, control: Control) -> ModelControl:
     if control.protocol == "grpc":
+        from inferometer.services.triton_grpc import TritonGrpc
+
         endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
         if control.grpc_tls:
             endpoint = replace(endpoint, tls=control.tls)
-        return GrpcRepository(Connection(endpoint, control.headers))
+        return TritonGrpc(Connection(endpoint, control.headers))
+    from inferometer.services.triton_http import TritonHttp
+
     endpoint = parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
-    return HttpRepository(Connection(endpoint, control.headers))
+    return TritonHttp(Connection(endpoint, control.headers))
 
 
 class Site(Protocol):
@@ -153,7 +157,7 @@ class ServerSite:
         return self._control
 
     @property
-    def repository(self) -> Repository:
+    def repository(self) -> ModelControl:
         return repository(self.addresses, self._control)
 
     def is_running(self) -> bool:
@@ -228,12 +232,12 @@ class ServerSite:
             if not self._is_loaded(self.repository, variant.model):
                 raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
 
-    def _is_loaded(self, known: Repository, model: str) -> bool:
+    def _is_loaded(self, known: ModelControl, model: str) -> bool:
         return any(row.name == model and row.state == READY for row in known.index())
 
-    def _load(self, known: Repository, model: str, config: Mapping[str, Any] | None) -> None:
+    def _load(self, known: ModelControl, model: str, config: Mapping[str, Any] | None) -> None:
         try:
-            known.load(model, config)
+            known.load_model(model, config)
         except PeerError as error:
             if "polling is enabled" in error.message:
                 raise UsageError(
@@ -244,7 +248,7 @@ class ServerSite:
 
     # --- what was there before
 
-    def _note_before(self, known: Repository, models: Sequence[str]) -> None:
+    def _note_before(self, known: ModelControl, models: Sequence[str]) -> None:
         if self._is_ours or not self._may_load:
             return
         for model in models:
@@ -257,12 +261,12 @@ class ServerSite:
             known = self.repository
             with suppress(PeerError):  # the server may be gone; the search's result stands
                 if config is None:
-                    known.unload(model)
+                    known.unload_model(model)
                 else:
-                    known.load(model, config)
+                    known.load_model(model, config)
 
 
-def _loaded_config(known: Repository, model: str) -> Fields:
+def _loaded_config(known: ModelControl, model: str) -> Fields:
     """What the server says of a loaded model, in the form it can be loaded with again: it also lists empty fields,
     and refuses some of them."""
     return model_config.normal(_known_fields(known.config(model)))
@@ -283,7 +287,7 @@ def _without_completed(fields: Fields) -> Fields:
     return {**fields, "dynamic_batching": kept}
 
 
-def wait_until_ready(known: Repository, server: Server, timeout_s: float) -> None:
+def wait_until_ready(known: ModelControl, server: Server, timeout_s: float) -> None:
     """Poll until the server is ready; its end or the deadline is an error."""
     deadline = time.monotonic() + timeout_s
     while not known.is_ready():

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from inferometer.report.document import Axis, Chart, Point, Series, Span
-from inferometer.report.html.units import plain_number
-from inferometer.report.html.variants import colour
+from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
+from inferometer.report.documents.variants import colour
+from inferometer.report.units import plain_number
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import Ranked
@@ -59,7 +59,7 @@ def curves(
         points = line(ranked.trials, x, y, monotonic=monotonic)
         if points:
             series.append(
-                Series(
+                ChartLine(
                     ranked.name,
                     (tuple(_point(ranked.name, row, x, y) for row in points),),
                     colour(number),
@@ -70,18 +70,18 @@ def curves(
         return None
     return Chart(
         title,
-        Axis(header(x), plain_number),
-        Axis(header(y), plain_number),
+        ChartAxis(header(x), plain_number),
+        ChartAxis(header(y), plain_number),
         tuple(series),
         spans=_beyond(study, series, x),
         note=_note(study, rows),
     )
 
 
-def _point(name: str, row: tuple[float, float, Trial], x: str, y: str) -> Point:
+def _point(name: str, row: tuple[float, float, Trial], x: str, y: str) -> ChartPoint:
     a, b, trial = row
     tip = f"{name}, {load_text(trial)}: {header(y)} {b:,.1f}, {header(x)} {a:,.2f}"
-    return Point(a, b, tip, y_limits=_limits(trial, y))
+    return ChartPoint(a, b, tip, y_limits=_limits(trial, y))
 
 
 def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
@@ -93,7 +93,7 @@ def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
     return max(0.0, found.low), found.high
 
 
-def _beyond(study: Study, series: Sequence[Series], x: str) -> tuple[Span, ...]:
+def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ...]:
     """Where the constraint on the x axis is broken."""
     limit = study.goals[0].limit(x) if len(study.goals) == 1 else None
     most = max(point.x for row in series for run in row.runs for point in run)
@@ -115,18 +115,22 @@ def predicted_chart(study: Study) -> Chart | None:
         expected, found = dict(trial.predicted).get(THROUGHPUT), trial.combined(THROUGHPUT)
         if expected is not None and found is not None:
             tip = f"{trial.name}, {load_text(trial)}: expected {expected:,.1f}, measured {found:,.1f} infer/s"
-            points.append(Point(expected, found, tip, y_limits=_limits(trial, THROUGHPUT)))
+            points.append(ChartPoint(expected, found, tip, y_limits=_limits(trial, THROUGHPUT)))
     if not points:
         return None
     most = max(max(point.x, point.y) for point in points)
-    diagonal = Series(
-        "as expected", ((Point(0, 0, ""), Point(most, most, "")),), "grey", is_dashed=True, has_marks=False
+    diagonal = ChartLine(
+        "as expected",
+        ((ChartPoint(0, 0, ""), ChartPoint(most, most, "")),),
+        "grey",
+        is_dashed=True,
+        has_marks=False,
     )
     # Each point is a run of its own, so that no line joins them.
-    marks = Series("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
+    marks = ChartLine("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
     return Chart(
         "Measured against expected throughput",
-        Axis("expected (infer/s)", plain_number),
-        Axis("measured (infer/s)", plain_number),
+        ChartAxis("expected (infer/s)", plain_number),
+        ChartAxis("measured (infer/s)", plain_number),
         (marks, diagonal),
     )

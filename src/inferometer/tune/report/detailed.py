@@ -2,29 +2,30 @@
 
 from collections.abc import Iterator, Sequence
 
+from inferometer.base.answer_file import to_json
 from inferometer.report.document import (
-    Axis,
     Bar,
     Bars,
     Block,
     Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
     Code,
     Column,
     Document,
-    Point,
     Section,
     Segment,
-    Series,
     Table,
 )
 from inferometer.report.format import plural
-from inferometer.report.html.units import plain_number
+from inferometer.report.units import plain_number
 from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import header, line, value_of
 from inferometer.tune.scoring import Ranked, passes
-from inferometer.tune.study import Study, to_json
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 
 PERCENTILES = ("avg", "p50", "p90", "p95", "p99")
@@ -112,15 +113,15 @@ def _load_blocks(ranked: Ranked) -> Iterator[Block]:
     if curve is not None and len(trials) > 1:
         yield curve
     series = tuple(
-        Series(f"{name} latency", (tuple(points),), colour)
+        ChartLine(f"{name} latency", (tuple(points),), colour)
         for name, colour in (("p50", "blue"), ("p99", "orange"))
         if (points := _points(line(trials, tag, f"perf_latency_{name}")))
     )
     if series and len(trials) > 1:
         yield Chart(
             "Latency over the load",
-            Axis(header(tag), plain_number, is_whole=True),
-            Axis("latency (ms)", plain_number),
+            ChartAxis(header(tag), plain_number, is_whole=True),
+            ChartAxis("latency (ms)", plain_number),
             series,
         )
     bars = tuple(bar for trial in trials if (bar := _bar(trial)) is not None)
@@ -129,18 +130,21 @@ def _load_blocks(ranked: Ranked) -> Iterator[Block]:
         yield Bars("Where the time of a request goes", bars, most, "Averages; the text is the whole latency.")
 
 
-def _points(rows: Sequence[tuple[float, float, Trial]]) -> list[Point]:
-    return [Point(a, b, f"{facts.load_text(trial)}: {b:,.2f}") for a, b, trial in rows]
+def _points(rows: Sequence[tuple[float, float, Trial]]) -> list[ChartPoint]:
+    return [ChartPoint(a, b, f"{facts.load_text(trial)}: {b:,.2f}") for a, b, trial in rows]
 
 
 def _plot(ranked: Ranked, x: str, y: str, title: str) -> Chart | None:
     points = _points(line(ranked.trials, x, y))
     if not points:
         return None
-    series = (Series(ranked.name, (tuple(points),), "blue"),)
+    series = (ChartLine(ranked.name, (tuple(points),), "blue"),)
     is_whole = x in ("concurrency", "batch_size")
     return Chart(
-        title, Axis(header(x), plain_number, is_whole=is_whole), Axis(header(y), plain_number), series
+        title,
+        ChartAxis(header(x), plain_number, is_whole=is_whole),
+        ChartAxis(header(y), plain_number),
+        series,
     )
 
 

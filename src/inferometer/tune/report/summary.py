@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from inferometer.base.answer_file import to_json
 from inferometer.report.document import Block, Code, Column, Document, Facts, Figure, Section, Table, Tone
 from inferometer.report.format import plural
 from inferometer.tune import model_config
@@ -12,7 +13,7 @@ from inferometer.tune.report.charts import curves, predicted_chart
 from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.front import pareto
 from inferometer.tune.scoring import Ranked, passes
-from inferometer.tune.study import Recommendation, Study, recommend, to_json
+from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial
 
 LISTED = 200  # rows of a table that may be long

@@ -24,7 +24,7 @@ from inferometer.tune.scoping import make_scope
 from inferometer.tune.search.choose import choose
 from inferometer.tune.search.search import Search
 from inferometer.tune.session import sent_options
-from inferometer.tune.study import SCHEMA, Study
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import Names
 
@@ -213,9 +213,7 @@ class Analyzer:
                 self.sites.append(site)
                 scope = make_scope(settings, group, lambda name: _read(settings, name), has_gpus=False)
                 name, steps = choose(settings.search, scope, names)
-                study = Study(
-                    SCHEMA, "inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0
-                )
+                study = Study("inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0)
                 yield run(Lab(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study)
                 if watcher.is_interrupted():
                     return

@@ -9,23 +9,24 @@ from html.parser import HTMLParser
 import pytest
 from scripted import W, drive, server
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import tables
 from inferometer.report.chromium import browsing, find_chromium
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
 from inferometer.tune.report.detailed import detailed, find
 from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.front import pareto
-from inferometer.tune.report.press import Press
 from inferometer.tune.report.summary import summary
 from inferometer.tune.report.text import summary as summary_text
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.scope import Scope, Task
 from inferometer.tune.space import Bounds, automatic
-from inferometer.tune.study import SCHEMA, Study, from_json, to_json
+from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status
 from inferometer.tune.variant import Names
 from tests.support.nasty import NASTY, with_texts
@@ -39,7 +40,6 @@ def made(goal=None, formula=server, *, cpu_only=True):
     scope = Scope((Task(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
     found = drive(brute(scope, names), formula)
     return Study(
-        SCHEMA,
         "inferometer test",
         "online",
         "brute",
@@ -61,7 +61,7 @@ def with_gpus(study):
 
 def test_a_report_is_the_same_from_the_saved_study():
     study = made()
-    again = from_json(to_json(study), "study.json")
+    again = from_json(to_json(study), "study.json", Study)
     for make in (lambda found: summary(found, 3), lambda found: detailed(found, "W_config_5")):
         assert render(make(study)) == render(make(again))
         assert markdown(make(study)) == markdown(make(again))
@@ -188,11 +188,11 @@ def test_a_limit_is_drawn_into_the_plot():
 
 def test_one_browser_prints_it_all(tmp_path):
     find_chromium()
-    study, press = made(), Press()
-    press.pdf(tmp_path / "a" / "report.pdf", render(summary(study, 3)))
+    study, files = made(), ReportFiles()
+    files.pdf(tmp_path / "a" / "report.pdf", render(summary(study, 3)))
     drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput")
-    press.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
-    assert press.print_all() is None
+    files.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
+    assert files.print_all() is None
     assert (tmp_path / "a" / "report.pdf").read_bytes().startswith(b"%PDF")
     data = (tmp_path / "plot.png").read_bytes()
     assert data.startswith(b"\x89PNG")

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted import W
 
-from inferometer.report.html.page import render
 from inferometer.report.markdown import markdown
+from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.goal import Constraint, Goal
@@ -17,7 +17,7 @@ from inferometer.tune.report.detailed import detailed
 from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.summary import summary
 from inferometer.tune.scoring import gain
-from inferometer.tune.study import SCHEMA, Study, recommend
+from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import Figures, Part, Status, Trial
 from inferometer.tune.variant import Names
 
@@ -76,7 +76,7 @@ def studies(draw):
                 key=str(number),
             )
         )
-    return Study(SCHEMA, "test", "online", "smart", (goal,), tuple(names.known.values()), tuple(trials))
+    return Study("test", "online", "smart", (goal,), tuple(names.known.values()), tuple(trials))
 
 
 def said(study):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.answer_file import to_json
 from inferometer.compare.comparison import (
     FAILED,
     FASTER,
@@ -16,7 +17,6 @@ from inferometer.compare.comparison import (
     Comparison,
     Contrast,
     Difference,
-    to_json,
 )
 from inferometer.report import document as blocks
 from inferometer.report.document import (
@@ -32,10 +32,10 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
+from inferometer.report.documents.measurement import when
+from inferometer.report.documents.outputs import outputs_section
+from inferometer.report.documents.variants import distribution_section, throughput_section, turns_section
 from inferometer.report.format import duration, level_label, level_value, plural, quantity, share
-from inferometer.report.html.measure_page import when
-from inferometer.report.html.outputs import outputs_section
-from inferometer.report.html.variants import distribution_section, throughput_section, turns_section
 from inferometer.stats.result import Result
 
 TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
@@ -194,7 +194,7 @@ def _differences_section(comparison: Comparison) -> Section | None:
 
 def _drawn(contrast: Contrast, baseline: str) -> Differences:
     rows = tuple(
-        blocks.Difference(
+        blocks.DifferenceBar(
             label=row.metric,
             value=row.percent.value,
             limits=None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from inferometer.base.errors import PeerError
-from inferometer.services.stream_reply import StreamReply, read_stream_reply
+from inferometer.services.kserve import StreamReply, read_stream_reply
 
 FINAL = "triton_final_response"
 

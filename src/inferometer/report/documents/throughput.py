@@ -1,8 +1,8 @@
 """Throughput against latency: the curve that says how much load is worth it."""
 
-from inferometer.report.document import Chart, Point, Section, Series
+from inferometer.report.document import Chart, ChartLine, ChartPoint, Section
 from inferometer.report.format import duration, interval, level_label, level_value, quantity, share
-from inferometer.report.html.units import rate_axis, time_axis
+from inferometer.report.units import rate_axis, time_axis
 from inferometer.report.verdict import NEAR, best, enough, measured
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.result import Result
@@ -47,17 +47,17 @@ def _note(rows: tuple[tuple[Level, Measurement], ...]) -> str:
     return words
 
 
-def _series(rows: tuple[tuple[Level, Measurement], ...], p: int, *, is_named: bool) -> Series:
+def _series(rows: tuple[tuple[Level, Measurement], ...], p: int, *, is_named: bool) -> ChartLine:
     points = tuple(_point(level, found, p, is_named=is_named) for level, found in rows)
-    return Series(f"p{p} latency", (points,), COLOURS.get(p, MORE))
+    return ChartLine(f"p{p} latency", (points,), COLOURS.get(p, MORE))
 
 
-def _point(level: Level, found: Measurement, p: int, *, is_named: bool) -> Point:
+def _point(level: Level, found: Measurement, p: int, *, is_named: bool) -> ChartPoint:
     rate = found.infer_per_s
     latency_ns = found.latency.percentile_ns(p)
     estimate = dict(found.latency_intervals).get(f"p{p}")
     spread = "" if estimate is None else interval(estimate)
-    return Point(
+    return ChartPoint(
         x=rate.value,
         y=float(latency_ns),
         tip=f"{level_label(level.mode, level.value)}: {quantity(rate.value)} infer/s {interval(rate)}, "

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from inferometer.report.axes import Scale, nice_step, scale
 from inferometer.report.document import (
-    Axis,
     Bar,
     Bars,
     Chart,
-    Difference,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    ChartRule,
+    DifferenceBar,
     Differences,
-    Point,
-    Rule,
     Segment,
-    Series,
     Span,
     Spread,
 )
-from inferometer.report.html.axes import Scale, nice_step, scale
 
 WIDE, NARROW = 880, 380
 DENSE = 100  # points of a line above which they are drawn smaller
@@ -116,7 +116,7 @@ def _frame(chart: Chart, width: int) -> _Frame:
     return _Frame(width, height, left, right, top, bottom, x, y)
 
 
-def _reach(value: float, limits: tuple[float, float] | None, axis: Axis) -> tuple[float, ...]:
+def _reach(value: float, limits: tuple[float, float] | None, axis: ChartAxis) -> tuple[float, ...]:
     """What the axis must show. An interval down to nearly 0 would leave a log axis no room for the rest."""
     if limits is None:
         return (value,)
@@ -154,7 +154,7 @@ def _spans(spans: Sequence[Span], frame: _Frame) -> Iterator[Markup]:
             edge = x + _LETTER * len(span.label) + 10
 
 
-def _rule(rule: Rule, frame: _Frame) -> Markup:
+def _rule(rule: ChartRule, frame: _Frame) -> Markup:
     y = frame.y.place(rule.value)
     return Markup("").join(
         (
@@ -164,7 +164,7 @@ def _rule(rule: Rule, frame: _Frame) -> Markup:
     )
 
 
-def _series(series: Series, frame: _Frame) -> Iterator[Markup]:
+def _series(series: ChartLine, frame: _Frame) -> Iterator[Markup]:
     for run in series.runs:
         places = " ".join(f"{_n(frame.x.place(p.x))},{_n(frame.y.place(p.y))}" for p in run)
         if len(run) > 1:
@@ -175,7 +175,7 @@ def _series(series: Series, frame: _Frame) -> Iterator[Markup]:
             yield from _point(point, series, frame)
 
 
-def _point(point: Point, series: Series, frame: _Frame) -> Iterator[Markup]:
+def _point(point: ChartPoint, series: ChartLine, frame: _Frame) -> Iterator[Markup]:
     x, y = frame.x.place(point.x), frame.y.place(point.y)
     bar = f"error {series.colour}"
     if point.x_limits is not None:
@@ -258,7 +258,7 @@ def _round_up(value: float) -> float:
     return nice_step(value) if value > 0 else 1.0
 
 
-def _difference(row: Difference, limit: float) -> Markup:
+def _difference(row: DifferenceBar, limit: float) -> Markup:
     def place(value: float) -> str:
         return f"{50 + 50 * value / limit:.3f}%"
 

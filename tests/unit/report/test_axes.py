@@ -2,12 +2,12 @@
 
 import pytest
 
-from inferometer.report.document import Axis, Spread
-from inferometer.report.html.axes import scale
+from inferometer.report.axes import scale
+from inferometer.report.document import ChartAxis, Spread
 
 
-def axis(spread: Spread) -> Axis:
-    return Axis("value", str, spread)
+def axis(spread: Spread) -> ChartAxis:
+    return ChartAxis("value", str, spread)
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_the_tail_axis_gives_every_nine_the_same_room():
 
 
 def test_an_axis_of_whole_numbers_has_no_tick_between_them():
-    found = scale(Axis("load", str, is_whole=True), (1.0, 4.0), start=0, end=100, ticks=8)
+    found = scale(ChartAxis("load", str, is_whole=True), (1.0, 4.0), start=0, end=100, ticks=8)
     assert found.ticks == (0, 1, 2, 3, 4)

@@ -3,22 +3,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-from inferometer.report.document import (
-    Axis,
-    Bar,
-    Bars,
-    Chart,
-    Difference,
-    Differences,
-    Point,
-    Rule,
-    Segment,
-    Series,
-    Span,
-    Spread,
-    Tone,
-)
-from inferometer.report.html.charts import (
+from inferometer.report.charts import (
     NARROW,
     WIDE,
     bars_figure,
@@ -26,25 +11,40 @@ from inferometer.report.html.charts import (
     differences_figure,
     draw,
 )
+from inferometer.report.document import (
+    Bar,
+    Bars,
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    ChartRule,
+    DifferenceBar,
+    Differences,
+    Segment,
+    Span,
+    Spread,
+    Tone,
+)
 
 NASTY = "<script>alert('1 & 2')</script>\""
 
 
 def chart(name="line", label=""):
     points = (
-        Point(1.0, 2.5, f"{name}: first", x_limits=(0.5, 1.5), y_limits=(2.0, 3.0), label=label),
-        Point(4.0, 3.25, "second", is_doubtful=True),
+        ChartPoint(1.0, 2.5, f"{name}: first", x_limits=(0.5, 1.5), y_limits=(2.0, 3.0), label=label),
+        ChartPoint(4.0, 3.25, "second", is_doubtful=True),
     )
     return Chart(
         title=name,
-        x=Axis("x", str),
-        y=Axis("y", str),
+        x=ChartAxis("x", str),
+        y=ChartAxis("y", str),
         series=(
-            Series(name, (points,), "blue"),
-            Series("other", ((Point(2, 2, "alone"),),), "orange", is_dashed=True),
+            ChartLine(name, (points,), "blue"),
+            ChartLine("other", ((ChartPoint(2, 2, "alone"),),), "orange", is_dashed=True),
         ),
         spans=(Span(0, 2, label or "span"), Span(2, 4, is_faded=True)),
-        rules=(Rule(3.0, "bound"),),
+        rules=(ChartRule(3.0, "bound"),),
     )
 
 
@@ -95,7 +95,7 @@ def test_names_stay_text():
 
 
 def test_a_chart_without_any_point_is_still_a_drawing():
-    empty = Chart("none", Axis("x", str), Axis("y", str), ())
+    empty = Chart("none", ChartAxis("x", str), ChartAxis("y", str), ())
     assert marks(draw(empty, WIDE)) == []
 
 
@@ -124,8 +124,8 @@ def test_bars_of_nothing_are_empty():
 
 def test_differences_are_placed_around_zero():
     rows = (
-        Difference("up", 10.0, (5.0, 15.0), "+10 %", Tone.GOOD, "first"),
-        Difference("down", -20.0, None, "−20 %", Tone.BAD, "second"),
+        DifferenceBar("up", 10.0, (5.0, 15.0), "+10 %", Tone.GOOD, "first"),
+        DifferenceBar("down", -20.0, None, "−20 %", Tone.BAD, "second"),
     )
     figure = differences_figure(Differences(NASTY, rows, "%"))
     assert re.findall(r'class="dot" style="left:([\d.]+)%"', figure) == ["75.000", "0.000"]
@@ -137,8 +137,10 @@ def test_differences_are_placed_around_zero():
 
 
 def test_an_interval_down_to_zero_does_not_break_a_log_axis():
-    point = Point(1.0, 100.0, "wide", y_limits=(0.0, 300.0))
-    log = Chart("log", Axis("x", str), Axis("y", str, Spread.LOG), (Series("line", ((point,),), "blue"),))
+    point = ChartPoint(1.0, 100.0, "wide", y_limits=(0.0, 300.0))
+    log = Chart(
+        "log", ChartAxis("x", str), ChartAxis("y", str, Spread.LOG), (ChartLine("line", ((point,),), "blue"),)
+    )
     (bar,) = [
         path.get("d")
         for path in ElementTree.fromstring(draw(log, WIDE)).iter("path")

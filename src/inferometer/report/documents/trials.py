@@ -6,16 +6,16 @@ from inferometer.report.document import (
     Bars,
     Block,
     Chart,
+    ChartLine,
+    ChartPoint,
     Column,
-    Point,
     Section,
     Segment,
-    Series,
     Table,
 )
+from inferometer.report.documents.throughput import limits
 from inferometer.report.format import change_text, duration, quantity, share
-from inferometer.report.html.throughput import limits
-from inferometer.report.html.units import rate_axis, time_axis
+from inferometer.report.units import rate_axis, time_axis
 from inferometer.report.verdict import measured
 from inferometer.stats.result import Result
 
@@ -109,7 +109,7 @@ def _runs(diagnosis: Diagnosis) -> Chart | None:
         name = "before" if number == 0 else _change_name(kept.get(number))
         points = _points(result, name)
         if points:
-            series.append(Series(name, (points,), COLOURS[min(number, len(COLOURS) - 1)]))
+            series.append(ChartLine(name, (points,), COLOURS[min(number, len(COLOURS) - 1)]))
     if len(series) < 2:
         return None
     return Chart(
@@ -125,9 +125,9 @@ def _change_name(change: Change | None) -> str:
     return "after" if change is None else f"{change.model}: {change.kind} {change.after}"
 
 
-def _points(result: Result, name: str) -> tuple[Point, ...]:
+def _points(result: Result, name: str) -> tuple[ChartPoint, ...]:
     return tuple(
-        Point(
+        ChartPoint(
             found.infer_per_s.value,
             float(found.latency.mean_ns),
             f"{name}, concurrency {level.value:g}: {quantity(found.infer_per_s.value)} infer/s, "

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
+from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
-from inferometer.compare import comparison as comparisons
-from inferometer.diagnose import diagnosis as diagnoses
-from inferometer.report.html.timeline import first_counted
-from inferometer.report.saved import document, from_json, to_html
+from inferometer.report.documents.timeline import first_counted
+from inferometer.report.saved import KINDS, document, to_html
 from inferometer.stats import result as results
 from inferometer.stats.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
 from tests.support.reports import (
@@ -24,9 +23,9 @@ from tests.support.reports import (
 
 NASTY = "</script><script>document.title='owned'</script><!--"
 REPORTS = {
-    "measure": (sample_result, results.to_json),
-    "diagnose": (sample_diagnosis, diagnoses.to_json),
-    "compare": (sample_comparison, comparisons.to_json),
+    "measure": sample_result,
+    "diagnose": sample_diagnosis,
+    "compare": sample_comparison,
 }
 
 
@@ -48,13 +47,13 @@ def tables(page):
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_the_page_is_the_same_when_made_again_from_the_file(kind):
-    make, to_json = REPORTS[kind]
-    assert to_html(from_json(to_json(make()), "it.json")) == to_html(make())
+    make = REPORTS[kind]
+    assert to_html(from_json(to_json(make()), "it.json", *KINDS)) == to_html(make())
 
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_the_page_holds_the_file_it_was_made_from(kind):
-    make, to_json = REPORTS[kind]
+    make = REPORTS[kind]
     (source,) = re.findall(
         r'<script type="application/json" id="source">(.*?)</script>', to_html(make()), re.DOTALL
     )
@@ -63,7 +62,7 @@ def test_the_page_holds_the_file_it_was_made_from(kind):
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_nothing_is_fetched(kind):
-    make, _ = REPORTS[kind]
+    make = REPORTS[kind]
     page = to_html(make())
     assert re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)[^"']*""", page) == []
     assert re.findall(r"@import|url\(", page) == []
@@ -71,7 +70,7 @@ def test_nothing_is_fetched(kind):
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_names_from_outside_stay_text(kind):
-    make, _ = REPORTS[kind]
+    make = REPORTS[kind]
     page = to_html(make(NASTY))
     assert NASTY not in page
     assert page.count("<script") == 2
@@ -80,7 +79,7 @@ def test_names_from_outside_stay_text(kind):
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_every_link_inside_the_page_is_unique(kind):
-    make, _ = REPORTS[kind]
+    make = REPORTS[kind]
     names = [row.name for row in document(make()).sections]
     assert len(names) == len(set(names))
 
@@ -266,7 +265,7 @@ def test_an_invalid_comparison_says_why_first():
 
 
 def test_percentile_curves_rise_and_pass_through_the_exact_percentiles():
-    from inferometer.report.html.distribution import curve
+    from inferometer.report.documents.distribution import curve
     from tests.support.reports import sample_latency
 
     for count in (1, 2, 7, 100, 2000):

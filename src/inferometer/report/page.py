@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file
+from inferometer.report.charts import bars_figure, chart_figure, differences_figure
 from inferometer.report.document import Bars, Block, Chart, Differences, Document
-from inferometer.report.html.charts import bars_figure, chart_figure, differences_figure
 
 NO_BREAK = "\u00a0"
 _UNIT = re.compile(
@@ -45,7 +45,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("inferometer.report.html"),
+        loader=PackageLoader("inferometer.report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -73,7 +73,7 @@ def _block(block: Block) -> Markup:
 
 @cache
 def _part(name: str) -> Markup:
-    return Markup((files("inferometer.report.html") / "templates" / name).read_text(encoding="utf-8"))
+    return Markup((files("inferometer.report") / "templates" / name).read_text(encoding="utf-8"))
 
 
 def _embedded(source: str) -> Markup:

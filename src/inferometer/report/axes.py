@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inferometer.report.document import Axis, Spread
+from inferometer.report.document import ChartAxis, Spread
 
 TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
 LEAST_RANGE = 1e-9  # less than that is nothing
@@ -39,7 +39,7 @@ def laid_out(spread: Spread, value: float) -> float:
     return value
 
 
-def scale(axis: Axis, values: Sequence[float], *, start: float, end: float, ticks: int) -> Scale:
+def scale(axis: ChartAxis, values: Sequence[float], *, start: float, end: float, ticks: int) -> Scale:
     """An axis around the values, with about so many ticks. A linear one begins at 0."""
     if axis.spread is Spread.LOG:
         low, high, marks = _log_range([value for value in values if value > 0], ticks)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from inferometer.base.answer_file import plain, to_json
 from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
@@ -10,14 +11,16 @@ from inferometer.diagnose.diagnosis import (
     Diagnosis,
     StepFigures,
     Suggestion,
-    to_json,
 )
 from inferometer.report.document import (
-    Axis,
     Bar,
     Bars,
     Block,
     Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    ChartRule,
     Code,
     Column,
     Document,
@@ -25,23 +28,20 @@ from inferometer.report.document import (
     Figure,
     Message,
     Messages,
-    Point,
-    Rule,
     Section,
     Segment,
-    Series,
     Table,
     Tone,
 )
+from inferometer.report.documents.distribution import distribution_section
+from inferometer.report.documents.measurement import errors_section, facts, table_section, when
+from inferometer.report.documents.settings import host_section, settings_section
+from inferometer.report.documents.time_bars import time_section
+from inferometer.report.documents.timeline import timeline_section
+from inferometer.report.documents.trials import change_words, gain, trials_section
 from inferometer.report.format import change_text, duration, plural, quantity, share
-from inferometer.report.html.distribution import distribution_section
-from inferometer.report.html.measure_page import errors_section, facts, table_section, when
-from inferometer.report.html.settings import host_section, settings_section
-from inferometer.report.html.time_bars import time_section
-from inferometer.report.html.timeline import timeline_section
-from inferometer.report.html.trials import change_words, gain, trials_section
-from inferometer.report.html.units import plain_number, rate_axis, time_axis
-from inferometer.stats.result import Result, plain
+from inferometer.report.units import plain_number, rate_axis, time_axis
+from inferometer.stats.result import Result
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 
@@ -243,7 +243,7 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
 def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
     for row in rows:
         if row.change.can_apply:
-            text = json.dumps(row.change.settings, indent=2, sort_keys=True, default=plain)
+            text = json.dumps(plain(row.change.settings), indent=2, sort_keys=True)
             yield Code(f"{change_words(row.change)}: in the configuration of {row.change.model}", text)
 
 
@@ -293,11 +293,11 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     if not diagnosis.curve:
         return None
     bounds = [step.bound for step in diagnosis.steps if step.bound is not None]
-    rules = (Rule(min(bounds), f"bound {quantity(min(bounds))} infer/s"),) if bounds else ()
+    rules = (ChartRule(min(bounds), f"bound {quantity(min(bounds))} infer/s"),) if bounds else ()
     top = max(row.throughput for row in diagnosis.curve)
     throughput = Chart(
         title="Throughput, measured and as the model has it",
-        x=Axis("concurrency", plain_number, is_whole=True),
+        x=ChartAxis("concurrency", plain_number, is_whole=True),
         y=rate_axis(),
         series=_curves(diagnosis, "throughput", lambda value: f"{quantity(value)} infer/s"),
         rules=tuple(rule for rule in rules if rule.value < 3 * top),
@@ -306,7 +306,7 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     times = [row.latency_ns for row in diagnosis.curve]
     latency = Chart(
         title="Mean latency, measured and as the model has it",
-        x=Axis("concurrency", plain_number, is_whole=True),
+        x=ChartAxis("concurrency", plain_number, is_whole=True),
         y=time_axis("mean latency", times),
         series=_curves(diagnosis, "latency_ns", duration),
         height=290,
@@ -317,18 +317,20 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     )
 
 
-def _curves(diagnosis: Diagnosis, field: str, text: Callable[[float], str]) -> tuple[Series, ...]:
+def _curves(diagnosis: Diagnosis, field: str, text: Callable[[float], str]) -> tuple[ChartLine, ...]:
     predicted, found = [], []
     for row in diagnosis.curve:
         value, seen = getattr(row, field), getattr(row, f"measured_{field}")
-        predicted.append(Point(row.concurrency, value, f"concurrency {row.concurrency}: model {text(value)}"))
+        predicted.append(
+            ChartPoint(row.concurrency, value, f"concurrency {row.concurrency}: model {text(value)}")
+        )
         if seen is not None:
             found.append(
-                (Point(row.concurrency, seen, f"concurrency {row.concurrency}: measured {text(seen)}"),)
+                (ChartPoint(row.concurrency, seen, f"concurrency {row.concurrency}: measured {text(seen)}"),)
             )
     return (
-        Series("as the model has it", (tuple(predicted),), "blue", is_dashed=True),
-        *((Series("measured", tuple(found), "orange"),) if found else ()),
+        ChartLine("as the model has it", (tuple(predicted),), "blue", is_dashed=True),
+        *((ChartLine("measured", tuple(found), "orange"),) if found else ()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.answer_file import to_json
 from inferometer.base.units import NS_PER_US
 from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
 from inferometer.report.document import (
@@ -16,6 +17,11 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
+from inferometer.report.documents.distribution import distribution_section
+from inferometer.report.documents.settings import host_section, settings_section
+from inferometer.report.documents.throughput import throughput_section
+from inferometer.report.documents.time_bars import time_section
+from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
     NONE,
     at_percentile,
@@ -30,15 +36,10 @@ from inferometer.report.format import (
     quantity,
     share,
 )
-from inferometer.report.html.distribution import distribution_section
-from inferometer.report.html.settings import host_section, settings_section
-from inferometer.report.html.throughput import throughput_section
-from inferometer.report.html.time_bars import time_section
-from inferometer.report.html.timeline import timeline_section
 from inferometer.report.metrics import metrics_lines
 from inferometer.report.verdict import best, verdict
 from inferometer.stats.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
-from inferometer.stats.result import Finding, Result, to_json
+from inferometer.stats.result import Finding, Result
 
 
 def measure_document(result: Result) -> Document:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from inferometer.compare.comparison import Comparison, Turn, Variant
-from inferometer.report.document import Axis, Chart, Point, Section, Series, Spread
+from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Section, Spread
+from inferometer.report.documents.distribution import SHOWN, curve, percent
+from inferometer.report.documents.throughput import limits
 from inferometer.report.format import duration, interval, level_label, level_value, quantity
-from inferometer.report.html.distribution import SHOWN, curve, percent
-from inferometer.report.html.throughput import limits
-from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.report.units import plain_number, rate_axis, time_axis
 from inferometer.report.verdict import measured
 from inferometer.stats.measurement import Distribution
 
@@ -30,7 +30,7 @@ def throughput_section(comparison: Comparison) -> Section | None:
         x=rate_axis(),
         y=time_axis(f"p{CHOSEN} latency", times),
         series=tuple(
-            Series(variant.name, (tuple(_points(variant)),), colour(number))
+            ChartLine(variant.name, (tuple(_points(variant)),), colour(number))
             for number, (variant, _) in enumerate(rows)
         ),
         note="The numbers are the load; bars are 95 % intervals.",
@@ -38,11 +38,11 @@ def throughput_section(comparison: Comparison) -> Section | None:
     return Section("throughput", "Throughput and latency", "", (chart,))
 
 
-def _points(variant: Variant) -> Iterator[Point]:
+def _points(variant: Variant) -> Iterator[ChartPoint]:
     for level, found in measured(variant.result):
         latency_ns = found.latency.percentile_ns(CHOSEN)
         estimate = dict(found.latency_intervals).get(f"p{CHOSEN}")
-        yield Point(
+        yield ChartPoint(
             x=found.infer_per_s.value,
             y=float(latency_ns),
             tip=f"{variant.name}, {level_label(level.mode, level.value)}: {quantity(found.infer_per_s.value)} infer/s "
@@ -69,20 +69,20 @@ def distribution_section(comparison: Comparison) -> Section | None:
         return None
     chart = Chart(
         title=f"Share of requests answered within a latency, at {level_label(level.mode, level.value)}",
-        x=Axis("share of requests", percent, Spread.TAIL),
+        x=ChartAxis("share of requests", percent, Spread.TAIL),
         y=time_axis("latency", [ns for row in whole for ns in (row.min_ns, row.max_ns)]),
         series=tuple(
-            Series(variant.name, (_curve(variant.name, latency),), colour(number))
+            ChartLine(variant.name, (_curve(variant.name, latency),), colour(number))
             for number, (variant, latency) in enumerate(zip(comparison.variants, whole, strict=True))
         ),
     )
     return Section("distribution", "Latency distribution", "", (chart,))
 
 
-def _curve(name: str, latency: Distribution) -> tuple[Point, ...]:
+def _curve(name: str, latency: Distribution) -> tuple[ChartPoint, ...]:
     exact = {p / 100 for p in SHOWN}
     return tuple(
-        Point(part, ns, f"{name}: {percent(part)} within {duration(ns)}" if part in exact else "")
+        ChartPoint(part, ns, f"{name}: {percent(part)} within {duration(ns)}" if part in exact else "")
         for part, ns in curve(latency)
     )
 
@@ -93,10 +93,12 @@ def turns_section(comparison: Comparison) -> Section | None:
         return None
     chart = Chart(
         title="Throughput of each turn",
-        x=Axis("seconds", plain_number),
+        x=ChartAxis("seconds", plain_number),
         y=rate_axis(),
         series=tuple(
-            Series(variant.name, tuple(_run(variant.name, turns) for turns in variant.turns), colour(number))
+            ChartLine(
+                variant.name, tuple(_run(variant.name, turns) for turns in variant.turns), colour(number)
+            )
             for number, variant in enumerate(comparison.variants)
         ),
         height=270,
@@ -105,9 +107,9 @@ def turns_section(comparison: Comparison) -> Section | None:
     return Section("turns", "Round by round", lead, (chart,))
 
 
-def _run(name: str, turns: tuple[Turn, ...]) -> tuple[Point, ...]:
+def _run(name: str, turns: tuple[Turn, ...]) -> tuple[ChartPoint, ...]:
     return tuple(
-        Point(
+        ChartPoint(
             turn.start_s,
             turn.infer_per_s,
             f"{name}, round {turn.number + 1}: {quantity(turn.infer_per_s)} infer/s, {turn.request_count} requests",

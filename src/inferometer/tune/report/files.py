@@ -21,7 +21,7 @@ class _Job:
 
 
 @dataclass(slots=True)
-class Press:
+class ReportFiles:
     """Collects what is to be printed; `print_all` does it, and says what kept it from doing so.
 
     Files that cannot be written are in `outputs`, which says so when it is settled.
@@ -56,7 +56,7 @@ class Press:
         if not jobs:
             return None
         try:
-            with tempfile.TemporaryDirectory(prefix="inferometer-press-") as folder, browsing() as tab:
+            with tempfile.TemporaryDirectory(prefix="inferometer-files-") as folder, browsing() as tab:
                 for number, job in enumerate(jobs):
                     page = Path(folder) / f"{number}.html"
                     write_file(page, job.page)

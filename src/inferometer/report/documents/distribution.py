@@ -1,8 +1,17 @@
 """The latency distribution as percentile curves whose axis stretches the tail."""
 
-from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Spread, Table
+from inferometer.report.document import (
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Column,
+    Section,
+    Spread,
+    Table,
+)
 from inferometer.report.format import duration, level_label, level_value
-from inferometer.report.html.units import time_axis
+from inferometer.report.units import time_axis
 from inferometer.report.verdict import measured
 from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
@@ -21,7 +30,7 @@ def distribution_section(result: Result) -> Section | None:
     times = [ns for _, points in curves for _, ns in points]
     chart = Chart(
         title="Share of requests answered within a latency",
-        x=Axis("share of requests", percent, Spread.TAIL),
+        x=ChartAxis("share of requests", percent, Spread.TAIL),
         y=time_axis("latency", times),
         series=tuple(
             _series(level, found.latency, number, len(drawn)) for number, (level, found) in enumerate(drawn)
@@ -66,15 +75,15 @@ def _between(known: list[tuple[float, float]], part: float, ns: float) -> float:
     return min(max(ns, low), high)
 
 
-def _series(level: Level, latency: Distribution, number: int, of: int) -> Series:
+def _series(level: Level, latency: Distribution, number: int, of: int) -> ChartLine:
     label = level_label(level.mode, level.value)
     shown = {p / 100 for p in SHOWN}
     points = tuple(
-        Point(part, ns, f"{label}: {percent(part)} within {duration(ns)}" if part in shown else "")
+        ChartPoint(part, ns, f"{label}: {percent(part)} within {duration(ns)}" if part in shown else "")
         for part, ns in curve(latency)
     )
     shade = 5 if of == 1 else 1 + round(number * 4 / (of - 1))
-    return Series(label, (points,), f"load-{shade}")
+    return ChartLine(label, (points,), f"load-{shade}")
 
 
 def _table(rows: tuple[tuple[Level, Measurement], ...]) -> Table:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
-from inferometer.report.document import Axis, Chart, Column, Point, Section, Series, Span, Table
+from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Column, Section, Span, Table
 from inferometer.report.format import duration, level_label, level_value, quantity
-from inferometer.report.html.units import plain_number, rate_axis, time_axis
+from inferometer.report.units import plain_number, rate_axis, time_axis
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.result import Result
 
@@ -95,7 +95,7 @@ def _by_level(rows: tuple[_Row, ...]) -> list[tuple[Level, list[_Row]]]:
 def _throughput(rows: tuple[_Row, ...]) -> Chart:
     runs = tuple(
         tuple(
-            Point(row.middle_s, row.window.infer_per_s, _tip(row), is_doubtful=not row.is_counted)
+            ChartPoint(row.middle_s, row.window.infer_per_s, _tip(row), is_doubtful=not row.is_counted)
             for row in group
         )
         for _, group in _by_level(rows)
@@ -103,21 +103,21 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
     name = "request rate" if rows[0].level.mode != "concurrency" else "concurrency"
     return Chart(
         title=f"Throughput of each window, by {name}",
-        x=Axis("seconds", plain_number),
+        x=ChartAxis("seconds", plain_number),
         y=rate_axis(),
-        series=(Series("throughput", runs, "blue", has_marks=len(rows) <= MARKED), *_failures(rows)),
+        series=(ChartLine("throughput", runs, "blue", has_marks=len(rows) <= MARKED), *_failures(rows)),
         spans=_spans(rows),
         height=250,
     )
 
 
-def _failures(rows: tuple[_Row, ...]) -> tuple[Series, ...]:
+def _failures(rows: tuple[_Row, ...]) -> tuple[ChartLine, ...]:
     """A point at the bottom of each window in which requests failed."""
     failed = [row for row in rows if row.window.failed_count]
     if not failed:
         return ()
-    points = tuple((Point(row.middle_s, 0.0, f"{row.window.failed_count} failed"),) for row in failed)
-    return (Series("windows with failures", points, "red"),)
+    points = tuple((ChartPoint(row.middle_s, 0.0, f"{row.window.failed_count} failed"),) for row in failed)
+    return (ChartLine("windows with failures", points, "red"),)
 
 
 def _latency(rows: tuple[_Row, ...], result: Result) -> Chart:
@@ -125,7 +125,7 @@ def _latency(rows: tuple[_Row, ...], result: Result) -> Chart:
     times = [point.y for line in lines for run in line.runs for point in run]
     return Chart(
         title="Latency of each window",
-        x=Axis("seconds", plain_number),
+        x=ChartAxis("seconds", plain_number),
         y=time_axis(lines[0].name if len(lines) == 1 else "latency", times),
         series=lines,
         spans=_spans(rows),
@@ -133,22 +133,24 @@ def _latency(rows: tuple[_Row, ...], result: Result) -> Chart:
     )
 
 
-def _latency_lines(rows: tuple[_Row, ...], result: Result) -> Iterator[Series]:
+def _latency_lines(rows: tuple[_Row, ...], result: Result) -> Iterator[ChartLine]:
     is_marked = len(rows) <= MARKED
     answered = tuple(row for row in rows if row.window.request_count)
     if not any(row.window.p99_ns for row in answered):  # a file from before windows had percentiles
         chosen = result.effective.get("percentile")
         name = "mean latency" if chosen is None else f"p{chosen} latency"
-        yield Series(name, _runs(answered, "latency_ns"), "blue", has_marks=is_marked)
+        yield ChartLine(name, _runs(answered, "latency_ns"), "blue", has_marks=is_marked)
         return
-    yield Series("p50 latency", _runs(answered, "p50_ns"), "blue", has_marks=is_marked)
-    yield Series("p99 latency", _runs(answered, "p99_ns"), "orange", has_marks=is_marked)
+    yield ChartLine("p50 latency", _runs(answered, "p50_ns"), "blue", has_marks=is_marked)
+    yield ChartLine("p99 latency", _runs(answered, "p99_ns"), "orange", has_marks=is_marked)
 
 
-def _runs(rows: tuple[_Row, ...], field: str) -> tuple[tuple[Point, ...], ...]:
+def _runs(rows: tuple[_Row, ...], field: str) -> tuple[tuple[ChartPoint, ...], ...]:
     return tuple(
         tuple(
-            Point(row.middle_s, float(getattr(row.window, field)), _tip(row), is_doubtful=not row.is_counted)
+            ChartPoint(
+                row.middle_s, float(getattr(row.window, field)), _tip(row), is_doubtful=not row.is_counted
+            )
             for row in group
         )
         for _, group in _by_level(rows)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from inferometer.report import breakdown
-from inferometer.report.breakdown import Piece, Step, level_pieces, steps
+from inferometer.report.breakdown import ModelTime, Piece, level_pieces, steps
 from inferometer.report.document import Bar, Bars, Block, Column, Section, Segment, Table
 from inferometer.report.format import duration, level_label, level_value, share
 from inferometer.report.verdict import best, measured
@@ -49,7 +49,7 @@ def time_section(result: Result) -> Section | None:
     return Section("time", "Where the time goes", lead, tuple(blocks))
 
 
-def in_order(rows: tuple[Step, ...], model: Mapping[str, Any]) -> tuple[Step, ...]:
+def in_order(rows: tuple[ModelTime, ...], model: Mapping[str, Any]) -> tuple[ModelTime, ...]:
     """As requests pass them, as far as the ensemble's configuration tells."""
     places = {name: place for place, name in enumerate(dict.fromkeys(_passed(model)))}
     return tuple(sorted(rows, key=lambda row: places.get(row.name, len(places))))
@@ -90,7 +90,7 @@ def _segments(pieces: tuple[Piece, ...]) -> tuple[Segment, ...]:
     )
 
 
-def _steps(rows: tuple[Step, ...], level: Level) -> Bars:
+def _steps(rows: tuple[ModelTime, ...], level: Level) -> Bars:
     total = sum(row.ns for row in rows)
     bars = tuple(
         Bar(
@@ -106,7 +106,7 @@ def _steps(rows: tuple[Step, ...], level: Level) -> Bars:
     return Bars(title, bars, max(row.ns for row in rows), note)
 
 
-def _calls(step: Step) -> str:
+def _calls(step: ModelTime) -> str:
     words = [] if abs(step.calls - 1) < 0.02 else [f"{step.calls:.3g} calls per request"]
     if step.batch > 1.005:
         words.append(f"batches of {step.batch:.3g}")
@@ -130,7 +130,7 @@ def _table(rows: tuple[tuple[Level, Measurement], ...]) -> Table:
     return Table("Where the time goes, by level", columns, tuple(lines), is_folded=True)
 
 
-def _step_table(rows: tuple[Step, ...], level: Level) -> Table:
+def _step_table(rows: tuple[ModelTime, ...], level: Level) -> Table:
     names = list(dict.fromkeys(piece.name for row in rows for piece in row.pieces))
     total = sum(row.ns for row in rows)
     lines = []
@@ -138,6 +138,6 @@ def _step_table(rows: tuple[Step, ...], level: Level) -> Table:
         times = {piece.name: duration(piece.ns) for piece in row.pieces}
         cells = (f"{row.calls:.3g}", *(times.get(name, "-") for name in names))
         lines.append((row.name, *cells, duration(row.ns), share(_ratio(row.ns, total))))
-    columns = (Column("Step", is_number=False), *map(Column, ("Calls", *names, "Together", "Share")))
+    columns = (Column("ModelTime", is_number=False), *map(Column, ("Calls", *names, "Together", "Share")))
     where = level_label(level.mode, level.value)
     return Table(f"Where the time goes, by step at {where}", columns, tuple(lines), is_folded=True)

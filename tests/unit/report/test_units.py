@@ -3,7 +3,7 @@
 import pytest
 
 from inferometer.report.document import Spread
-from inferometer.report.html.units import plain_number, time_axis
+from inferometer.report.units import plain_number, time_axis
 
 
 @pytest.mark.parametrize(

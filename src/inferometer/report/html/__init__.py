@@ -1,1 +1,0 @@
-"""Reports as one self-contained page."""

@@ -1,0 +1,225 @@
+"""The KServe v2 protocol as bytes, the same for Triton and its plain kin: what the links of `load` write and read.
+
+A request is rendered once. What differs each time it is sent, its sequence and its id, is written into places of fixed
+length over HTTP, and appended to the message over gRPC, where fields may come in any order. Replies are opened only
+where somebody asks for their outputs.
+"""
+
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from inferometer.base.errors import LocalError, PeerError
+from inferometer.model.numbers import encode, flat
+from inferometer.model.tensor import Tensor
+from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
+
+REQUEST_ID, PARAMETERS = 3, 4  # fields of ModelInferRequest, and of ModelInferResponse
+OUTPUTS, RAW_CONTENTS = 5, 6  # of ModelInferResponse
+NAME = 1  # of InferOutputTensor
+KEY, VALUE = 1, 2  # of a map's entry
+BOOL, INT64 = 1, 2  # of InferParameter
+ERROR_MESSAGE, INFER_RESPONSE = 1, 2  # of ModelStreamInferResponse
+FINAL = b"triton_final_response"
+
+
+# --- sequences and ids
+
+Mark = tuple[int, bool, bool]
+"""Sequence id, whether it starts, whether it ends."""
+
+_FORM = '"sequence_id":{:<20},"sequence_start":{:<5},"sequence_end":{:<5}'
+
+PLACE = _FORM.format("", "", "").encode()
+"""What stands in a rendered HTTP request where the mark goes; JSON allows blanks behind a value."""
+
+ID_PLACE = b'""' + b" " * 20
+"""What stands in a rendered HTTP request where an id goes that is put in each time it is sent."""
+
+
+def http_mark(mark: Mark) -> bytes:
+    """As long as PLACE, so that no length in the request changes."""
+    sequence_id, is_start, is_end = mark
+    return _FORM.format(sequence_id, _word(is_start), _word(is_end)).encode()
+
+
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def grpc_mark(mark: Mark) -> bytes:
+    """Parameters to append to a message: fields of a message may come in any order."""
+    sequence_id, is_start, is_end = mark
+    return (
+        _parameter(b"sequence_id", INT64, sequence_id)
+        + _parameter(b"sequence_start", BOOL, is_start)
+        + _parameter(b"sequence_end", BOOL, is_end)
+    )
+
+
+def _parameter(name: bytes, kind: int, value: int) -> bytes:
+    inner = varint(kind << 3 | VARINT) + varint(value)
+    entry = _chunk(KEY, name) + _chunk(VALUE, inner)
+    return _chunk(PARAMETERS, entry)
+
+
+def _chunk(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | LENGTH) + varint(len(data)) + data
+
+
+# --- responses on a ModelStreamInfer stream
+
+
+class StreamReply(NamedTuple):
+    """`request_id` tells whose it is; a final response without data only says that the request is over."""
+
+    request_id: bytes
+    error: str
+    has_data: bool
+    is_final: bool
+
+
+def read_stream_reply(message: bytes | bytearray | memoryview) -> StreamReply:
+    """A response without the final flag ends its request, as servers without decoupled models send it."""
+    error, request_id, has_data, is_final = "", b"", False, True
+    for number, value in fields(memoryview(message)):
+        if number == ERROR_MESSAGE and isinstance(value, memoryview):
+            error = bytes(value).decode("utf-8", "replace")
+        elif number == INFER_RESPONSE and isinstance(value, memoryview):
+            for inner, part in fields(value):
+                if inner == REQUEST_ID and isinstance(part, memoryview):
+                    request_id = bytes(part)
+                elif inner == OUTPUTS:
+                    has_data = True
+                elif inner == PARAMETERS and isinstance(part, memoryview):
+                    is_final = _final(part, is_final)
+    return StreamReply(request_id, error, has_data, is_final)
+
+
+def infer_response(message: bytes | bytearray | memoryview) -> memoryview:
+    """The ModelInferResponse inside a stream's response; empty when there is none."""
+    found = dict(fields(memoryview(message))).get(INFER_RESPONSE)
+    return found if isinstance(found, memoryview) else memoryview(b"")
+
+
+def _final(entry: memoryview, known: bool) -> bool:
+    parts = dict(fields(entry))
+    key, value = parts.get(KEY), parts.get(VALUE)
+    if not isinstance(key, memoryview) or bytes(key) != FINAL:
+        return known
+    flag = dict(fields(value)).get(BOOL) if isinstance(value, memoryview) else None
+    return isinstance(flag, int) and flag != 0
+
+
+# --- outputs
+
+_UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What a reply of a strange shape raises when it is read as if it were a good one."""
+
+
+def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str, bytes]:
+    """The bytes of the outputs of a KServe v2 reply over HTTP, with binary or JSON data."""
+    return {name: tensor.data for name, tensor in http_tensors(body, header_length).items()}
+
+
+def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str, Tensor]:
+    """The outputs of such a reply."""
+    try:
+        length = len(body) if header_length is None else int(header_length)
+        document = json.loads(body[:length])
+        rows: Sequence[Any] = document["outputs"]
+        outputs = {}
+        for row in rows:
+            parameters = row.get("parameters") or {}  # some servers say null
+            size = parameters.get("binary_data_size")
+            if "shared_memory_region" in parameters:
+                continue
+            if size is None:
+                data = encode(row["datatype"], flat(row["data"]))
+            else:
+                data = bytes(body[length : length + size])
+                length += size
+            shape = tuple(map(int, row.get("shape", ())))
+            outputs[row["name"]] = Tensor(row["name"], row.get("datatype", ""), shape, data)
+    except _UNREADABLE as error:
+        raise PeerError(f"the reply cannot be read: {error!r}") from error
+    return outputs
+
+
+def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
+    """The outputs of a ModelInferResponse; servers that answer with typed contents go through the official messages."""
+    names: list[str] = []
+    raw: list[bytes] = []
+    try:
+        for number, value in fields(memoryview(message)):
+            if number == OUTPUTS and isinstance(value, memoryview):
+                name = dict(fields(value)).get(NAME)
+                names.append(bytes(name).decode() if isinstance(name, memoryview) else "")
+            elif number == RAW_CONTENTS and isinstance(value, memoryview):
+                raw.append(bytes(value))
+        if len(raw) == len(names):
+            return dict(zip(names, raw, strict=True))
+        return _typed_outputs(bytes(message))
+    except _UNREADABLE as error:
+        raise PeerError(f"the reply cannot be read: {error!r}") from error
+
+
+def grpc_tensors(message: bytes) -> dict[str, Tensor]:
+    """The outputs of a ModelInferResponse with datatype and shape, for those who are in no hurry."""
+    data = grpc_outputs(message)
+    reply = _message(message)
+    return {
+        row.name: Tensor(row.name, row.datatype, tuple(row.shape), data[row.name]) for row in reply.outputs
+    }
+
+
+def _typed_outputs(message: bytes) -> dict[str, bytes]:
+    return {
+        output.name: encode(
+            output.datatype, [value for _, values in output.contents.ListFields() for value in values]
+        )
+        for output in _message(message).outputs
+    }
+
+
+def _message(message: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return load_messages().ModelInferResponse.FromString(message)
+    except DecodeError as error:
+        raise PeerError(f"the reply cannot be read: {error!r}") from error
+
+
+# --- messages
+
+_PACKAGE = "tritonclient.grpc"
+
+
+@cache
+def load_messages() -> Any:
+    """The official messages (`service_pb2`), without the rest of their package, which needs grpcio.
+
+    Whoever imports the real package later still gets it whole.
+    """
+    if _PACKAGE in sys.modules:
+        return importlib.import_module(f"{_PACKAGE}.service_pb2")
+    spec = find_spec("tritonclient")
+    if spec is None or not spec.submodule_search_locations:
+        raise LocalError(
+            "gRPC needs the package tritonclient, which is not installed", remedy="pip install tritonclient"
+        )
+    stand_in = ModuleType(_PACKAGE)
+    stand_in.__path__ = [str(Path(next(iter(spec.submodule_search_locations))) / "grpc")]
+    sys.modules[_PACKAGE] = stand_in
+    try:
+        return importlib.import_module(f"{_PACKAGE}.service_pb2")
+    finally:
+        for name in [name for name in sys.modules if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]:
+            del sys.modules[name]

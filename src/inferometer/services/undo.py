@@ -1,0 +1,119 @@
+"""Changes to a server that must be undone, even if the run that made them is killed.
+
+    owner ---- starts, says what to undo ----> guard ---- reads until the owner is gone ----> undoes it
+
+The owner holds the only other end of the guard's standard input, which closes with the owner, however that ends. A run
+that ends in order undoes its changes by itself and ends its guard. What the server does not let us undo at once, such
+as a memory region that a request is still using, is left to the guard, which has more time.
+"""
+
+import contextlib
+import io
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.errors import PeerError
+from inferometer.base.units import NS_PER_S
+
+OWNER_TIMEOUT_S = 2.0
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """A call that restores what was there before. It goes to the guard, so it must pickle."""
+
+    call: Callable[[], None]  # a PeerError means: try again
+    timeout_s: float  # how long the guard tries
+    gone: type[OSError] = (
+        ConnectionRefusedError  # what a call meets when the server, and so the change, is gone
+    )
+
+    def is_done(self, timeout_s: float) -> bool:
+        """Tries until the server agrees. Never raises: the error that brought us here matters more."""
+        end_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
+        while True:
+            try:
+                self.call()
+            except PeerError as error:
+                if isinstance(error.__cause__, self.gone):
+                    return True
+                if monotonic_ns() >= end_ns:
+                    return False
+            else:
+                return True
+            time.sleep(_PAUSE_S)
+
+
+class Guard:
+    """The process that undoes our changes if we cannot; it starts with the first of them."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, undo: Undo) -> None:
+        message = pickle.dumps(undo)
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # what ends our whole group must not end the guard
+            )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody ended the guard; we go on without
+            self._process.stdin.write(message)
+            self._process.stdin.flush()
+
+    def close(self, *, is_needed: bool) -> None:
+        """End the guard, or have it undo now what it was told."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if is_needed:
+            process.returncode = 0  # it outlives us on purpose: no ResourceWarning
+        else:
+            process.kill()
+            process.wait()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+@contextlib.contextmanager
+def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
+    """Gives the function that undoes; a guard stands by for as long as this is open, and later if that failed."""
+    guard, is_needed = Guard(), False
+
+    def attempt() -> None:
+        nonlocal is_needed
+        is_needed = not undo.is_done(OWNER_TIMEOUT_S)
+
+    guard.add(undo)
+    try:
+        yield attempt
+    finally:
+        guard.close(is_needed=is_needed)
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    told = io.BytesIO(sys.stdin.buffer.read())  # ends when the owner is gone
+    undos: list[Undo] = []
+    with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the last one may have been cut off
+        while True:
+            undos.append(pickle.load(told))
+    for undo in reversed(undos):
+        undo.is_done(undo.timeout_s)
+
+
+if __name__ == "__main__":
+    main()
