@@ -52,9 +52,9 @@ def _records(workers: Workers, plan: Open) -> Records:
     workers.apply(plan)
     parts = []
     while True:
-        harvest = workers.collect(monotonic_ns() + _ROUND_NS)
-        parts.append(harvest.records)
-        if harvest.is_finished:
+        collected = workers.collect(monotonic_ns() + _ROUND_NS)
+        parts.append(collected.records)
+        if collected.is_finished:
             return join(parts)
 
 

@@ -49,3 +49,7 @@ def _cell(text: str) -> str:
 def on_post_page(output: str, **_: object) -> str:
     """Nothing is fetched from elsewhere: what the theme would load to search in files is ours."""
     return output.replace("https://unpkg.com/iframe-worker/shim", "scripts/offline-search.js")
+
+
+def on_post_template(output_content: str, **_: object) -> str:
+    return on_post_page(output_content)

@@ -19,10 +19,9 @@ from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.options.options import Options
 from inferometer.records.records import Records, join
-from inferometer.selftest import arrivals
 from inferometer.selftest.behaviour import Behaviour
-from inferometer.selftest.child import NullServer
-from inferometer.selftest.drive import run_whole, workers
+from inferometer.selftest.drive import NullServer, run_whole, workers
+from inferometer.selftest.schedule import ks_distance
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
 from inferometer.services.triton_grpc import TritonGrpc
@@ -248,9 +247,9 @@ def sent(traffic: Traffic, plan: Plan, *, count: int = 1) -> Records:
     with Workers(traffic, count=count) as load:
         load.apply(plan)
         while True:
-            harvest = load.collect(monotonic_ns() + 10**9)
-            parts.append(harvest.records)
-            if harvest.is_finished:
+            collected = load.collect(monotonic_ns() + 10**9)
+            parts.append(collected.records)
+            if collected.is_finished:
                 return join(parts)
 
 
@@ -327,5 +326,5 @@ def test_poisson_requests_arrive_when_they_are_due_and_not_evenly() -> None:
     # leave room. The exact test is on the simulated clock.
     first = min(range(0, total - stretch, 10), key=lambda start: late[start : start + stretch].max())
     gaps_s = np.diff(arrived[first : first + stretch]) / 1e9
-    assert arrivals.distance(gaps_s.tolist(), rate) < 0.35
-    assert arrivals.distance([1 / rate] * stretch, rate) > 0.6
+    assert ks_distance(gaps_s.tolist(), rate) < 0.35
+    assert ks_distance([1 / rate] * stretch, rate) > 0.6

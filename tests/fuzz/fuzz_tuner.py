@@ -20,12 +20,12 @@ from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
-from inferometer.tune.goal import Goal
+from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study
-from inferometer.tune.variant import Names
+from inferometer.tune.variant import VariantNames
 from tests.support.strange import strange, text_of
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "tune"))
@@ -36,10 +36,11 @@ from scripted import W, drive, server
 @cache
 def study() -> Study:
     """Two configurations at two loads each."""
-    bounds = Bounds(instances=(1, 1), batch=(1, 2), concurrency=(1, 2))
-    goal, names = Goal("W"), Names()
+    bounds = SearchBounds(instances=(1, 1), batch=(1, 2), concurrency=(1, 2))
+    goal, names = Goal("W"), VariantNames()
     found = drive(
-        brute(Scope((Task(automatic("W", W, bounds, cpu_only=True), goal),), bounds), names), server
+        brute(SearchProblem((ModelProblem(automatic("W", W, bounds, cpu_only=True), goal),), bounds), names),
+        server,
     )
     return Study("it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3]))
 

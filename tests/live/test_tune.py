@@ -15,11 +15,16 @@ from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
 from inferometer.tune import model_config
-from inferometer.tune.launch.site import Addresses, Control
-from inferometer.tune.search.search import Effort
 from inferometer.tune.session import profile
-from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
-from inferometer.tune.space import Bounds
+from inferometer.tune.settings import (
+    Addresses,
+    Effort,
+    LaunchSettings,
+    ModelSettings,
+    ServerAccess,
+    TuneSettings,
+)
+from inferometer.tune.space import SearchBounds
 from tests.support.commands import Ended, call
 
 pytestmark = pytest.mark.live
@@ -92,12 +97,12 @@ def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, 
     assert [trial["number"] for trial in second["trials"][: len(measured)]] == measured
 
 
-def settings(models, tmp_path, launch, **changed) -> Settings:
-    return Settings(
+def settings(models, tmp_path, launch, **changed) -> TuneSettings:
+    return TuneSettings(
         models=(ModelSettings("W", **changed),),
         launch=launch,
         search="brute",
-        bounds=Bounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
+        bounds=SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",
     )
@@ -138,7 +143,7 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
             if protocol == "http"
             else Addresses(http="", grpc=server.grpc_address)
         )
-        launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
         from inferometer.options.options import Options
 
         asked = settings(models, tmp_path, launch, options=Options(model="W", protocol=protocol))
@@ -159,7 +164,7 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
     )
     with EmbeddedTriton(models) as server:
         addresses = Addresses(http=server.http_address, grpc=server.grpc_address)
-        launch = LaunchSettings(mode="remote", addresses=addresses, control=Control(protocol))
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
         watcher = Watcher()
         tuple(profile(settings(models, tmp_path, launch, loads=(2,)), watcher))
     warnings = [say.text for say in watcher.says if say.is_warning]

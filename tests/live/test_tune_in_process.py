@@ -14,10 +14,9 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
 from inferometer.tune import model_config
-from inferometer.tune.search.search import Effort
 from inferometer.tune.session import profile
-from inferometer.tune.settings import LaunchSettings, ModelSettings, Settings
-from inferometer.tune.space import Bounds
+from inferometer.tune.settings import Effort, LaunchSettings, ModelSettings, TuneSettings
+from inferometer.tune.space import SearchBounds
 from tests.support.commands import call
 
 pytestmark = pytest.mark.live
@@ -69,13 +68,13 @@ class Watcher:
         return False
 
 
-def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> Settings:
-    return Settings(
+def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> TuneSettings:
+    return TuneSettings(
         models=models,
         launch=LaunchSettings(mode="c_api", repositories=(repository,), **launch),
         search="brute",
         together=len(models) > 1,
-        bounds=Bounds(instances=(1, 1), batch=(2, 2), concurrency=(2, 2)),
+        bounds=SearchBounds(instances=(1, 1), batch=(2, 2), concurrency=(2, 2)),
         sweep_after=False,
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",

@@ -9,7 +9,7 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Cost, Harvest
+from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.level import Bench, Point, measure_level
 from inferometer.measure.points import points
@@ -211,7 +211,7 @@ class Flood:
             rows[:, COLUMNS.index(name)] = column
         times = np.stack((ends - latency // 2, ends), axis=1).ravel() if self._is_streamed else NO_TIMES
         self._clock.move_to(int(ends[-1]) if count else max(until_ns, self._clock()))
-        return Harvest(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
+        return Collected(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
 
     def examples(self):
         return {}

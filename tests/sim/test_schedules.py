@@ -16,7 +16,7 @@ from inferometer.measure.level import Bench, Point, measure_level
 from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.records import status
 from inferometer.records.records import join
-from inferometer.selftest import arrivals
+from inferometer.selftest.schedule import ks_distance, ks_p_value
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
@@ -159,9 +159,9 @@ def test_poisson_arrivals_pass_kolmogorov_and_smirnov_at_the_server():
     while not load.collect(clock() + NS_PER_S).is_finished:
         pass
     gaps_s = [(later - earlier) / NS_PER_S for earlier, later in zip([0, *arrived], arrived, strict=False)]
-    assert arrivals.p_value(arrivals.distance(gaps_s, 400), len(gaps_s)) > 0.01
+    assert ks_p_value(ks_distance(gaps_s, 400), len(gaps_s)) > 0.01
     even = [1 / 400] * 4000
-    assert arrivals.p_value(arrivals.distance(even, 400), len(even)) < 1e-9
+    assert ks_p_value(ks_distance(even, 400), len(even)) < 1e-9
 
 
 # --- ramps of streams
@@ -178,9 +178,9 @@ def periodic(script, plan):
     load.apply(plan)
     parts = []
     while True:
-        harvest = load.collect(clock() + NS_PER_S)
-        parts.append(harvest.records)
-        if harvest.is_finished:
+        collected = load.collect(clock() + NS_PER_S)
+        parts.append(collected.records)
+        if collected.is_finished:
             return join(parts)
 
 
@@ -297,9 +297,9 @@ def test_workers_lose_no_request_and_count_none_twice(recipe, workers):
     load.apply(Open(Listed(times), count=500, steps=steps))
     parts = []
     while True:
-        harvest = load.collect(clock() + NS_PER_S)
-        parts.append(harvest.records)
-        if harvest.is_finished:
+        collected = load.collect(clock() + NS_PER_S)
+        parts.append(collected.records)
+        if collected.is_finished:
             break
     records = join(parts)
     assert sorted(records.step) == list(range(500))

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.trial import Figures, Status, Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial
+from inferometer.tune.variant import ModelVariant
 
 LOADING_S = 2.5
 LOOK_S = 1.0
@@ -54,7 +53,7 @@ class Landscape:
             tail_noise=draw.uniform(0.02, 0.08),
         )
 
-    def truth(self, variant: Variant, load: ClientLoad) -> tuple[float, float]:
+    def truth(self, variant: ModelVariant, load: ClientLoad) -> tuple[float, float]:
         """Throughput and p99 in ms, without noise."""
         config = variant.config
         k = model_config.total_instances(config)

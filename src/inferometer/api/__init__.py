@@ -97,10 +97,10 @@ def tune(
     `inferometer.tune.study.recommend` says which trial won and why.
     """
     from inferometer.tune.session import profile
-    from inferometer.tune.short import Wish, settings
-    from inferometer.tune.space import Bounds
+    from inferometer.tune.settings import TuneRequest, settings_of
+    from inferometer.tune.space import SearchBounds
 
-    wish = Wish(
+    request = TuneRequest(
         options=_options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
@@ -108,10 +108,10 @@ def tune(
         url=url,
         launch_mode=launch_mode,
         search=search,
-        bounds=Bounds(instances=instances, batch=batches, concurrency=loads),
+        bounds=SearchBounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),
     )
-    (study,) = profile(settings(wish), _SilentTuning())
+    (study,) = profile(settings_of(request), _SilentTuning())
     return study
 
 

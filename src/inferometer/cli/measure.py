@@ -11,7 +11,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.measure.checks import DURATION_S, make
+from inferometer.measure.checks import DURATION_S, STABILITY_OPTIONS, make
 from inferometer.options.help import answer
 from inferometer.options.option import Ask
 from inferometer.options.options import AUTO, OPTIONS, Options
@@ -33,16 +33,6 @@ COMMAND = Command(
     takes_words=True,  # an address may stand alone
 )
 REQUEST_TIMEOUT_S = 60.0
-
-# Asking for one of these is asking for its way of stopping a level.
-_CLASSIC_STOPPING = (
-    "measurement_interval_ms",
-    "measurement_mode",
-    "measurement_request_count",
-    "stability_percentage",
-    "max_trials",
-    "request_count",
-)
 
 
 def parse_measure(argv: Sequence[str]) -> Options | Ask:
@@ -73,7 +63,7 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
         "request_timeout_s": REQUEST_TIMEOUT_S,
         "sequence_ids": (secrets.randbits(62) + 1, None),  # two runs at once never share an id
     }
-    if not any(field in found for field in _CLASSIC_STOPPING):
+    if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
     return make(found, defaults=defaults)
 

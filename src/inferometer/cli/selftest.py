@@ -1,6 +1,7 @@
 """`inferometer selftest`: proves the instrument on this machine, in under a minute, without any server."""
 
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,9 @@ from inferometer.options.words import Command, read, taken
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from inferometer.selftest.check import SelfTest
+    from inferometer.selftest.check import Check, SelfTest, Thoroughness
+
+    Part = Callable[[Thoroughness], Iterable[Check]]
 
 FAILED = 1
 
@@ -71,13 +74,11 @@ def _run(*, is_quick: bool) -> "SelfTest":
     from inferometer.base.clock import monotonic_ns
     from inferometer.base.units import NS_PER_S
     from inferometer.observe.host import describe_host
-    from inferometer.selftest.check import SCHEMA, SelfTest
-    from inferometer.selftest.pace import FULL, QUICK
-    from inferometer.selftest.run import run
+    from inferometer.selftest.check import FULL, QUICK, SCHEMA, SelfTest
 
     started_at, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), monotonic_ns()
     checks = []
-    for check in run(QUICK if is_quick else FULL):
+    for check in run_parts(_parts(), QUICK if is_quick else FULL):
         print(f"{check.part}: {check.name}: {check.verdict.value}", file=sys.stderr)
         checks.append(check)
     return SelfTest(
@@ -91,6 +92,32 @@ def _run(*, is_quick: bool) -> "SelfTest":
     )
 
 
+def _parts() -> "Mapping[str, Part]":
+    from inferometer.selftest.faults import fault_checks, stall_checks
+    from inferometer.selftest.limits import ceiling_checks, machine_checks
+    from inferometer.selftest.schedule import schedule_checks
+
+    return {
+        "machine": machine_checks,
+        "ceiling": ceiling_checks,
+        "schedule": schedule_checks,
+        "stall": stall_checks,
+        "faults": fault_checks,
+    }
+
+
+def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Iterator[Check]":
+    """The checks as they are done. A part that breaks is a check that failed, and the others still run."""
+    from inferometer.base.errors import InferometerError
+    from inferometer.selftest.check import Check, CheckResult
+
+    for name, checks in parts.items():
+        try:
+            yield from checks(thoroughness)
+        except InferometerError as error:
+            yield Check(name, "broke off", CheckResult.FAIL, str(error), {})
+
+
 def _table(found: "SelfTest") -> "Table":
     from itertools import pairwise
 
@@ -98,20 +125,20 @@ def _table(found: "SelfTest") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from inferometer.selftest.check import Verdict
+    from inferometer.selftest.check import CheckResult
 
     styles = {
-        Verdict.PASS: "green",
-        Verdict.FAIL: "bold red",
-        Verdict.NOISY: "yellow",
-        Verdict.WARN: "yellow",
-        Verdict.SHOWN: "",
+        CheckResult.PASS: "green",
+        CheckResult.FAIL: "bold red",
+        CheckResult.NOISY: "yellow",
+        CheckResult.WARN: "yellow",
+        CheckResult.SHOWN: "",
     }
     table = Table(box=box.SIMPLE_HEAD, expand=True)
     table.add_column("Part")
     table.add_column("Check", ratio=2)
     table.add_column("Found", ratio=5)
-    table.add_column("Verdict")
+    table.add_column("CheckResult")
     part = ""
     for check, following in pairwise([*found.checks, None]):
         assert check is not None
@@ -128,9 +155,9 @@ def _table(found: "SelfTest") -> "Table":
 
 def _sentence(found: "SelfTest") -> str:
     from inferometer.report.format import plural
-    from inferometer.selftest.check import Verdict
+    from inferometer.selftest.check import CheckResult
 
-    failed, noisy = found.count(Verdict.FAIL), found.count(Verdict.NOISY)
+    failed, noisy = found.count(CheckResult.FAIL), found.count(CheckResult.NOISY)
     words = f"{plural(failed, 'check')} failed" if failed else "Nothing failed"
     if noisy:
         words += (

@@ -18,8 +18,8 @@ from inferometer.options.words import Command, read, taken
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.options.options import Options
-    from inferometer.tune.search.search import Proposal, Say, Skip
-    from inferometer.tune.short import Wish
+    from inferometer.tune.search.search import Proposal
+    from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
@@ -129,14 +129,14 @@ def main(argv: list[str]) -> int:
         answer(given, COMMAND)
         return 0
     own = taken(given, TuneOptions, "tune.")
-    return _tune(own, _wish(own, measure_options({**given, "model": own.model})))
+    return _tune(own, _request(own, measure_options({**given, "model": own.model})))
 
 
-def _wish(own: TuneOptions, options: "Options") -> "Wish":
-    from inferometer.tune.short import Wish
-    from inferometer.tune.space import Bounds
+def _request(own: TuneOptions, options: "Options") -> "TuneRequest":
+    from inferometer.tune.settings import TuneRequest
+    from inferometer.tune.space import SearchBounds
 
-    return Wish(
+    return TuneRequest(
         options=options,
         slo=own.slo,
         budget_s=own.budget_s,
@@ -145,24 +145,26 @@ def _wish(own: TuneOptions, options: "Options") -> "Wish":
         launch_mode=own.launch_mode,
         install_path=own.install_path,
         search=own.search,
-        bounds=Bounds(instances=own.instances, batch=own.batch, concurrency=own.load, delays_us=own.delays),
+        bounds=SearchBounds(
+            instances=own.instances, batch=own.batch, concurrency=own.load, delays_us=own.delays
+        ),
         journal=own.journal,
         seed=own.seed,
     )
 
 
-def _tune(own: TuneOptions, wish: "Wish") -> int:
+def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     from inferometer.base.answer_file import write
     from inferometer.cli.signals import Interrupts
     from inferometer.tune.report.text import summary
     from inferometer.tune.session import profile
-    from inferometer.tune.short import settings
+    from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts().caught() as interrupts:
-        (study,) = profile(settings(wish), Progress(interrupts))
+        (study,) = profile(settings_of(request), TrialProgress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
@@ -183,13 +185,13 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
     print(printable(f"written: {path}"))
 
 
-class Progress:
+class TrialProgress:
     """A line per trial on stderr."""
 
     def __init__(self, interrupts: "Interrupts") -> None:
         self._interrupts = interrupts
 
-    def said(self, say: "Say") -> None:
+    def said(self, say: "SearchMessage") -> None:
         if not say.is_detail:
             print(printable(say.text), file=sys.stderr, flush=True)
 
@@ -201,7 +203,7 @@ class Progress:
 
         print(printable(trial_line(trial)), file=sys.stderr, flush=True)
 
-    def skipped(self, skip: "Skip") -> None:
+    def skipped(self, skip: "SkippedProposal") -> None:
         pass
 
     def is_interrupted(self) -> bool:

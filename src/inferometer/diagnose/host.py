@@ -8,7 +8,7 @@ from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.observation import CoreUse, HostUse
 from inferometer.measure.level import Watcher
-from inferometer.observe.host_load import HostMeter, HostSample
+from inferometer.observe.host import HostMeter, HostSample
 from inferometer.server.ports import listens_on
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from inferometer.measure.checks import changed
 from inferometer.measure.level import Bench, Point, Watcher, measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import is_this_host
+from inferometer.observe.host import is_this_host
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.stats.measurement import Level

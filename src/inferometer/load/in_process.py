@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inferometer.base.clock import Clock
-from inferometer.load.engine import Explain, Finish, Turn
+from inferometer.load.engine import Explain, Finish, NextStep
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
@@ -61,7 +61,7 @@ class InProcessLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: Turn,
+        turn: NextStep,
         explain: Explain,
     ) -> None:
         self.reconnects = 0

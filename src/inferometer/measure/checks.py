@@ -31,6 +31,18 @@ _LOAD_MODES = (
 )
 _RANGES = ("concurrency", "request_rate")
 _AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
+STABILITY_OPTIONS = frozenset(
+    (
+        "measurement_interval_ms",
+        "measurement_mode",
+        "measurement_request_count",
+        "stability_percentage",
+        "max_trials",
+        "request_count",
+    )
+)
+"""Fields of the classic way to end a level; to give one is to ask for it."""
+
 DURATION_S = 10.0  # of a level that is to be precise
 
 

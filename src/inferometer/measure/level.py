@@ -10,7 +10,7 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Cost, Crew, Harvest, Load
+from inferometer.load.load import Collected, Cost, Load, ResizableLoad
 from inferometer.load.plan import NEVER, Arrivals, Open, Plan
 from inferometer.measure.conclusion import Course, conclude, latency_name
 from inferometer.measure.pace import Pace
@@ -117,7 +117,7 @@ class Bench:
     watcher: Watcher
     metrics: Poller | None = None
     journal: Journal | None = None
-    crew: Crew | None = None
+    crew: ResizableLoad | None = None
     most_workers: int = 1
     silence_ns: int = LIMIT_NS  # after so long without any answer a run is given up
 
@@ -129,13 +129,13 @@ def warm_up(bench: Bench, plan: Plan) -> bool:
     silence = Silence(bench.silence_ns, begun_ns)
     is_answered = False
     while not bench.watcher.is_interrupted():
-        harvest = bench.load.collect(bench.clock() + FAR_NS)
-        ours = harvest.records.where(harvest.records.sent_ns >= begun_ns)  # not of an earlier load
+        collected = bench.load.collect(bench.clock() + FAR_NS)
+        ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
         is_answered = is_answered or bool((ours.status != status.TIMEOUT).any())
-        if len(harvest.records.good):
-            last_good_ns = harvest.seen_ns
-        is_gone = len(harvest.records) > 0 and harvest.seen_ns - last_good_ns > GONE_NS
-        if harvest.is_finished or is_gone or silence.is_over(harvest):
+        if len(collected.records.good):
+            last_good_ns = collected.seen_ns
+        is_gone = len(collected.records) > 0 and collected.seen_ns - last_good_ns > GONE_NS
+        if collected.is_finished or is_gone or silence.is_over(collected):
             break
     return is_answered
 
@@ -219,7 +219,7 @@ class _LevelRun:
         self._silent_since_ns = 0
         self._last_end_ns = 0
         self._open = OpenWindow(0)
-        self._harvest: Harvest
+        self._harvest: Collected
         self._cost: Cost
         self._cost_ns = 0
         self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None

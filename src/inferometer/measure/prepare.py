@@ -27,8 +27,7 @@ from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
-from inferometer.observe.host import describe_host
-from inferometer.observe.host_load import HostMeter, is_this_host
+from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
 from inferometer.options.options import Options

@@ -26,7 +26,7 @@ from inferometer.wire.grpc import (
     name_of_code,
     render_call,
 )
-from inferometer.wire.sender import Request
+from inferometer.wire.sender import Http2Request
 
 BUFFER = 1024 * 1024
 
@@ -141,7 +141,7 @@ def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
 
 
 def _exchange(
-    sock: socket.socket, connection: GrpcConnection, request: Request, method: str, not_grpc: str
+    sock: socket.socket, connection: GrpcConnection, request: Http2Request, method: str, not_grpc: str
 ) -> bytes:
     connection.open(None, request, keep=True)
     buffer = bytearray(BUFFER)

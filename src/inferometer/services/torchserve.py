@@ -26,7 +26,7 @@ from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Reading, Reply, Traffic, Wiring, render_http
 from inferometer.wire.http1 import Head
-from inferometer.wire.prometheus import readings
+from inferometer.wire.prometheus import metric_lines
 
 FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
@@ -263,7 +263,7 @@ def counters(page: str, model: str) -> list[Mapping[str, Any]]:
     What is not queue is called inference: it holds the worker with its handler and the way there and back.
     """
     found: dict[str, dict[str, float]] = {}
-    for row in readings(page):
+    for row in metric_lines(page):
         if row.labels.get("model_name") == model and 0 <= row.value < _MOST:
             version = found.setdefault(row.labels.get("model_version", ""), {})
             version[row.name] = version.get(row.name, 0.0) + row.value

@@ -1,23 +1,29 @@
 """What can be refused before a server is started: every mistake that files and settings show by themselves."""
 
-from inferometer.base.errors import UsageError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.dataset.build import build
 from inferometer.measure.checks import check_model
 from inferometer.measure.points import read_intervals
+from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
+from inferometer.services.discovery import describe_model
 from inferometer.tune import model_config
-from inferometer.tune.local_models import described
-from inferometer.tune.scoping import are_whole, groups, make_scope, own_config
-from inferometer.tune.search.choose import choose
-from inferometer.tune.search.points import knobs
-from inferometer.tune.search.tpe import require_optuna
-from inferometer.tune.settings import ModelSettings, Settings
-from inferometer.tune.variant import Names
+from inferometer.tune.model_config import Fields
+from inferometer.tune.prepare import are_whole, choose, groups, make_problem, own_config
+from inferometer.tune.search.optuna_search import require_optuna
+from inferometer.tune.search.quick import knobs
+from inferometer.tune.settings import ModelSettings, TuneSettings
+from inferometer.tune.variant import VariantNames
 from inferometer.wire.grpc import encode_headers
 from inferometer.wire.http1 import encode_request
 
 
-def check_settings(settings: Settings, *, sends: bool) -> None:
+def check_settings(settings: TuneSettings, *, sends: bool) -> None:
     """`sends` where our own engine is the load generator; another one judges its options itself."""
     _check_models(settings)
     _check_search(settings)
@@ -25,7 +31,7 @@ def check_settings(settings: Settings, *, sends: bool) -> None:
         _check_sent(settings)
 
 
-def _check_models(settings: Settings) -> None:
+def _check_models(settings: TuneSettings) -> None:
     """Names that are not in the repository are said at once, before anything is started."""
     folders = settings.launch.repositories
     if settings.launch.mode == "remote" or not folders:
@@ -40,20 +46,20 @@ def _check_models(settings: Settings) -> None:
             )
 
 
-def _check_search(settings: Settings) -> None:
+def _check_search(settings: TuneSettings) -> None:
     """A search that cannot be made: the package is missing, an ensemble calls another one, counts do not fit."""
     if settings.search == "optuna":
         require_optuna()
     if settings.launch.mode == "remote" or not are_whole(settings):
         return
     for group in groups(settings):
-        scope = make_scope(settings, group, lambda name: own_config(settings, name) or {}, has_gpus=False)
-        name, _ = choose(settings.search, scope, Names())
+        problem = make_problem(settings, group, lambda name: own_config(settings, name) or {}, has_gpus=False)
+        name, _ = choose(settings.search, problem, VariantNames())
         if name == "quick":
-            knobs(scope)
+            knobs(problem)
 
 
-def _check_sent(settings: Settings) -> None:
+def _check_sent(settings: TuneSettings) -> None:
     """What cannot be sent is refused before anything is started, as far as the models' own files say what they take."""
     if settings.intervals is not None:
         read_intervals(settings.intervals)
@@ -64,7 +70,7 @@ def _check_sent(settings: Settings) -> None:
             raise UsageError(f"{model.name}: {error.message}", remedy=error.remedy) from error
 
 
-def _check_options(settings: Settings, model: ModelSettings) -> None:
+def _check_options(settings: TuneSettings, model: ModelSettings) -> None:
     options = model.options or Options(model=model.name)
     if options.protocol == "grpc":
         encode_headers(
@@ -82,3 +88,53 @@ def _check_options(settings: Settings, model: ModelSettings) -> None:
         model.prompts.steps(model.name, [row.name for row in spec.inputs])
     else:
         build(spec, options.data, is_scheduled=options.fixed_schedule)
+
+
+# --- models as the files of a repository describe them, before any server was asked
+
+
+def described(folders: Sequence[Path], options: Options) -> ModelSpec | None:
+    """None where the files leave something to the server."""
+    try:
+        return describe_model(_Files(folders), options.model, options.version, options.bls_composing_models)
+    except PeerError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Answers the control calls of a server out of files."""
+
+    folders: Sequence[Path]
+
+    def config(self, name: str, version: str) -> Fields:
+        folder = model_config.find_model(self.folders, name)
+        if folder is None or not (folder / "config.pbtxt").is_file():
+            raise MissingError(f"'{name}' has no configuration here")
+        found = model_config.read_file(folder / "config.pbtxt")
+        if not found.get("input") or not found.get("output"):
+            raise MissingError(f"the configuration of '{name}' leaves tensors to the server")
+        return found
+
+    def metadata(self, name: str, version: str) -> Mapping[str, Any]:
+        config = self.config(name, version)
+        is_batched = model_config.max_batch_size(config) > 0
+        return {
+            f"{kind}s": [_tensor(row, is_batched=is_batched) for row in config[kind]]
+            for kind in ("input", "output")
+        }
+
+    def models(self) -> Sequence[str]:
+        return ()
+
+
+def _tensor(row: Mapping[str, Any], *, is_batched: bool) -> Mapping[str, Any]:
+    """As a server lists it in its metadata, where every tensor has its batch dimension."""
+    datatype = str(row["data_type"]).removeprefix("TYPE_")
+    dims = [int(dim) for dim in row.get("dims", ())]
+    has_batch = is_batched and not row.get("is_shape_tensor")
+    return {
+        "name": row["name"],
+        "datatype": "BYTES" if datatype == "STRING" else datatype,
+        "shape": [-1, *dims] if has_batch else dims,
+    }

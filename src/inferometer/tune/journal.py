@@ -17,7 +17,7 @@ from inferometer.base.answer_file import plain, validated
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import writing
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.variant import ModelVariant
 
 SCHEMA = 1
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Journal:
 
     # --- trials
 
-    def add(self, trial: Trial, variants: tuple[Variant, ...], *, study: str) -> None:
+    def add(self, trial: Trial, variants: tuple[ModelVariant, ...], *, study: str) -> None:
         """Trial and variants in one transaction."""
         with self._saving():
             self._db.executemany(
@@ -89,10 +89,10 @@ class Journal:
         ((last,),) = self._rows("SELECT MAX(number) FROM trials")
         return 0 if last is None else int(last) + 1
 
-    def variants(self) -> tuple[Variant, ...]:
+    def variants(self) -> tuple[ModelVariant, ...]:
         """In the order they were made."""
         rows = self._rows("SELECT document FROM variants ORDER BY rowid")
-        return tuple(self.value(Variant, self._document(text)) for (text,) in rows)
+        return tuple(self.value(ModelVariant, self._document(text)) for (text,) in rows)
 
     def _trial(self, text: str) -> Trial:
         return self.value(Trial, self._document(text))
@@ -125,7 +125,7 @@ class Journal:
         return self._document(rows[0][0]) if rows else None
 
 
-def _with_members(variants: tuple[Variant, ...]) -> Iterator[Variant]:
+def _with_members(variants: tuple[ModelVariant, ...]) -> Iterator[ModelVariant]:
     for variant in variants:
         yield from _with_members(variant.composing)
         yield variant

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,23 +15,23 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.checks import changed
+from inferometer.measure.checks import STABILITY_OPTIONS, changed
 from inferometer.measure.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import HostMeter
+from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.launch.site import Site
-from inferometer.tune.level_figures import figures, gpu_figures
+from inferometer.tune.deployment import Deployment
+from inferometer.tune.figures import figures, gpu_figures
 from inferometer.tune.prompts import Prompts
-from inferometer.tune.search.search import Effort, Proposal
-from inferometer.tune.trial import Figures
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.settings import Effort
+from inferometer.tune.trial import ClientLoad, Figures
 
 if TYPE_CHECKING:
     from inferometer.load.workers import Workers
@@ -40,12 +41,12 @@ SLICES = 20  # windows in the time a trial may take
 MOST_FAILED = 0.5  # share of failed requests above which there is nothing to report
 
 
-class MeterError(Exception):
+class TrialError(Exception):
     """A trial gave no figures; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TrialFigures:
     """What one trial gave: figures per part, and per GPU of the server."""
 
     parts: tuple[Figures, ...]
@@ -58,8 +59,8 @@ class Meter(Protocol):
     def fingerprint(self, models: Sequence[str]) -> str:
         """Of what is sent to these models: trials with another one cannot stand for each other."""
 
-    def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
-        """Figures, or a MeterError; `is_fresh` when the models were just loaded."""
+    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
+        """Figures, or a TrialError; `is_fresh` when the models were just loaded."""
 
     def forget(self) -> None:
         """The server was started anew."""
@@ -105,29 +106,38 @@ class EngineMeter:
             {model: row for model, row in self._prompts.items() if model in models},
         )
 
-    def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
         if is_fresh:
             self._end([key for key, line in self._lines.items() if line.setup.host is not None])
         for variant, _ in proposal.parts:
             self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
         if len(proposal.parts) > 1:
-            from inferometer.tune.together import measure_together
-
-            effort = proposal.effort or self._effort
-            levels = measure_together(self, proposal, site, effort, is_fresh=is_fresh)
+            levels = self._measure_together(proposal, site, is_fresh=is_fresh)
         else:
             ((variant, load),) = proposal.parts
-            self.make_ready(variant.model, load, site, is_fresh=is_fresh)
-            levels = [self.level(variant.model, load, site, proposal.effort)]
+            self._make_ready(variant.model, load, site, is_fresh=is_fresh)
+            levels = [self._level(variant.model, load, site, proposal.effort)]
         pids = self._pids(site)
-        return Reading(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
+        return TrialFigures(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
 
-    def _pids(self, site: Site) -> tuple[int, ...]:
+    def _measure_together(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> list[Level]:
+        """Several models under load at the same time: levels in the order of the parts. None stops early, or the
+        others would have the server to themselves."""
+        whole = replace(proposal.effort or self._effort, precision=0.0)
+        for variant, load in proposal.parts:
+            self._make_ready(variant.model, load, site, is_fresh=is_fresh)
+        with ThreadPoolExecutor(len(proposal.parts)) as pool:
+            running = [
+                pool.submit(self._level, variant.model, load, site, whole) for variant, load in proposal.parts
+            ]
+            return [future.result() for future in running]
+
+    def _pids(self, site: Deployment) -> tuple[int, ...]:
         """Of the processes that hold models, as far as they are on this machine."""
         found = [line.setup.host.pid for line in self._lines.values() if line.setup.host is not None]
         return tuple(pid for pid in (*found, site.pid) if pid is not None)
 
-    def make_ready(self, model: str, load: ClientLoad, site: Site, *, is_fresh: bool) -> None:
+    def _make_ready(self, model: str, load: ClientLoad, site: Deployment, *, is_fresh: bool) -> None:
         """Start the workers for this model, and warm it up if it was just loaded."""
         is_new = (model, load.batch) not in self._lines
         line = self._line(model, load.batch, site)
@@ -137,10 +147,10 @@ class EngineMeter:
                 is_answered = warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
                 limit_s = line.setup.options.request_timeout_s or line.bench.silence_ns / NS_PER_S
-                raise MeterError(f"it timed out: no request was answered within {limit_s:g} s")
+                raise TrialError(f"it timed out: no request was answered within {limit_s:g} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
-    def level(self, model: str, load: ClientLoad, site: Site, effort: Effort | None) -> Level:
+    def _level(self, model: str, load: ClientLoad, site: Deployment, effort: Effort | None) -> Level:
         """One model under one load."""
         line = self._line(model, load.batch, site)
         plan = _plan(load, line.setup.options)
@@ -161,13 +171,13 @@ class EngineMeter:
         try:
             yield
         except PeerError as error:
-            raise MeterError(str(error)) from error
+            raise TrialError(str(error)) from error
         except LocalError as error:
             host = self._lines[key].setup.host
             if host is not None:  # the site will find it dead
-                raise MeterError(f"{error.message}: {host.end()}") from error
+                raise TrialError(f"{error.message}: {host.end()}") from error
             self._end([key])
-            raise MeterError(str(error)) from error
+            raise TrialError(str(error)) from error
 
     def _recipe(self, model: str, setup: Setup, effort: Effort | None) -> Recipe:
         asked = effort or self._effort
@@ -185,14 +195,14 @@ class EngineMeter:
             is_whole=False,
         )
 
-    def _line(self, model: str, batch: int, site: Site) -> _Line:
+    def _line(self, model: str, batch: int, site: Deployment) -> _Line:
         known = self._lines.get((model, batch))
         if known is not None:
             return known
         try:
             line = self._started(self._setup(model, batch, site))
         except PeerError as error:
-            raise MeterError(str(error)) from error
+            raise TrialError(str(error)) from error
         self._lines[model, batch] = line
         return line
 
@@ -204,10 +214,10 @@ class EngineMeter:
             if setup.host is None:
                 raise
             reason = " ".join(error.message.split())  # with a python model's own words
-            raise MeterError(reason) from error
+            raise TrialError(reason) from error
         return _Line(setup, bench(setup, workers, self._watcher), stack)
 
-    def _setup(self, model: str, batch: int, site: Site) -> Setup:
+    def _setup(self, model: str, batch: int, site: Deployment) -> Setup:
         options = self._asking(changed(self._options[model], model=model, batch=batch))
         host = site.host(model)
         if host is None:
@@ -308,21 +318,9 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
 
 
-_OWN_RULE = frozenset(
-    (
-        "measurement_mode",
-        "measurement_interval_ms",
-        "measurement_request_count",
-        "stability_percentage",
-        "max_trials",
-        "request_count",
-    )
-)
-
-
 def _has_own_rule(options: Options) -> bool:
     """The user said how to judge windows."""
-    return options.duration_s is not None or not _OWN_RULE.isdisjoint(options.given)
+    return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
 
 
 def _warm(load: ClientLoad) -> int:
@@ -347,9 +345,9 @@ def _plan(load: ClientLoad, options: Options) -> Point:
 def _check(level: Level) -> None:
     found = level.measurement
     if level.is_cut_short:
-        raise MeterError("; ".join(remark.text for remark in level.remarks) or "the server went away")
+        raise TrialError("; ".join(remark.text for remark in level.remarks) or "the server went away")
     if found is None or not found.request_count:
         example = "" if found is None or not found.failures else f": {found.failures[0].example}"
-        raise MeterError(f"no request was answered{example}")
+        raise TrialError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
-        raise MeterError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
+        raise TrialError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")

@@ -1,40 +1,63 @@
-"""From settings to studies: opens the server, the journal and the meter, and runs a search per model."""
+"""From settings to studies: opens the server, the journal and the meter, and runs a search for each model.
+
+    ask the search -> load the variants -> measure -> write the journal -> tell the search
+
+Whatever stops it, what was measured is in the journal, and the next session goes on from there.
+"""
 
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import inferometer
-from inferometer.base.clock import monotonic_ns
+from inferometer.base.clock import Clock, monotonic_ns
+from inferometer.base.errors import InferometerError, PeerError, UsageError
+from inferometer.base.units import NS_PER_S
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
 from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune.checks import check_settings
-from inferometer.tune.idle import watch_idle
-from inferometer.tune.launch.open import open_site
-from inferometer.tune.launch.site import Site
-from inferometer.tune.meter import EngineMeter, Meter
+from inferometer.tune.deployment import Deployment, open_deployment
+from inferometer.tune.figures import watch_idle
+from inferometer.tune.journal import Journal
+from inferometer.tune.meter import EngineMeter, Meter, TrialError
+from inferometer.tune.prepare import are_whole, base_config, choose, groups, make_problem
 from inferometer.tune.prompts import Prompts
-from inferometer.tune.run import Lab, Watcher, run
-from inferometer.tune.scoping import are_whole, base_config, groups, make_scope
-from inferometer.tune.search.choose import choose
-from inferometer.tune.search.search import Say, Search
-from inferometer.tune.settings import IN_PROCESS, ModelSettings, Settings
+from inferometer.tune.search.search import Proposal, Search, SearchMessage, SkippedProposal
+from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.study import Study
-from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names
+from inferometer.tune.trial import Status, Trial
+from inferometer.tune.variant import VariantNames
 
-MakeMeter = Callable[[Settings, Watcher], Meter]
+FIRST_ATTEMPTS = 2  # when so many fail in a row at the start, nothing will ever succeed
+
+
+class SearchWatcher(Protocol):
+    """Who is told how a search goes on."""
+
+    def said(self, message: SearchMessage) -> None: ...
+
+    def proposed(self, proposal: Proposal, *, is_known: bool) -> None: ...
+
+    def tried(self, trial: Trial) -> None: ...
+
+    def skipped(self, skip: SkippedProposal) -> None: ...
+
+    def is_interrupted(self) -> bool:
+        """Stop after the trial that runs."""
+
+
+MakeMeter = Callable[[TuneSettings, SearchWatcher], Meter]
 
 
 def profile(
-    settings: Settings,
-    watcher: Watcher,
+    settings: TuneSettings,
+    watcher: SearchWatcher,
     *,
     make_meter: MakeMeter | None = None,
 ) -> Iterator[Study]:
@@ -47,56 +70,56 @@ def profile(
         journal = stack.enter_context(journals.opened(settings.journal))
         meter = (make_meter or _engine)(settings, watcher)
         stack.callback(meter.close)
-        names = Names.of(journal.variants())
-        site: Site | None = None
+        names = VariantNames.of(journal.variants())
+        deployment: Deployment | None = None
         has_measured = False
         for group in groups(settings):
-            before, site = site, _site_for(settings, group, site, stack)
-            if site is not before:
-                watcher.said(Say(_where(settings, site), is_detail=True))
+            before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
+            if deployment is not before:
+                watcher.said(SearchMessage(_where(settings, deployment), is_detail=True))
             if before is None:
-                _warn_of_others(settings, site, watcher)
+                _warn_of_others(settings, deployment, watcher)
             if idle is None:
                 idle = _idle(settings, nvml)
-            lab = Lab(site, meter, journal, names, monotonic_ns, watcher, has_measured)
-            scope = make_scope(settings, group, partial(base_config, settings, site), has_gpus)
-            scope = replace(scope, seed=_seed(settings, journal))
-            name, steps = choose(settings.search, scope, names)
+            runner = TrialRunner(deployment, meter, journal, names, monotonic_ns, watcher, has_measured)
+            problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
+            problem = replace(problem, seed=_seed(settings, journal))
+            name, steps = choose(settings.search, problem, names)
             study = Study(
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
                 search=name,
-                goals=scope.goals,
+                goals=problem.goals,
                 host=describe_host(),
                 server={"launch": settings.launch.mode},
-                seed=scope.seed,
+                seed=problem.seed,
                 gpus=known_gpus(settings, nvml),
                 idle=idle,
             )
-            study = run(lab, Search(steps), study)
+            study = run(runner, Search(steps), study)
             has_measured = has_measured or bool(study.measured)
             yield study
             if watcher.is_interrupted():
                 return
 
 
-def _where(settings: Settings, site: Site) -> str:
+def _where(settings: TuneSettings, deployment: Deployment) -> str:
     if settings.launch.mode == IN_PROCESS:
         return "No server is started: the workers load the models"
     verb = "found" if settings.launch.mode == "remote" else "started"
-    return f"Triton Server {verb}: HTTP at {site.addresses.http}, gRPC at {site.addresses.grpc}"
+    return f"Triton Server {verb}: HTTP at {deployment.addresses.http}, gRPC at {deployment.addresses.grpc}"
 
 
-def _warn_of_others(settings: Settings, site: Site, watcher: Watcher) -> None:
+def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: SearchWatcher) -> None:
     names = [
         name for model in settings.models for name in (model.name, *(member.name for member in model.members))
     ]
-    for other in site.others(names):
+    for other in deployment.others(names):
         text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(Say(f"{text}, and so change the figures", is_warning=True))
+        watcher.said(SearchMessage(f"{text}, and so change the figures", is_warning=True))
 
 
-def known_gpus(settings: Settings, nvml: Nvml | None) -> Mapping[str, Any]:
+def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
     """Name and memory by UUID; those of somebody else's server are not ours to see."""
     if nvml is None or settings.watch_gpus is False or settings.launch.mode == "remote":
         return {}
@@ -107,7 +130,7 @@ def known_gpus(settings: Settings, nvml: Nvml | None) -> Mapping[str, Any]:
     }
 
 
-def _idle(settings: Settings, nvml: Nvml | None) -> tuple[Trial, ...]:
+def _idle(settings: TuneSettings, nvml: Nvml | None) -> tuple[Trial, ...]:
     if nvml is None or not known_gpus(settings, nvml) or not settings.idle_s:
         return ()
     if settings.launch.mode == IN_PROCESS:
@@ -115,31 +138,34 @@ def _idle(settings: Settings, nvml: Nvml | None) -> tuple[Trial, ...]:
     return (watch_idle(nvml.read, settings.idle_s, settings.launch.metrics_interval_ms / 1000),)
 
 
-def _site_for(
-    settings: Settings, group: Sequence[ModelSettings], site: Site | None, stack: contextlib.ExitStack
-) -> Site:
+def _deployment_for(
+    settings: TuneSettings,
+    group: Sequence[ModelSettings],
+    deployment: Deployment | None,
+    stack: contextlib.ExitStack,
+) -> Deployment:
     """Models with server flags of their own get a server of their own."""
     own = group[0]
     launch = settings.launch
     if launch.mode == "local" and launch.executable is None and are_whole(settings):
         # Completing a configuration starts the model once more, at every load.
         launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
-    if site is not None and not own.server_flags and not own.environment and not site.is_special:
-        return site
-    if site is not None:
-        site.close()
+    if deployment is not None and not own.server_flags and not own.environment and not deployment.is_special:
+        return deployment
+    if deployment is not None:
+        deployment.close()
     if own.server_flags or own.environment:
         launch = replace(
             launch,
             flags=own.server_flags or launch.flags,
             environment=own.environment or launch.environment,
         )
-    fresh = open_site(launch)
+    fresh = open_deployment(launch)
     fresh.is_special = bool(own.server_flags or own.environment)
     return stack.enter_context(fresh)
 
 
-def _seed(settings: Settings, journal: journals.Journal) -> int:
+def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
     """The user's, else the one of the search that is resumed, else a new one."""
     if settings.seed is not None:
         return settings.seed
@@ -150,7 +176,7 @@ def _seed(settings: Settings, journal: journals.Journal) -> int:
     return int(known)
 
 
-def _engine(settings: Settings, watcher: Watcher) -> Meter:
+def _engine(settings: TuneSettings, watcher: SearchWatcher) -> Meter:
     return EngineMeter(
         sent_options(settings), _Levels(watcher), settings.effort, sent_prompts(settings.models)
     )
@@ -161,7 +187,7 @@ def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None
     return {model.name: model.prompts for model in models if model.makes_text}
 
 
-def sent_options(settings: Settings) -> Mapping[str, Options]:
+def sent_options(settings: TuneSettings) -> Mapping[str, Options]:
     """What is sent to each model, and to a server of which kind."""
     found = {model.name: model.options or Options(model=model.name) for model in settings.models}
     if settings.launch.mode != IN_PROCESS:
@@ -172,7 +198,7 @@ def sent_options(settings: Settings) -> Mapping[str, Options]:
 class _Levels:
     """The engine tells more than a search's watcher wants to know."""
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: SearchWatcher) -> None:
         self._watcher = watcher
 
     def level_started(self, mode: str, value: float) -> None:
@@ -186,3 +212,128 @@ class _Levels:
 
     def is_interrupted(self) -> bool:
         return False  # a trial that runs is finished, so that it counts
+
+
+# --- one search
+
+
+@dataclass(slots=True)
+class TrialRunner:
+    """What trials are made with."""
+
+    deployment: Deployment
+    meter: Meter
+    journal: Journal
+    names: VariantNames
+    clock: Clock
+    watcher: SearchWatcher
+    has_measured: bool = False  # another model of this session: so the set-up works
+
+
+def run(runner: TrialRunner, search: Search, study: Study) -> Study:
+    """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
+    retry = runner.journal.recall(f"ended {study.name}") is not None
+    trials: list[Trial] = []
+    attempts, successes = 0, int(runner.has_measured)
+    ended = ""
+    while True:
+        proposal = search.ask()
+        for said in search.take_said():
+            runner.watcher.said(said)
+        for skip in search.take_skipped():
+            runner.watcher.skipped(skip)
+            trials.append(skip.proposal.trial(-1, Status.SKIPPED, skip.reason))
+        if proposal is None:
+            ended = search.ended
+            break
+        if runner.watcher.is_interrupted():
+            return _with(study, runner, trials, "interrupted")
+        trial = _known(runner, proposal, retry=retry)
+        runner.watcher.proposed(proposal, is_known=trial is not None)
+        if trial is None:
+            fresh = _attempts(runner, proposal, study.name)
+            attempts += 1
+        else:
+            fresh = [trial]
+        for trial in fresh:
+            runner.watcher.tried(trial)
+        listed = {known.number for known in trials}  # a search may look at one again
+        trials += [trial for trial in fresh if trial.number not in listed]
+        trial = fresh[-1]
+        successes += trial.is_measured
+        if attempts >= FIRST_ATTEMPTS and not successes:
+            raise PeerError(
+                f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {trial.reason}",
+                remedy="mend the model or its settings, and look at the server's log",
+            )
+        search.tell(trial)
+    runner.journal.remember(f"ended {study.name}", ended)
+    return _with(study, runner, trials, ended)
+
+
+def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | None:
+    key = stored_key(runner, proposal)
+    found = runner.journal.find(key, with_failed=not retry)
+    if found is None:
+        return None
+    # Names may have changed hands since: what counts is the content.
+    parts = tuple(
+        replace(part, variant=variant.name)
+        for part, variant in zip(found.parts, proposal.variants, strict=True)
+    )
+    return replace(found, parts=parts, predicted=proposal.predicted)
+
+
+def stored_key(runner: TrialRunner, proposal: Proposal) -> str:
+    return key_of(proposal, runner.meter.fingerprint([variant.model for variant in proposal.variants]))
+
+
+def key_of(proposal: Proposal, sent: str) -> str:
+    """What trials are kept under: equal for those that can stand for each other."""
+    return f"{proposal.key} {sent}".strip()
+
+
+def _with(study: Study, runner: TrialRunner, trials: list[Trial], ended: str) -> Study:
+    used = {part.variant for trial in trials for part in trial.parts}
+    variants = tuple(variant for variant in runner.names.known.values() if variant.name in used)
+    sent = runner.meter.fingerprint(study.models)
+    return replace(study, trials=tuple(trials), variants=variants, ended=ended, sent=sent)
+
+
+def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial]:
+    """One, or two where the server died in the first: that may be no fault of the variant's."""
+    found: list[Trial] = []
+    while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
+        found.append(attempt(runner, proposal))
+        runner.journal.add(found[-1], proposal.variants, study=study)
+    return found
+
+
+def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
+    """One trial, with its figures or its reason. A user's mistake ends the search, unless other models worked."""
+    number = runner.journal.next_number()
+    begun_ns = runner.clock()
+    try:
+        if runner.deployment.revive():
+            runner.meter.forget()
+        is_fresh = runner.deployment.apply(proposal.variants)
+        if is_fresh:
+            loaded = [part.name for variant in proposal.variants for part in (*variant.composing, variant)]
+            runner.watcher.said(SearchMessage(f"Loaded {', '.join(loaded)}", is_detail=True))
+        reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
+    except (TrialError, InferometerError) as error:
+        if isinstance(error, UsageError) and not runner.has_measured:
+            models = ", ".join(variant.model for variant in proposal.variants)
+            raise UsageError(f"{models}: {error.message}", remedy=error.remedy) from error
+        reason = " ".join(str(error).split())  # a server's words may have lines
+        if not runner.deployment.is_running():
+            reason = f"the server ended: {reason}"
+        trial = proposal.trial(number, Status.FAILED, reason)
+    else:
+        bare = proposal.trial(number, Status.MEASURED)
+        parts = tuple(
+            replace(part, figures=found) for part, found in zip(bare.parts, reading.parts, strict=True)
+        )
+        trial = replace(bare, parts=parts, gpus=reading.gpus)
+    cost_s = (runner.clock() - begun_ns) / NS_PER_S
+    return replace(trial, cost_s=cost_s, key=stored_key(runner, proposal))

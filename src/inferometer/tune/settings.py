@@ -1,23 +1,68 @@
-"""Everything a search can be asked, checked: made by the commands, from words or from a file."""
+"""Everything a search can be asked: made by the commands, from options or from a file.
+
+`TuneRequest` is the short form, one model and one promise; `settings_of` makes `TuneSettings` of it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inferometer.options.options import Options
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_MS
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options, Tls
 from inferometer.server.ports import Ports
-from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal
-from inferometer.tune.launch.site import Addresses, Control
-from inferometer.tune.metrics import THROUGHPUT
+from inferometer.server.repository import example_repository
+from inferometer.stats.slo import parse_slo
+from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.prompts import Prompts
-from inferometer.tune.search.scope import OptunaLimits
-from inferometer.tune.search.search import Effort
-from inferometer.tune.space import Bounds
+from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal
+from inferometer.tune.space import SearchBounds
 
 SEARCHES = ("smart", "brute", "quick", "optuna")
 IN_PROCESS = "c_api"
 LAUNCH_MODES = ("local", "docker", "remote", IN_PROCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure: until the figures are as precise as this, at the latest for so long."""
+
+    duration_s: float
+    precision: float
+
+
+@dataclass(frozen=True, slots=True)
+class OptunaLimits:
+    """How many trials; None was not given."""
+
+    min_percent: int = 5
+    max_percent: int = 10
+    is_percent_given: bool = False
+    min_trials: int | None = None
+    max_trials: int | None = None
+    early_exit: int = 10
+    use_formula: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Of the three services; an empty one is not there."""
+
+    http: str = "localhost:8000"
+    grpc: str = "localhost:8001"
+    metrics_url: str = "http://localhost:8002/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAccess:
+    """How the server is spoken to."""
+
+    protocol: str = "http"
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    tls: Tls = field(default_factory=Tls)
+    grpc_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +101,7 @@ class LaunchSettings:
     install_path: str | None = None  # of a library for c_api; None: the usual place, or the embedded one
     ports: Ports = field(default_factory=Ports)  # of a server of ours; 0 is picked
     addresses: Addresses = field(default_factory=Addresses)  # of somebody else's
-    control: Control = field(default_factory=Control)
+    control: ServerAccess = field(default_factory=ServerAccess)
     flags: tuple[tuple[str, str], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     log: Path | None = None
@@ -70,7 +115,7 @@ class LaunchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TuneSettings:
     """A whole `profile`."""
 
     models: tuple[ModelSettings, ...]
@@ -78,7 +123,7 @@ class Settings:
     search: str = "smart"
     mode: str = "online"
     together: bool = False
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: SearchBounds = field(default_factory=SearchBounds)
     by_rate: bool = False
     intervals: str | None = None
     is_search_on: bool = True
@@ -94,3 +139,79 @@ class Settings:
     cpu_only_members: tuple[str, ...] = ()
     watch_gpus: bool | None = None  # None: when there are any
     idle_s: float = 0.0  # how long the empty server is watched for its own figures
+
+
+JOURNAL = Path("inferometer-tune.sqlite")
+RESERVE_S = 3.0  # of a budget: for starting and ending the server
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """What is wanted, and where to look for it."""
+
+    options: Options  # of the measurements; its model is the one to tune
+    slo: str | None = None
+    budget_s: float | None = None
+    repositories: tuple[Path, ...] = ()  # of a server of our own; none are the example models
+    url: str | None = None  # of a server to tune on instead
+    launch_mode: str = "local"  # or c_api: no server, the library in a worker
+    install_path: str | None = None  # of that library
+    search: str = "smart"
+    bounds: SearchBounds = field(default_factory=SearchBounds)
+    journal: Path = JOURNAL
+    seed: int | None = None
+
+
+def settings_of(request: TuneRequest) -> TuneSettings:
+    """Everything a search needs to know."""
+    options = request.options
+    control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
+    if request.url is not None and request.launch_mode != "local":
+        raise UsageError(
+            f"the launch mode {request.launch_mode} has no server, and --url names one",
+            remedy="give one of them",
+        )
+    if request.url is not None:
+        addresses = Addresses(http=request.url, grpc=request.url)
+        launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
+    else:
+        launch = LaunchSettings(
+            mode=request.launch_mode,
+            repositories=request.repositories or (example_repository(),),
+            install_path=request.install_path,
+            control=control,
+        )
+    constraints = _constraints(request.slo)
+    percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
+    model = ModelSettings(
+        options.model,
+        constraints=constraints,
+        options=changed(options, duration_s=None, asynchronous=True, percentile=percentile),
+        batches=(options.batch or 1,),
+    )
+    return TuneSettings(
+        models=(model,),
+        launch=launch,
+        search=request.search,
+        bounds=request.bounds,
+        budget_s=None if request.budget_s is None else max(1.0, request.budget_s - RESERVE_S),
+        seed=request.seed,
+        journal=request.journal,
+    )
+
+
+def _constraints(slo: str | None) -> tuple[Constraint, ...]:
+    if slo is None:
+        return ()
+    found = []
+    for term in parse_slo(slo).terms:
+        if term.name == "errors":
+            found.append(Constraint("perf_error_rate", high=100 * term.limit))
+            continue
+        tag = "perf_latency_avg" if term.name == "mean" else f"perf_latency_{term.name}"
+        if tag not in BY_TAG:
+            raise UsageError(
+                f"--slo names {term.name}", remedy="the tuner knows mean, p50, p90, p95, p99, errors"
+            )
+        found.append(Constraint(tag, high=term.limit / NS_PER_MS))
+    return tuple(found)

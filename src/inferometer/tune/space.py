@@ -19,7 +19,7 @@ INSTANCES = "instance_group"
 BATCHING = "dynamic_batching"
 DELAY = "max_queue_delay_microseconds"
 
-Point = tuple[int, ...]
+ChoiceNumbers = tuple[int, ...]
 """The number of the choice of each parameter."""
 
 
@@ -47,10 +47,10 @@ class Space:
             size *= len(parameter.choices)
         return size
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[ChoiceNumbers]:
         return itertools.product(*(range(len(parameter.choices)) for parameter in self.parameters))
 
-    def overrides(self, point: Point) -> Fields:
+    def overrides(self, point: ChoiceNumbers) -> Fields:
         """What the point changes; nothing for choices of None."""
         pairs = zip(self.parameters, point, strict=True)
         return {
@@ -59,7 +59,7 @@ class Space:
             if parameter.choices[number] is not None
         }
 
-    def config(self, point: Point) -> Fields:
+    def config(self, point: ChoiceNumbers) -> Fields:
         return model_config.merge(self.base, self.overrides(point))
 
     @property
@@ -68,7 +68,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SearchBounds:
     """Where the automatic search looks."""
 
     instances: tuple[int, int] = (1, 5)
@@ -78,7 +78,7 @@ class Bounds:
     delays_us: tuple[int, ...] = ()  # besides what the model has
 
 
-def automatic(model: str, base: Fields, bounds: Bounds, *, cpu_only: bool) -> Space:
+def automatic(model: str, base: Fields, bounds: SearchBounds, *, cpu_only: bool) -> Space:
     """Instance counts, batch sizes by doubling and, where asked, delays of the dynamic batcher."""
     kind = "KIND_CPU" if cpu_only else "KIND_GPU"
     counts = range(bounds.instances[0], bounds.instances[1] + 1)

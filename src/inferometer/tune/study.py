@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from inferometer.tune.goal import Goal
-from inferometer.tune.scoring import Ranked, gain, rank
+from inferometer.tune.scoring import Goal, RankedVariant, gain, rank
 from inferometer.tune.trial import Status, Trial
-from inferometer.tune.variant import Variant, default_name
+from inferometer.tune.variant import ModelVariant, default_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Study:
     mode: str  # online or offline
     search: str  # smart, brute, quick or optuna
     goals: tuple[Goal, ...]
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[ModelVariant, ...] = ()
     trials: tuple[Trial, ...] = ()
     server: Mapping[str, Any] = field(default_factory=dict)
     host: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +44,7 @@ class Study:
         return ",".join(default_name(model) for model in self.models)
 
     @property
-    def ranked(self) -> tuple[Ranked, ...]:
+    def ranked(self) -> tuple[RankedVariant, ...]:
         return rank(self.goals, self.trials)
 
     @property
@@ -57,7 +56,7 @@ class Study:
         """Failed and skipped ones, each with its reason."""
         return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
 
-    def variant(self, name: str) -> Variant:
+    def variant(self, name: str) -> ModelVariant:
         return next(variant for variant in self.variants if variant.name == name)
 
 
@@ -65,7 +64,7 @@ class Study:
 class Recommendation:
     """The best variant, and by how much it beats the default (None: no default measured that keeps the constraints)."""
 
-    best: Ranked
+    best: RankedVariant
     gain_percent: float | None
     is_sure: bool  # it is a gain even with the intervals' ends against it
     does_pass: bool

@@ -5,8 +5,32 @@ from dataclasses import dataclass
 from enum import Enum
 
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLoad:
+    """Requests of `batch` rows, at a concurrency, a rate, or the times in a file; exactly one of these is set."""
+
+    concurrency: int | None = None
+    request_rate: float | None = None
+    intervals: str | None = None
+    batch: int = 1
+
+    @property
+    def value(self) -> float:
+        """The number that a sweep raises; 0 for a file of times."""
+        if self.concurrency is not None:
+            return float(self.concurrency)
+        return 0.0 if self.request_rate is None else self.request_rate
+
+    def __str__(self) -> str:
+        rows = "" if self.batch == 1 else f"client batch size={self.batch}, "
+        if self.concurrency is not None:
+            return f"{rows}concurrency={self.concurrency}"
+        if self.request_rate is not None:
+            return f"{rows}request-rate-range={self.request_rate:g}"
+        return f"{rows}request-intervals={self.intervals}"
 
 
 class Status(Enum):
@@ -33,7 +57,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TrialPart:
     """One model of a trial."""
 
     model: str
@@ -47,7 +71,7 @@ class Trial:
     """`parts` has one entry, or one per model when several are loaded together."""
 
     number: int
-    parts: tuple[Part, ...]
+    parts: tuple[TrialPart, ...]
     status: Status = Status.MEASURED
     reason: str = ""
     repeat: int = 0  # how often the same was measured before
@@ -106,7 +130,7 @@ def pooled(trials: Sequence[Trial]) -> Trial:
     if len(trials) == 1:
         return first
     parts = tuple(
-        Part(
+        TrialPart(
             part.model,
             part.variant,
             part.load,

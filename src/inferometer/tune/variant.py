@@ -13,7 +13,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class ModelVariant:
     """`overrides` is what was changed, `config` the whole; members of an ensemble or a BLS model are variants too."""
 
     model: str
@@ -21,7 +21,7 @@ class Variant:
     overrides: Fields
     config: Fields
     cpu_only: bool = False
-    composing: tuple["Variant", ...] = ()
+    composing: tuple["ModelVariant", ...] = ()
 
     @property
     def key(self) -> str:
@@ -49,22 +49,22 @@ def numbered_name(model: str, number: int) -> str:
 
 
 @dataclass(slots=True)
-class Names:
+class VariantNames:
     """Gives every configuration its name: `<model>_config_<n>` in order of creation, equal contents once."""
 
-    known: dict[str, Variant] = field(default_factory=dict)  # by name
+    known: dict[str, ModelVariant] = field(default_factory=dict)  # by name
     _last: dict[str, int] = field(default_factory=dict)
     _by_content: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, variants: Iterable[Variant]) -> "Names":
+    def of(cls, variants: Iterable[ModelVariant]) -> "VariantNames":
         """Names that were given before stay."""
         names = cls()
         for variant in variants:
             names.add(variant)
         return names
 
-    def add(self, variant: Variant) -> None:
+    def add(self, variant: ModelVariant) -> None:
         self.known[variant.name] = variant
         suffix = variant.name.rpartition("_config_")[2]
         if is_digits(suffix):
@@ -78,15 +78,15 @@ class Names:
         overrides: Fields,
         *,
         cpu_only: bool = False,
-        composing: tuple[Variant, ...] = (),
-    ) -> Variant:
+        composing: tuple[ModelVariant, ...] = (),
+    ) -> ModelVariant:
         """The variant with these changes. One that changes nothing is the default, even if a numbered one equals it;
         so is an ensemble any of whose members is the default."""
         config = model_config.normal(model_config.merge(base, overrides))
         is_default = not overrides and not composing
         if composing and "ensemble_scheduling" in base:
             is_default = any(part.is_default for part in composing)
-        made = Variant(model, default_name(model), overrides, config, cpu_only, composing)
+        made = ModelVariant(model, default_name(model), overrides, config, cpu_only, composing)
         if is_default or (not overrides and all(part.is_default for part in composing)):
             known = self.known.get(made.name)
             if known is None or known.key != made.key:  # the model's own configuration was edited since
@@ -96,12 +96,12 @@ class Names:
         if name is not None:
             return self.known[name]
         number = self._last.get(model, -1) + 1
-        made = Variant(model, numbered_name(model, number), overrides, config, cpu_only, composing)
+        made = ModelVariant(model, numbered_name(model, number), overrides, config, cpu_only, composing)
         self.add(made)
         return made
 
 
-def _content(variant: Variant) -> str:
+def _content(variant: ModelVariant) -> str:
     members = [(part.name, part.key) for part in variant.composing]
     return json.dumps([variant.model, model_config.key(variant.config), members])
 

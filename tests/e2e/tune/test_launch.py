@@ -12,8 +12,7 @@ import pytest
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.server.ports import Ports
-from inferometer.tune.launch.local import LocalOptions
-from inferometer.tune.launch.open import open_site
+from inferometer.tune.deployment import open_deployment
 from inferometer.tune.settings import LaunchSettings
 
 DEADLINE_S = 60
@@ -94,7 +93,7 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
         flags=(("log_verbose", "1"), ("http-port", "1"), ("model-control-mode", "poll")),
         environment={"COLOUR": "blue"},
     )
-    with open_site(launch) as site:
+    with open_deployment(launch) as site:
         assert site.is_running()
         ((pid, words, colour),) = records(tmp_path / "server.jsonl")
         assert site.pid == pid
@@ -107,7 +106,7 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
 
 
 def test_a_server_that_ended_is_started_again(tmp_path, server, repository):
-    with open_site(LaunchSettings(repositories=(repository,), executable=str(server))) as site:
+    with open_deployment(LaunchSettings(repositories=(repository,), executable=str(server))) as site:
         os.kill(site.pid, signal.SIGKILL)
         wait_until(lambda: not site.is_running(), "the killed server has ended")
         assert site.revive()
@@ -120,7 +119,7 @@ def test_a_server_that_cannot_start_says_why(server, repository):
     launch = LaunchSettings(
         repositories=(repository,), executable=str(server), flags=(("fail", ""),), timeout_s=20
     )
-    with pytest.raises(LocalError, match="it does not want to"), open_site(launch):
+    with pytest.raises(LocalError, match="it does not want to"), open_deployment(launch):
         pass
 
 
@@ -128,9 +127,9 @@ def test_a_server_never_outlives_a_tool_that_was_killed(tmp_path, server, reposi
     program = f"""
 import sys, time
 from pathlib import Path
-from inferometer.tune.launch.open import open_site
+from inferometer.tune.deployment import open_deployment
 from inferometer.tune.settings import LaunchSettings
-with open_site(LaunchSettings(repositories=(Path({str(repository)!r}),), executable={str(server)!r})) as site:
+with open_deployment(LaunchSettings(repositories=(Path({str(repository)!r}),), executable={str(server)!r})) as site:
     print(site.pid, flush=True)
     time.sleep(60)
 """
@@ -146,7 +145,7 @@ with open_site(LaunchSettings(repositories=(Path({str(repository)!r}),), executa
 @pytest.mark.parametrize("name", ["no-such-tritonserver", "/nowhere/tritonserver"])
 def test_a_server_that_does_not_exist_is_named(name, repository):
     with pytest.raises(UsageError, match=name):
-        open_site(LaunchSettings(repositories=(repository,), executable=name))
+        open_deployment(LaunchSettings(repositories=(repository,), executable=name))
 
 
 # --- docker
@@ -175,7 +174,7 @@ def test_a_container_is_run_with_its_mounts_ports_and_words_and_stopped(tmp_path
         environment={"COLOUR": "two words"},
         log=tmp_path / "server.log",
     )
-    with open_site(launch) as site:
+    with open_deployment(launch) as site:
         assert site.is_running()
         port = site.addresses.http.rpartition(":")[2]
     version, run, stop = records(docker)
@@ -194,7 +193,7 @@ def test_a_container_is_run_with_its_mounts_ports_and_words_and_stopped(tmp_path
 
 def test_a_container_needs_an_image(docker, repository):
     with pytest.raises(UsageError, match="image"):
-        open_site(LaunchSettings(mode="docker", repositories=(repository,)))
+        open_deployment(LaunchSettings(mode="docker", repositories=(repository,)))
 
 
 def test_docker_that_does_not_answer_is_said(tmp_path, monkeypatch, repository):
@@ -203,21 +202,21 @@ def test_docker_that_does_not_answer_is_said(tmp_path, monkeypatch, repository):
     script(folder / "docker", "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     launch = LaunchSettings(mode="docker", repositories=(repository,), docker_image="triton:test")
-    with pytest.raises(UsageError, match="Cannot connect to the Docker daemon"), open_site(launch):
+    with pytest.raises(UsageError, match="Cannot connect to the Docker daemon"), open_deployment(launch):
         pass
 
 
 def test_a_library_that_is_not_there_is_named(tmp_path, repository):
     launch = LaunchSettings(mode="c_api", repositories=(repository,), install_path=str(tmp_path))
     with pytest.raises(UsageError, match=r"has no lib/libtritonserver\.so"):
-        open_site(launch)
+        open_deployment(launch)
 
 
 def test_a_remote_server_that_is_not_there_is_named():
-    from inferometer.tune.launch.site import Addresses
+    from inferometer.tune.settings import Addresses
 
     launch = LaunchSettings(mode="remote", addresses=Addresses(http="127.0.0.1:9"))
-    with pytest.raises(InferometerError, match=r"127\.0\.0\.1:9"), open_site(launch):
+    with pytest.raises(InferometerError, match=r"127\.0\.0\.1:9"), open_deployment(launch):
         pass
 
 
@@ -226,6 +225,6 @@ def test_ports_of_ones_own_choice_are_used(server, repository):
 
     ports = choose_ports(Ports())
     options = LaunchSettings(repositories=(repository,), executable=str(server), ports=ports)
-    with open_site(options) as site:
+    with open_deployment(options) as site:
         assert site.addresses.http == f"127.0.0.1:{ports.http}"
-    assert LocalOptions(repositories=()).ports == Ports()
+    assert LaunchSettings(repositories=()).ports == Ports()

@@ -2,11 +2,11 @@
 
 from inferometer.dialects.model_analyzer.llm import applied, genai_flags
 from inferometer.options.options import Options
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.launch.site import Addresses
 from inferometer.tune.meter import EngineMeter
-from inferometer.tune.search.search import Effort, Proposal
-from inferometer.tune.variant import Variant
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.settings import Addresses, Effort
+from inferometer.tune.trial import ClientLoad
+from inferometer.tune.variant import ModelVariant
 from tests.support.openai import FakeOpenAi
 
 FLAGS = {
@@ -47,7 +47,7 @@ def test_prompts_go_to_an_openai_server_and_tokens_come_back():
         options, prompts = applied(Options(model="tiny"), flags, "genai_perf_flags", has_data=False)
         meter = EngineMeter({"tiny": options}, Levels(), Effort(0.3, 0.5), {"tiny": prompts})
         proposal = Proposal(
-            ((Variant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)
+            ((ModelVariant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)
         )
         try:
             (figures,) = meter.measure(proposal, Elsewhere(), is_fresh=True).parts

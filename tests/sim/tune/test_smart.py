@@ -6,15 +6,13 @@ import random
 import pytest
 
 from inferometer.tune import model_config
-from inferometer.tune.goal import Constraint, Goal
-from inferometer.tune.scoring import rank
+from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import Search
+from inferometer.tune.search.search import ModelProblem, Search, SearchProblem
 from inferometer.tune.search.smart import SPENT, smart
-from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.trial import Status
-from inferometer.tune.variant import Names
+from inferometer.tune.variant import VariantNames
 from tests.support.landscape import Landscape, SimulatedTrials
 
 BASE = model_config.parse_text(
@@ -24,9 +22,9 @@ BASE = model_config.parse_text(
 )
 
 
-def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
+def scope_of(seed: int, limit_ms: float | None = None, **settings) -> SearchProblem:
     draw = random.Random(seed)
-    bounds = Bounds(
+    bounds = SearchBounds(
         instances=(1, draw.choice((3, 4, 5))),
         batch=(1, draw.choice((8, 16))),
         concurrency=(1, draw.choice((64, 128))),
@@ -34,13 +32,13 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> Scope:
         delays_us=draw.choice(((), (), (500,))),
     )
     constraints = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
-    task = Task(automatic("m", BASE, bounds, cpu_only=True), Goal("m", constraints=constraints))
-    return Scope((task,), bounds, seed=seed, **settings)
+    task = ModelProblem(automatic("m", BASE, bounds, cpu_only=True), Goal("m", constraints=constraints))
+    return SearchProblem((task,), bounds, seed=seed, **settings)
 
 
 def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | None, float]:
     """A limit drawn from all the latencies there are (or none), and the best throughput that keeps it."""
-    space = candidates.make(scope_of(seed, **settings), Names(), per_doubling=4)
+    space = candidates.make(scope_of(seed, **settings), VariantNames(), per_doubling=4)
     truth = [landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows]
     draw = random.Random(-seed - 1)
     limit_ms = None
@@ -52,9 +50,9 @@ def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | Non
     return limit_ms, max(rate for rate, p99 in truth if limit_ms is None or p99 <= limit_ms)
 
 
-def search(scope: Scope, simulated: SimulatedTrials, *, known=(), stop_after=None):
+def search(scope: SearchProblem, simulated: SimulatedTrials, *, known=(), stop_after=None):
     """Trials until the search ends, or until so many were made; `known` ones are told again, as a journal does."""
-    asked, trials, names = None, [], Names()
+    asked, trials, names = None, [], VariantNames()
     running = Search(smart(scope, names))
     by_key = {trial.key: trial for trial in known}
     made = 0
@@ -124,7 +122,7 @@ def test_configurations_that_cannot_be_loaded_are_left_out():
 def test_what_was_not_measured_has_a_reason_each():
     seed = 2
     scope = scope_of(seed)
-    names = Names()
+    names = VariantNames()
     running, simulated = Search(smart(scope, names)), SimulatedTrials(Landscape.drawn(seed), seed)
     measured = set()
     while (asked := running.ask()) is not None:
@@ -142,7 +140,7 @@ def test_several_objectives_are_weighed():
     landscape = Landscape.drawn(seed)
     scope = scope_of(seed)
     calm = Goal("m", objectives=(("perf_latency_p99", 10), ("perf_throughput", 1)))
-    quiet = Scope((Task(scope.tasks[0].space, calm),), scope.bounds, seed=seed)
+    quiet = SearchProblem((ModelProblem(scope.tasks[0].space, calm),), scope.bounds, seed=seed)
     fast, _, _ = search(scope, SimulatedTrials(landscape, seed))
     slow, _, _ = search(quiet, SimulatedTrials(landscape, seed))
     fastest = rank(scope.goals, fast)[0].best.value("perf_latency_p99")
@@ -150,13 +148,13 @@ def test_several_objectives_are_weighed():
     assert calmest < fastest
 
 
-def pair_of(seed: int, limit_ms: float | None = None) -> Scope:
+def pair_of(seed: int, limit_ms: float | None = None) -> SearchProblem:
     """Two models that are loaded together: the first counts most, the second has a limit."""
-    bounds = Bounds(instances=(1, 2), batch=(1, 8), concurrency=(1, 64))
+    bounds = SearchBounds(instances=(1, 2), batch=(1, 8), concurrency=(1, 64))
     limits = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
     goals = (Goal("m", weight=5), Goal("n", constraints=limits))
     spaces = [automatic(goal.model, {**BASE, "name": goal.model}, bounds, cpu_only=True) for goal in goals]
-    return Scope(tuple(map(Task, spaces, goals)), bounds, seed=seed)
+    return SearchProblem(tuple(map(ModelProblem, spaces, goals)), bounds, seed=seed)
 
 
 def test_models_together_are_weighed_and_each_keeps_its_own_limit():
@@ -167,7 +165,7 @@ def test_models_together_are_weighed_and_each_keeps_its_own_limit():
         (first, _), (second, p99) = (landscape.truth(variant, load) for variant in variants)
         return (5 * math.log(first) + math.log(second)) / 6, p99
 
-    space = candidates.make(pair_of(seed), Names(), per_doubling=4)
+    space = candidates.make(pair_of(seed), VariantNames(), per_doubling=4)
     rows = [truth(space.configurations[number].variants, load) for number, load in space.rows]
     limit_ms = 1.05 * sorted(p99 for _, p99 in rows)[len(rows) // 6]
     scope = pair_of(seed, limit_ms)

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.search.search import Proposal, Search, Steps
-from inferometer.tune.trial import Figures, Status, Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.search.search import Proposal, Search, SearchSteps
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial
+from inferometer.tune.variant import ModelVariant
 
 W = model_config.parse_text(
     """name: "W" backend: "python" max_batch_size: 8 dynamic_batching { }
@@ -18,7 +17,7 @@ W = model_config.parse_text(
 )
 N = {name: value for name, value in W.items() if name not in ("max_batch_size", "dynamic_batching")}
 
-Formula = Callable[[Variant, ClientLoad], tuple[float, float] | None]
+Formula = Callable[[ModelVariant, ClientLoad], tuple[float, float] | None]
 """(throughput, p99 in ms) of a variant under a load; None fails."""
 
 
@@ -41,7 +40,7 @@ class Driven:
         return [trial.load.value for trial in self.trials if trial.name == name]
 
 
-def drive(steps: Steps, formula: Formula) -> Driven:
+def drive(steps: SearchSteps, formula: Formula) -> Driven:
     """Measured once each, as the journal would have it."""
     search, found = Search(steps), Driven()
     known: dict[str, Trial] = {}
@@ -70,7 +69,7 @@ def answer(proposal: Proposal, formula: Formula, number: int) -> Trial:
     return replace(bare, parts=tuple(parts), cost_s=1.0)
 
 
-def server(variant: Variant, load: ClientLoad) -> tuple[float, float]:
+def server(variant: ModelVariant, load: ClientLoad) -> tuple[float, float]:
     """A server with 3 ms + 0.25 ms per row, as the contract's model W."""
     k, b = model_config.total_instances(variant.config), max(1, model_config.max_batch_size(variant.config))
     batch = min(max(load.value / (k + 1), 1.0), b)

@@ -10,14 +10,13 @@ from scripted import W, answer, server
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.tune import journal as journals
-from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.trial import Status
-from inferometer.tune.variant import Names
+from inferometer.tune.trial import ClientLoad, Status
+from inferometer.tune.variant import VariantNames
 
 
 def proposal(concurrency: int = 4) -> Proposal:
-    names = Names()
+    names = VariantNames()
     variant = names.variant("W", W, {"max_batch_size": 4})
     return Proposal(((variant, ClientLoad(concurrency=concurrency)),))
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from inferometer.server.ports import Ports
-from inferometer.tune.launch.local import Embedded, LocalOptions, server_words
+from inferometer.tune.servers import EmbeddedServer, server_words
+from inferometer.tune.settings import LaunchSettings
 
 FLAGS = (
     ("http-port", "9"),
@@ -16,7 +17,7 @@ KEPT = ["--log-verbose", "1", "--disable-auto-complete-config"]
 
 
 def test_flags_that_are_the_tools_own_have_no_effect_on_a_given_server():
-    words = server_words(LocalOptions((Path("/repo"),), flags=FLAGS), Ports(1, 2, 3))
+    words = server_words(LaunchSettings(repositories=(Path("/repo"),), flags=FLAGS), Ports(1, 2, 3))
     assert words[:5] == ["--model-repository", "/repo", *KEPT]
     assert words[words.index("--http-port") + 1] == "1"
     assert words[words.index("--model-control-mode") + 1] == "explicit"
@@ -24,5 +25,7 @@ def test_flags_that_are_the_tools_own_have_no_effect_on_a_given_server():
 
 
 def test_flags_that_are_the_tools_own_have_no_effect_on_the_embedded_server():
-    server = Embedded(LocalOptions((Path("/repo"),), flags=FLAGS, metrics_interval_ms=250))
+    server = EmbeddedServer(
+        LaunchSettings(repositories=(Path("/repo"),), flags=FLAGS, metrics_interval_ms=250)
+    )
     assert list(server._server.extra_args) == [*KEPT, "--metrics-interval-ms", "250"]

@@ -10,19 +10,19 @@ from scripted import W, answer, server
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError
 from inferometer.tune import journal as journals
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.goal import Goal
-from inferometer.tune.launch.site import Addresses, Control, ServerSite
-from inferometer.tune.meter import MeterError, Reading
-from inferometer.tune.run import Lab, run
+from inferometer.tune.deployment import ServerDeployment
+from inferometer.tune.meter import TrialError, TrialFigures
+from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import Proposal, Search
-from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.search.search import ModelProblem, Proposal, Search, SearchProblem
+from inferometer.tune.session import TrialRunner, run
+from inferometer.tune.settings import Addresses, ServerAccess
+from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
-from inferometer.tune.variant import Names
+from inferometer.tune.trial import ClientLoad
+from inferometer.tune.variant import VariantNames
 
-BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
+BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 
 
 @dataclass
@@ -45,11 +45,11 @@ class FakeServer:
         return self.is_up
 
 
-class FakeSite(ServerSite):
+class FakeSite(ServerDeployment):
     """Loads into nothing."""
 
     def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:
-        super().__init__(server, Control(), is_ours=True)
+        super().__init__(server, ServerAccess(), is_ours=True)
         self.refused = refused
         self.loaded: list[str] = []
 
@@ -76,7 +76,7 @@ class FakeMeter:
     def fingerprint(self, models) -> str:
         return self.sent
 
-    def measure(self, proposal, site, *, is_fresh) -> Reading:
+    def measure(self, proposal, site, *, is_fresh) -> TrialFigures:
         if self.stop_after is not None and len(self.runs) >= self.stop_after:
             raise KeyboardInterrupt
         self.runs.append(proposal.key)
@@ -84,8 +84,8 @@ class FakeMeter:
             self.on_measure(len(self.runs))
         trial = answer(proposal, self.formula, 0)
         if not trial.is_measured:
-            raise MeterError("timed out")
-        return Reading(tuple(part.figures for part in trial.parts))
+            raise TrialError("timed out")
+        return TrialFigures(tuple(part.figures for part in trial.parts))
 
     def forget(self) -> None:
         pass
@@ -117,10 +117,12 @@ class Watcher:
 
 def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measured=False) -> Study:
     space = automatic("W", W, BOUNDS, cpu_only=True)
-    scope = Scope((Task(space, Goal("W")),), BOUNDS)
+    scope = SearchProblem((ModelProblem(space, Goal("W")),), BOUNDS)
     with journals.opened(path) as journal:
-        names = Names.of(journal.variants())
-        lab = Lab(site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher())
+        names = VariantNames.of(journal.variants())
+        lab = TrialRunner(
+            site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher()
+        )
         lab.has_measured = has_measured
         blank = Study("test", "online", "brute", scope.goals)
         return run(lab, Search(brute(scope, names)), blank)
@@ -171,8 +173,8 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
         return "seen twice"
 
     with journals.opened(path) as journal:
-        names = Names()
-        lab = Lab(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
+        names = VariantNames()
+        lab = TrialRunner(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
         found = run(lab, Search(twice(names)), Study("test", "online", "", (Goal("W"),)))
     assert [trial.number for trial in found.trials] == [0]
 
@@ -196,7 +198,7 @@ def test_a_server_that_dies_is_started_again_and_the_reason_kept(path):
     def die(number: int) -> None:
         if number == 10:
             host.is_up = False
-            raise MeterError("no answer")
+            raise TrialError("no answer")
 
     found = study_of(path, FakeMeter(on_measure=die), site=FakeSite(host))
     (failed,) = found.not_done
@@ -226,7 +228,7 @@ def test_a_model_that_never_works_does_not_end_a_session_that_does(path):
 
 def test_a_reason_is_one_line(path):
     def broken(variant, load):
-        raise MeterError("it broke\nAt:\n  model.py(3)\n")
+        raise TrialError("it broke\nAt:\n  model.py(3)\n")
 
     found = study_of(path, FakeMeter(broken), has_measured=True)
     assert found.not_done[0].reason == "it broke At: model.py(3)"

@@ -4,30 +4,30 @@ import pytest
 from scripted import N, W, drive, server
 
 from inferometer.base.errors import UsageError
-from inferometer.tune.goal import Constraint, Goal
-from inferometer.tune.scoring import passes, rank
+from inferometer.tune.prepare import choose
+from inferometer.tune.scoring import Constraint, Goal, passes, rank
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.choose import choose
-from inferometer.tune.search.points import formula, knobs
-from inferometer.tune.search.quick import quick
-from inferometer.tune.search.scope import OptunaLimits, Scope, Task
-from inferometer.tune.search.tpe import axes, limits, optuna_search, size
-from inferometer.tune.space import Bounds, automatic, manual
-from inferometer.tune.variant import Names
+from inferometer.tune.search.optuna_search import dimensions, limits, optuna_search, size
+from inferometer.tune.search.proposals import formula
+from inferometer.tune.search.quick import knobs, quick
+from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.settings import OptunaLimits
+from inferometer.tune.space import SearchBounds, automatic, manual
+from inferometer.tune.variant import VariantNames
 
-BOUNDED = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
+BOUNDED = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 
 
-def scope_of(base=W, bounds=BOUNDED, *, swept=None, constraints=(), **settings) -> Scope:
+def scope_of(base=W, bounds=BOUNDED, *, swept=None, constraints=(), **settings) -> SearchProblem:
     name = base["name"]
     if swept is None:
         space = automatic(name, base, bounds, cpu_only=True)
     else:
         space = manual(name, base, swept, where="w", cpu_only=True)
-    task = Task(
+    task = ModelProblem(
         space, Goal(name, constraints=constraints), settings.pop("batches", (1,)), settings.pop("loads", None)
     )
-    return Scope((task,), bounds, **settings)
+    return SearchProblem((task,), bounds, **settings)
 
 
 def limit(ms: float) -> tuple[Constraint, ...]:
@@ -38,7 +38,7 @@ def limit(ms: float) -> tuple[Constraint, ...]:
 
 
 def test_brute_walks_the_contracts_space():
-    found = drive(brute(scope_of(), Names()), server)
+    found = drive(brute(scope_of(), VariantNames()), server)
     assert found.names == ["W_config_default", *(f"W_config_{number}" for number in range(6))]
     assert len(found.trials) == 28
     settings = [
@@ -53,8 +53,8 @@ def test_brute_walks_the_contracts_space():
 
 
 def test_a_load_sweep_stops_on_a_plateau():
-    bounds = Bounds(instances=(1, 1), batch=(1, 1))
-    found = drive(brute(scope_of(bounds=bounds), Names()), lambda variant, load: (100.0, 1.0))
+    bounds = SearchBounds(instances=(1, 1), batch=(1, 1))
+    found = drive(brute(scope_of(bounds=bounds), VariantNames()), lambda variant, load: (100.0, 1.0))
     assert all(found.loads(name) == [1, 2, 4, 8] for name in found.names)
     assert "No longer increasing concurrency as throughput has plateaued" in found.said
 
@@ -63,8 +63,8 @@ def test_batch_sizes_stop_growing_where_throughput_falls_and_the_next_count_begi
     def falling(variant, load):
         return 100.0 * load.value / max(1, variant.config["max_batch_size"] - 1), 1.0
 
-    bounds = Bounds(instances=(1, 2), batch=(1, 8), concurrency=(1, 2))
-    found = drive(brute(scope_of(bounds=bounds), Names()), falling)
+    bounds = SearchBounds(instances=(1, 2), batch=(1, 8), concurrency=(1, 2))
+    found = drive(brute(scope_of(bounds=bounds), VariantNames()), falling)
     tried = [
         (
             proposal.variants[0].config["instance_group"][0]["count"],
@@ -82,21 +82,23 @@ def test_a_manual_sweep_takes_every_combination_with_every_listed_load():
         "dynamic_batching": {"max_queue_delay_microseconds": [100, 200]},
         "instance_group": [{"kind": "KIND_CPU", "count": [1, 2]}],
     }
-    found = drive(brute(scope_of(swept=swept, loads=(4, 2)), Names()), lambda variant, load: (100.0, 1.0))
+    found = drive(
+        brute(scope_of(swept=swept, loads=(4, 2)), VariantNames()), lambda variant, load: (100.0, 1.0)
+    )
     assert len(found.names) == 9
     assert len(found.trials) == 18
     assert all(found.loads(name) == [2, 4] for name in found.names)
 
 
 def test_with_the_search_off_only_the_default_runs():
-    found = drive(brute(scope_of(is_search_on=False, loads=(2, 4, 6)), Names()), server)
+    found = drive(brute(scope_of(is_search_on=False, loads=(2, 4, 6)), VariantNames()), server)
     assert found.names == ["W_config_default"]
     assert found.loads("W_config_default") == [2, 4, 6]
 
 
 def test_client_batches_above_the_models_are_skipped():
     scope = scope_of(is_search_on=False, batches=(1, 2, 16))
-    found = drive(brute(scope, Names()), server)
+    found = drive(brute(scope, VariantNames()), server)
     assert [trial.load.batch for trial in found.trials] == [1, 2]
     assert found.skipped == ["the client batch size 16 is larger than max_batch_size 8"]
     assert "Skipping illegal run configuration" in found.said
@@ -106,7 +108,7 @@ def test_a_failed_run_ends_the_loads_of_its_variant_only():
     def broken(variant, load):
         return None if load.value == 4 and variant.name == "W_config_1" else server(variant, load)
 
-    found = drive(brute(scope_of(), Names()), broken)
+    found = drive(brute(scope_of(), VariantNames()), broken)
     assert found.loads("W_config_1") == [1, 2, 4]
     assert found.loads("W_config_4") == [1, 2, 4, 8]
 
@@ -116,9 +118,9 @@ def test_a_latency_limit_is_closed_in_on_between_two_neighbours():
         return 100.0 * load.value, load.value  # p99 is the concurrency
 
     scope = scope_of(
-        bounds=Bounds(instances=(1, 1), batch=(1, 1), concurrency=(1, 32)), constraints=limit(11.0)
+        bounds=SearchBounds(instances=(1, 1), batch=(1, 1), concurrency=(1, 32)), constraints=limit(11.0)
     )
-    found = drive(brute(scope, Names()), linear)
+    found = drive(brute(scope, VariantNames()), linear)
     for name in found.names:
         extra = [value for value in found.loads(name) if value not in (1, 2, 4, 8, 16, 32)]
         assert extra == [12, 10, 11]
@@ -129,24 +131,24 @@ def test_a_latency_limit_is_closed_in_on_between_two_neighbours():
 
 @pytest.mark.parametrize("highest", [1, 2, 3, 8])
 def test_an_unreachable_limit_ends_in_peace(highest):
-    bounds = Bounds(instances=(1, 1), batch=(1, 1), concurrency=(1, highest))
-    found = drive(brute(scope_of(bounds=bounds, constraints=limit(0.001)), Names()), server)
+    bounds = SearchBounds(instances=(1, 1), batch=(1, 1), concurrency=(1, highest))
+    found = drive(brute(scope_of(bounds=bounds, constraints=limit(0.001)), VariantNames()), server)
     assert found.trials
     assert not any(passes([Goal("W", constraints=limit(0.001))], trial) for trial in found.trials)
     assert any("cannot meet the constraints" in text for text in found.said)
 
 
 def test_rates_replace_concurrencies():
-    bounds = Bounds(instances=(1, 1), batch=(1, 2), request_rate=(64, 512))
+    bounds = SearchBounds(instances=(1, 1), batch=(1, 2), request_rate=(64, 512))
     found = drive(
-        brute(scope_of(bounds=bounds, by_rate=True), Names()), lambda variant, load: (load.value, 1.0)
+        brute(scope_of(bounds=bounds, by_rate=True), VariantNames()), lambda variant, load: (load.value, 1.0)
     )
     assert found.loads("W_config_default") == [64, 128, 256, 512]
     assert len(found.trials) == 12
 
 
 def test_a_model_that_does_not_batch_has_a_variant_per_count():
-    found = drive(brute(scope_of({**N, "name": "N"}), Names()), server)
+    found = drive(brute(scope_of({**N, "name": "N"}), VariantNames()), server)
     assert found.names == ["N_config_default", "N_config_0", "N_config_1"]
     changed = [proposal.variants[0].config for proposal in found.proposals[4:]]
     assert not any("max_batch_size" in config or "dynamic_batching" in config for config in changed)
@@ -156,8 +158,8 @@ def test_a_model_that_does_not_batch_has_a_variant_per_count():
 
 
 def test_quick_finds_the_top_corner_in_few_runs():
-    scope = scope_of(bounds=Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 32)))
-    found = drive(quick(scope, Names()), server)
+    scope = scope_of(bounds=SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 32)))
+    found = drive(quick(scope, VariantNames()), server)
     best = rank(scope.goals, found.trials)[0]
     config = next(row.variants[0] for row in found.proposals if row.variants[0].name == best.name).config
     assert (config["instance_group"][0]["count"], config["max_batch_size"]) == (2, 4)
@@ -166,7 +168,7 @@ def test_quick_finds_the_top_corner_in_few_runs():
 
 
 def test_quick_keeps_within_the_users_bounds():
-    found = drive(quick(scope_of(), Names()), server)
+    found = drive(quick(scope_of(), VariantNames()), server)
     assert max(trial.load.value for trial in found.trials) <= 8
     assert {row.variants[0].config["max_batch_size"] for row in found.proposals} <= {1, 2, 4, 8}
 
@@ -174,16 +176,17 @@ def test_quick_keeps_within_the_users_bounds():
 def test_quick_turns_the_members_of_an_ensemble():
     ensemble = {"name": "E", "platform": "ensemble", "max_batch_size": 4, "ensemble_scheduling": {"step": []}}
     members = tuple(
-        Task(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name)) for name in "AS"
+        ModelProblem(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name))
+        for name in "AS"
     )
-    task = Task(automatic("E", ensemble, BOUNDED, cpu_only=True), Goal("E"), members=members)
-    scope = Scope((task,), BOUNDED)
+    task = ModelProblem(automatic("E", ensemble, BOUNDED, cpu_only=True), Goal("E"), members=members)
+    scope = SearchProblem((task,), BOUNDED)
     assert [knob.model for knob in knobs(scope)] == ["A", "A", "S", "S"]
 
     def slowest(variant, load):
         return min(server(part, load) for part in variant.composing)
 
-    name, steps = choose("brute", scope, Names())
+    name, steps = choose("brute", scope, VariantNames())
     found = drive(steps, slowest)
     assert name == "quick"
     for proposal in found.proposals[1:]:
@@ -202,7 +205,7 @@ def _endless(variant, load):
 
 
 def test_quick_keeps_within_the_default_bounds_too():
-    found = drive(quick(scope_of(bounds=Bounds()), Names()), _endless)
+    found = drive(quick(scope_of(bounds=SearchBounds()), VariantNames()), _endless)
     configs = [row.variants[0].config for row in found.proposals]
     assert max(config["instance_group"][0]["count"] for config in configs) == 5
     assert max(config["max_batch_size"] for config in configs) == 128
@@ -211,7 +214,7 @@ def test_quick_keeps_within_the_default_bounds_too():
 
 @pytest.mark.parametrize("counts", [(1, 4), (4, 1)])
 def test_the_load_of_an_ensemble_is_that_of_all_its_members(counts):
-    names, base = Names(), {"name": "E", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
+    names, base = VariantNames(), {"name": "E", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
     members = tuple(
         names.variant(
             name, {**W, "name": name}, {"instance_group": [{"count": count}], "max_batch_size": 2 * count}
@@ -219,7 +222,7 @@ def test_the_load_of_an_ensemble_is_that_of_all_its_members(counts):
         for name, count in zip("AS", counts, strict=True)
     )
     ensemble = names.variant("E", base, {"max_batch_size": 2}, composing=members)
-    assert formula(scope_of(bounds=Bounds()), ensemble) == 2 * (1 * 2 + 4 * 8)
+    assert formula(scope_of(bounds=SearchBounds()), ensemble) == 2 * (1 * 2 + 4 * 8)
 
 
 @pytest.mark.parametrize(
@@ -239,10 +242,10 @@ def test_listed_counts_of_a_member_are_powers_or_in_a_row(counts, values):
 
 
 def test_optuna_keeps_to_its_trials_and_never_measures_twice():
-    bounds = Bounds(instances=(1, 3), batch=(1, 4), concurrency=(1, 8))
+    bounds = SearchBounds(instances=(1, 3), batch=(1, 4), concurrency=(1, 8))
     scope = scope_of(bounds=bounds, optuna=OptunaLimits(max_trials=6), sweep_after=False)
-    found = drive(optuna_search(scope, Names()), server)
-    assert size(axes(scope)) == 36
+    found = drive(optuna_search(scope, VariantNames()), server)
+    assert size(dimensions(scope)) == 36
     assert "Number of configs in search space: 36" in found.said
     assert len(found.trials) <= 7
     assert len({proposal.key for proposal in found.proposals}) == len(found.proposals)
@@ -250,17 +253,17 @@ def test_optuna_keeps_to_its_trials_and_never_measures_twice():
 
 def test_optuna_repeats_itself_with_the_same_seed():
     scope = scope_of(optuna=OptunaLimits(max_trials=5), sweep_after=False, seed=3)
-    once, again = (drive(optuna_search(scope, Names()), server) for _ in range(2))
+    once, again = (drive(optuna_search(scope, VariantNames()), server) for _ in range(2))
     assert [row.key for row in once.proposals] == [row.key for row in again.proposals]
 
 
 def test_optuna_prefers_what_keeps_the_constraints():
     scope = scope_of(
-        bounds=Bounds(instances=(1, 4), batch=(1, 16), concurrency=(1, 64)),
+        bounds=SearchBounds(instances=(1, 4), batch=(1, 16), concurrency=(1, 64)),
         constraints=limit(15.0),
         optuna=OptunaLimits(max_trials=30),
     )
-    found = drive(optuna_search(scope, Names()), server)
+    found = drive(optuna_search(scope, VariantNames()), server)
     assert rank(scope.goals, found.trials)[0].does_pass
 
 
@@ -281,10 +284,10 @@ def test_trial_limits(given, total, expected):
 
 def test_the_formula_keeps_within_the_bounds():
     scope = scope_of(optuna=OptunaLimits(max_trials=6, use_formula=True), sweep_after=False)
-    found = drive(optuna_search(scope, Names()), server)
+    found = drive(optuna_search(scope, VariantNames()), server)
     assert max(trial.load.value for trial in found.trials) <= 8
 
 
 def test_an_unknown_search_is_named():
     with pytest.raises(UsageError, match="'fast'"):
-        choose("fast", scope_of(), Names())
+        choose("fast", scope_of(), VariantNames())

@@ -8,13 +8,21 @@ from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.errors import UsageError
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.goal import Constraint, Goal, constraints, objectives
-from inferometer.tune.scoring import gain, passes, rank, score, violation
-from inferometer.tune.space import Bounds, automatic, doubling, manual
+from inferometer.tune.scoring import (
+    Constraint,
+    Goal,
+    constraints,
+    gain,
+    objectives,
+    passes,
+    rank,
+    score,
+    violation,
+)
+from inferometer.tune.space import SearchBounds, automatic, doubling, manual
 from inferometer.tune.study import Study, recommend
-from inferometer.tune.trial import Figures, Part, Status, Trial
-from inferometer.tune.variant import Names
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
+from inferometer.tune.variant import VariantNames
 
 TEXT = """name: "m" max_batch_size: 8 dynamic_batching { preferred_batch_size: [4] }
 instance_group { count: 1 kind: KIND_CPU }"""
@@ -23,7 +31,7 @@ BASE = model_config.parse_text(TEXT, "config.pbtxt")
 
 def trial(name: str, concurrency: int, *, number: int = 0, **values: float) -> Trial:
     figures = Figures(tuple((tag, Estimate(value)) for tag, value in values.items()))
-    return Trial(number, (Part("m", name, ClientLoad(concurrency=concurrency), figures),))
+    return Trial(number, (TrialPart("m", name, ClientLoad(concurrency=concurrency), figures),))
 
 
 # --- configurations
@@ -51,7 +59,7 @@ def test_a_broken_configuration_names_its_file():
 
 
 def test_the_automatic_space_walks_instances_then_batch_sizes():
-    space = automatic("m", BASE, Bounds(instances=(1, 2), batch=(1, 4)), cpu_only=True)
+    space = automatic("m", BASE, SearchBounds(instances=(1, 2), batch=(1, 4)), cpu_only=True)
     found = [
         (config["instance_group"][0]["count"], config["max_batch_size"])
         for config in map(space.overrides, space.points())
@@ -61,7 +69,7 @@ def test_the_automatic_space_walks_instances_then_batch_sizes():
 
 
 def test_a_model_that_does_not_batch_only_varies_instances():
-    space = automatic("n", {"name": "n"}, Bounds(instances=(1, 2)), cpu_only=True)
+    space = automatic("n", {"name": "n"}, SearchBounds(instances=(1, 2)), cpu_only=True)
     assert [space.overrides(point) for point in space.points()] == [
         {"instance_group": [{"count": 1, "kind": "KIND_CPU"}]},
         {"instance_group": [{"count": 2, "kind": "KIND_CPU"}]},
@@ -132,7 +140,7 @@ def test_doubling_starts_at_the_low_end():
 
 
 def test_equal_configurations_share_a_name_and_the_default_stays_apart():
-    names = Names()
+    names = VariantNames()
     first = names.variant("m", BASE, {"max_batch_size": 4})
     second = names.variant("m", BASE, {"max_batch_size": 8})  # equal to the default, numbered all the same
     default = names.variant("m", BASE, {})
@@ -142,14 +150,14 @@ def test_equal_configurations_share_a_name_and_the_default_stays_apart():
 
 
 def test_names_go_on_where_they_were():
-    known = Names().variant("m", BASE, {"max_batch_size": 4})
-    names = Names.of([known])
+    known = VariantNames().variant("m", BASE, {"max_batch_size": 4})
+    names = VariantNames.of([known])
     assert names.variant("m", BASE, {"max_batch_size": 4}).name == "m_config_0"
     assert names.variant("m", BASE, {"max_batch_size": 2}).name == "m_config_1"
 
 
 def test_an_edited_default_has_another_key():
-    names = Names()
+    names = VariantNames()
     before = names.variant("m", BASE, {})
     after = names.variant("m", {**BASE, "max_batch_size": 16}, {})
     assert before.name == after.name
@@ -158,7 +166,7 @@ def test_an_edited_default_has_another_key():
 
 def test_an_ensemble_with_a_default_member_is_the_default():
     base = {"name": "e", "platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "m"}]}}
-    names = Names()
+    names = VariantNames()
     plain = names.variant("m", BASE, {})
     changed = names.variant("m", BASE, {"max_batch_size": 4})
     assert names.variant("e", base, {}, composing=(plain,)).name == "e_config_default"
@@ -252,7 +260,7 @@ def test_an_unknown_objective_is_named():
 
 
 def study() -> Study:
-    names = Names()
+    names = VariantNames()
     default = names.variant("m", BASE, {})
     changed = names.variant("m", BASE, {"max_batch_size": 4})
     return Study(
@@ -264,7 +272,7 @@ def study() -> Study:
         trials=(
             trial(default.name, 1, perf_throughput=100.0, perf_latency_p99=5.0),
             trial(changed.name, 1, number=1, perf_throughput=150.0, perf_latency_p99=6.0),
-            Trial(2, (Part("m", changed.name, ClientLoad(concurrency=2)),), Status.FAILED, "no memory"),
+            Trial(2, (TrialPart("m", changed.name, ClientLoad(concurrency=2)),), Status.FAILED, "no memory"),
         ),
     )
 

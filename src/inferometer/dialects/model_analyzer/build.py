@@ -29,12 +29,17 @@ from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.measure.checks import changed
 from inferometer.options.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
-from inferometer.tune.goal import LISTED_WEIGHT, Constraint, Goal, with_limit
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
-from inferometer.tune.search.scope import OptunaLimits
-from inferometer.tune.search.search import Effort
-from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Settings
-from inferometer.tune.space import Bounds
+from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
+from inferometer.tune.settings import (
+    IN_PROCESS,
+    Effort,
+    LaunchSettings,
+    ModelSettings,
+    OptunaLimits,
+    TuneSettings,
+)
+from inferometer.tune.space import SearchBounds
 
 # The load generator's options that are the tuner's business, and what says it to the tuner. The classic tool passes
 # them on with a caution, so a file that has them must not be refused.
@@ -71,7 +76,7 @@ def profile_job(asked: Asked, dialect: Dialect, parse: ParseOptions) -> ProfileJ
             remedy="give the folder of the models with --model-repository",
         )
     by_rate = _is_by_rate(asked, models)
-    settings = Settings(
+    settings = TuneSettings(
         models=tuple(_model(asked, model, by_rate=by_rate, parse=parse) for model in models),
         launch=launch_settings(asked, dialect, models, parse),
         search=asked["run_config_search_mode"],
@@ -300,11 +305,11 @@ def _intervals(asked: Asked, models: Sequence[ModelAsked]) -> str | None:
 # --- the search
 
 
-def _bounds(asked: Asked) -> Bounds:
+def _bounds(asked: Asked) -> SearchBounds:
     def span(noun: str) -> tuple[int, int]:
         return asked[f"run_config_search_min_{noun}"], asked[f"run_config_search_max_{noun}"]
 
-    return Bounds(
+    return SearchBounds(
         instances=span("instance_count"),
         batch=span("model_batch_size"),
         concurrency=span("concurrency"),

@@ -12,11 +12,10 @@ from inferometer.base.writing import write_file
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.trial import Figures, Part, Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.trial import ClientLoad, Figures, Trial, TrialPart
+from inferometer.tune.variant import ModelVariant
 
 MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
 
@@ -29,7 +28,7 @@ Sent = tuple[str, Mapping[str, list[str]]]
 class Found:
     """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
 
-    variants: tuple[Variant, ...]
+    variants: tuple[ModelVariant, ...]
     trials: tuple[Trial, ...]
     sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
     seed: int | None = None
@@ -75,7 +74,7 @@ def _unreadable(path: Path, reason: str) -> UsageError:
 
 def _found(document: Mapping[str, Any]) -> Found:
     results = document["ResultManager.results"]["_results"]
-    variants: dict[str, Variant] = {}
+    variants: dict[str, ModelVariant] = {}
     trials: list[Trial] = []
     sent: list[Mapping[str, Sent]] = []
     for by_variant in results.values():
@@ -107,16 +106,18 @@ def _sent(run_config: Mapping[str, Any]) -> Mapping[str, Sent]:
     return found
 
 
-def _variants(run_config: Mapping[str, Any]) -> Iterator[Variant]:
+def _variants(run_config: Mapping[str, Any]) -> Iterator[ModelVariant]:
     for row in run_config["_model_run_configs"]:
         composing = tuple(_variant(part) for part in row.get("_composing_config_variants") or ())
         yield _variant(row["_model_config_variant"], row["_model_name"], composing)
 
 
-def _variant(row: Mapping[str, Any], model: str = "", composing: tuple[Variant, ...] = ()) -> Variant:
+def _variant(
+    row: Mapping[str, Any], model: str = "", composing: tuple[ModelVariant, ...] = ()
+) -> ModelVariant:
     config = _without_completed(model_config.normal(row["model_config"]))
     name = str(row["variant_name"])
-    return Variant(
+    return ModelVariant(
         model or str(config.get("name") or name.rpartition("_config_")[0]),
         name,
         {},
@@ -146,7 +147,7 @@ def _without_completed(config: model_config.Fields) -> model_config.Fields:
     return kept
 
 
-def _with_overrides(variant: Variant, default: Variant | None) -> Variant:
+def _with_overrides(variant: ModelVariant, default: ModelVariant | None) -> ModelVariant:
     if variant.is_default or default is None:
         return variant
     changed = {
@@ -154,12 +155,14 @@ def _with_overrides(variant: Variant, default: Variant | None) -> Variant:
         for name, value in variant.config.items()
         if name != "name" and default.config.get(name) != value
     }
-    return Variant(variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing)
+    return ModelVariant(
+        variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing
+    )
 
 
-def _trial(number: int, variants: Sequence[Variant], row: Mapping[str, Any]) -> Trial:
+def _trial(number: int, variants: Sequence[ModelVariant], row: Mapping[str, Any]) -> Trial:
     parts = tuple(
-        Part(
+        TrialPart(
             variant.model,
             variant.name,
             _load(part["_model_specific_pa_params"]),
@@ -196,12 +199,14 @@ def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
 _OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utilization")
 
 
-def write(path: Path, variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> None:
+def write(path: Path, variants: Sequence[ModelVariant], trials: Sequence[Trial], *, seed: int | None) -> None:
     """Whole or not at all."""
     write_file(path, json.dumps(document(variants, trials, seed=seed)))
 
 
-def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int | None) -> dict[str, Any]:
+def document(
+    variants: Sequence[ModelVariant], trials: Sequence[Trial], *, seed: int | None
+) -> dict[str, Any]:
     """Measured trials as the classic tool lays them out."""
     by_name = {variant.name: variant for variant in variants}
     results: dict[str, dict[str, Any]] = {}
@@ -224,7 +229,7 @@ def document(variants: Sequence[Variant], trials: Sequence[Trial], *, seed: int 
     return found
 
 
-def _names(variants: Sequence[Variant]) -> dict[str, Any]:
+def _names(variants: Sequence[ModelVariant]) -> dict[str, Any]:
     last: dict[str, int] = {}
     configs: dict[str, Any] = {}
     for variant in variants:
@@ -241,7 +246,7 @@ def _names(variants: Sequence[Variant]) -> dict[str, Any]:
     return {"_model_config_dicts": configs, "_model_name_index": last}
 
 
-def _run_config(trial: Trial, variants: Mapping[str, Variant]) -> dict[str, Any]:
+def _run_config(trial: Trial, variants: Mapping[str, ModelVariant]) -> dict[str, Any]:
     return {
         "_triton_env": {},
         "_model_run_configs": [
@@ -258,7 +263,7 @@ def _run_config(trial: Trial, variants: Mapping[str, Variant]) -> dict[str, Any]
     }
 
 
-def _config_variant(variant: Variant) -> dict[str, Any]:
+def _config_variant(variant: ModelVariant) -> dict[str, Any]:
     from google.protobuf import json_format
 
     config = model_config.from_document(variant.config)
@@ -277,11 +282,11 @@ def _arguments(load: ClientLoad) -> dict[str, Any]:
     }
 
 
-def _options(part: Part) -> dict[str, Any]:
+def _options(part: TrialPart) -> dict[str, Any]:
     return {"-m": part.model, "-b": part.load.batch, "-f": f"{part.model}-results.csv"}
 
 
-def _key(trial: Trial, variants: Mapping[str, Variant]) -> str:
+def _key(trial: Trial, variants: Mapping[str, ModelVariant]) -> str:
     texts = []
     for part in trial.parts:
         words = [

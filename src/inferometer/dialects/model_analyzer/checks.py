@@ -8,8 +8,8 @@ from inferometer.dialects.model_analyzer.job import AnalyzeJob, ProfileJob, Repo
 from inferometer.server.ports import choose_ports
 from inferometer.tune import model_config
 from inferometer.tune.checks import check_settings
-from inferometer.tune.launch.open import open_site
-from inferometer.tune.settings import ModelSettings, Settings
+from inferometer.tune.deployment import open_deployment
+from inferometer.tune.settings import ModelSettings, TuneSettings
 
 
 def check_profile(job: ProfileJob, *, is_brute_explicit: bool) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def check_profile(job: ProfileJob, *, is_brute_explicit: bool) -> tuple[str, ...
         for text in _check_members(job.settings, model, is_brute_explicit=is_brute_explicit)
     )
     launch = job.settings.launch
-    open_site(launch)  # not started: only its program is looked for
+    open_deployment(launch)  # not started: only its program is looked for
     if launch.mode in ("local", "docker"):
         _check_ports(job)
     return warnings
@@ -55,7 +55,7 @@ def _check_parent(path: Path, option: str) -> None:
         raise UsageError(f"{option} '{path}': the folder '{parent}' does not exist", remedy="make it first")
 
 
-def _check_members(settings: Settings, model: ModelSettings, *, is_brute_explicit: bool) -> list[str]:
+def _check_members(settings: TuneSettings, model: ModelSettings, *, is_brute_explicit: bool) -> list[str]:
     folder = model_config.find_model(settings.launch.repositories, model.name)
     if folder is None or not (folder / "config.pbtxt").is_file():
         return []

@@ -12,9 +12,9 @@ from inferometer.base.writing import writing
 
 if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.job import ProfileJob
-    from inferometer.tune.search.search import Proposal, Say, Skip
+    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
     from inferometer.tune.trial import Trial
-    from inferometer.tune.variant import Variant
+    from inferometer.tune.variant import ModelVariant
 
 INTERRUPTS = 3
 
@@ -100,13 +100,13 @@ class SearchConsole:
         self._is_made = False
         self._seen: set[str] = set()
         self._is_known = False
-        self._variants: dict[str, Variant] = {}
+        self._variants: dict[str, ModelVariant] = {}
         self._trials: list[Trial] = []
         self._checkpoint: Path | None = None
         self._known_names: frozenset[str] = frozenset()
         self.failures = 0
 
-    def begin(self, variants: "Sequence[Variant]", trials: "Sequence[Trial]") -> None:
+    def begin(self, variants: "Sequence[ModelVariant]", trials: "Sequence[Trial]") -> None:
         """What is known from before."""
         self._variants = {variant.name: variant for variant in variants}
         self._known_names = frozenset(self._variants)
@@ -114,7 +114,7 @@ class SearchConsole:
 
     # --- as the search's watcher
 
-    def said(self, say: "Say") -> None:
+    def said(self, say: "SearchMessage") -> None:
         speak = (
             self._console.warn
             if say.is_warning
@@ -152,7 +152,7 @@ class SearchConsole:
         if self._job.external is None:
             self._note(trial)
 
-    def skipped(self, skip: "Skip") -> None:
+    def skipped(self, skip: "SkippedProposal") -> None:
         names = ",".join(variant.name for variant in skip.proposal.variants)
         self._console.debug(f"{names}: {skip.reason}")
 
@@ -172,7 +172,7 @@ class SearchConsole:
             self._console.warn(f'Overriding the output model repo path "{self._job.output}"')
         make_output(self._job.output)
 
-    def _introduce(self, variant: "Variant") -> None:
+    def _introduce(self, variant: "ModelVariant") -> None:
         from inferometer.tune.variant import changes
 
         for part in (*variant.composing, variant):

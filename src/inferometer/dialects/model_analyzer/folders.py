@@ -8,7 +8,7 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file, writing
 from inferometer.tune import model_config
-from inferometer.tune.variant import Variant
+from inferometer.tune.variant import ModelVariant
 
 
 def check_output(path: Path, *, overrides: bool) -> None:
@@ -47,13 +47,13 @@ class VariantFolders:
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
-    def write(self, variant: Variant) -> None:
+    def write(self, variant: ModelVariant) -> None:
         for member in variant.composing:
             self.write(member)
             self._write(member, member.model)  # what the members are now, under their own names
         self._write(variant, variant.name)
 
-    def _write(self, variant: Variant, name: str) -> None:
+    def _write(self, variant: ModelVariant, name: str) -> None:
         if self._written.get(name) == variant.key:
             return
         folder = self.output / name

@@ -6,8 +6,8 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import mapping, maybe_number, texts, wrong
-from inferometer.tune import goal
-from inferometer.tune.goal import Constraint
+from inferometer.tune import scoring
+from inferometer.tune.scoring import Constraint
 
 Weights = tuple[tuple[str, float], ...]
 
@@ -15,8 +15,8 @@ Weights = tuple[tuple[str, float], ...]
 def objectives(path: str, value: Any) -> Weights:
     """A list of metrics, or weights by metric."""
     if isinstance(value, Mapping):
-        return goal.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
-    return goal.objectives(texts(path, value), path)
+        return scoring.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
+    return scoring.objectives(texts(path, value), path)
 
 
 def _weight(path: str, value: Any) -> float:
@@ -27,7 +27,7 @@ def _weight(path: str, value: Any) -> float:
 
 
 def constraints(path: str, value: Any) -> tuple[Constraint, ...]:
-    return goal.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
+    return scoring.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
 
 
 def _bounds(row: Any) -> Any:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.dialects.model_analyzer.plots import Plot
-from inferometer.tune.goal import Goal
-from inferometer.tune.settings import Settings
+from inferometer.tune.scoring import Goal
+from inferometer.tune.settings import TuneSettings
 
 JOURNAL = "journal.sqlite"
 
@@ -71,7 +71,7 @@ class Reports:
 class ProfileJob:
     """A whole `profile`."""
 
-    settings: Settings
+    settings: TuneSettings
     output: Path
     overrides_output: bool
     checkpoints: Path

@@ -16,7 +16,7 @@ from inferometer.tune.report import across, detailed, facts, picture
 from inferometer.tune.report.charts import curves
 from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.summary import summary
-from inferometer.tune.scoring import Ranked
+from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study, recommend
 
 Warn = Callable[[str], None]
@@ -82,7 +82,9 @@ def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
         yield place / "config.pbtxt", model_config.to_text({**variant.config, "name": variant.model})
 
 
-def _summary_plots(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[tuple[str, str]]:
+def _summary_plots(
+    study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool
+) -> Iterator[tuple[str, str]]:
     if study.mode == "offline":
         wanted = [Plot("through_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT)]
     else:
@@ -97,7 +99,7 @@ def _summary_plots(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> 
     yield from _drawn(study, rows, wanted)
 
 
-def _drawn(study: Study, rows: Sequence[Ranked], wanted: Sequence[Plot]) -> Iterator[tuple[str, str]]:
+def _drawn(study: Study, rows: Sequence[RankedVariant], wanted: Sequence[Plot]) -> Iterator[tuple[str, str]]:
     for row in wanted:
         drawing = picture.plot(study, rows, row.title, row.x, row.y, monotonic=row.monotonic)
         if drawing is not None:

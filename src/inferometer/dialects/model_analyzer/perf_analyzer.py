@@ -19,12 +19,11 @@ from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SWITCHES, data_flags, words
 from inferometer.dialects.model_analyzer.job import External
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.launch.site import Site
-from inferometer.tune.level_figures import MEGA, resident
-from inferometer.tune.meter import MeterError, Reading
+from inferometer.tune.deployment import Deployment
+from inferometer.tune.figures import MEGA, resident
+from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.trial import Figures
+from inferometer.tune.trial import ClientLoad, Figures
 
 SHOWN = 1000  # letters of its output in a message
 _UNSTABLE = ("Failed to obtain stable measurement", "Please use a larger time window")
@@ -75,7 +74,7 @@ class Windows:
         return {"measurement-mode": self.mode, **({name: self.size} if starts else {})}
 
 
-def command(external: External, job: "_Job", site: Site, extra: Mapping[str, object]) -> list[str]:
+def command(external: External, job: "_Job", site: Deployment, extra: Mapping[str, object]) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
     model = job.model
     own: dict[str, object] = {
@@ -110,7 +109,7 @@ def command(external: External, job: "_Job", site: Site, extra: Mapping[str, obj
     return [external.program, *words(first), *words(verbosity), *words(long)]
 
 
-def _where(external: External, site: Site) -> dict[str, object]:
+def _where(external: External, site: Deployment) -> dict[str, object]:
     """The server to ask, or what to load where there is none."""
     library = external.library
     if library is not None:
@@ -145,14 +144,14 @@ def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
     """Figures of the last row, and those of each GPU; a column that is missing is left out."""
     rows = list(csv.DictReader(io.StringIO(text)))
     if not rows:
-        raise MeterError("the load generator wrote a table without rows")
+        raise TrialError("the load generator wrote a table without rows")
     row = rows[-1]
     found: dict[str, Estimate] = {}
     for column, tag, unit in _COLUMNS:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             found[tag] = Estimate(float(row[column]) / unit)
     if "perf_throughput" not in found:
-        raise MeterError("the load generator's table has no column Inferences/Second")
+        raise TrialError("the load generator's table has no column Inferences/Second")
     return Figures(tuple(found.items())), tuple(_gpus(row))
 
 
@@ -194,7 +193,7 @@ class ProgramMeter:
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(self.external, models)
 
-    def measure(self, proposal: Proposal, site: Site, *, is_fresh: bool) -> Reading:
+    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             jobs = [
                 _Job(
@@ -215,12 +214,12 @@ class ProgramMeter:
                 for job in jobs:
                     job.windows = job.windows.larger()
         failed = next(row for row in outcomes if row.reason is not None)
-        raise MeterError(f"{self.external.program}: {failed.reason}")
+        raise TrialError(f"{self.external.program}: {failed.reason}")
 
     def _flags(self, model: str) -> Mapping[str, object]:
         return dict(dict(self.external.flags).get(model, ()))
 
-    def _start(self, jobs: "Sequence[_Job]", site: Site, start: int) -> "list[_Outcome]":
+    def _start(self, jobs: "Sequence[_Job]", site: Deployment, start: int) -> "list[_Outcome]":
         commands = [command(self.external, job, site, job.windows.flags(start)) for job in jobs]
         try:
             for words_ in commands:
@@ -310,7 +309,7 @@ class ProgramMeter:
         with writing(self.error_log), self.error_log.open("a") as log:
             log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
 
-    def _reading(self, jobs: "Sequence[_Job]", site: Site) -> Reading:
+    def _reading(self, jobs: "Sequence[_Job]", site: Deployment) -> TrialFigures:
         parts: list[Figures] = []
         gpus: tuple[tuple[str, Figures], ...] = ()
         for job in jobs:
@@ -319,7 +318,7 @@ class ProgramMeter:
             used = None if site.pid is None else resident(site.pid)
             rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
             parts.append(Figures((*figures.values, *rows)))
-        return Reading(tuple(parts), gpus)
+        return TrialFigures(tuple(parts), gpus)
 
     def forget(self) -> None:
         pass

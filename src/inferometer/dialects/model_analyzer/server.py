@@ -12,8 +12,7 @@ from inferometer.dialects.model_analyzer.flags import Flags, ParseOptions, words
 from inferometer.dialects.model_analyzer.models import ModelAsked
 from inferometer.dialects.model_analyzer.rules import option
 from inferometer.server.ports import Ports
-from inferometer.tune.launch.site import Addresses, Control
-from inferometer.tune.settings import IN_PROCESS, LaunchSettings
+from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings, ServerAccess
 
 
 def launch_settings(
@@ -36,7 +35,7 @@ def launch_settings(
         addresses=Addresses(
             asked["triton_http_endpoint"], asked["triton_grpc_endpoint"], asked["triton_metrics_url"]
         ),
-        control=Control(asked["client_protocol"], options.headers, options.tls, options.grpc_tls),
+        control=ServerAccess(asked["client_protocol"], options.headers, options.tls, options.grpc_tls),
         flags=asked["triton_server_flags"],
         environment=environment,
         log=asked["triton_output_path"],

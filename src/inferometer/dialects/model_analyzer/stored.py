@@ -9,20 +9,20 @@ from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.job import JOURNAL
 from inferometer.tune import journal as journals
-from inferometer.tune.goal import Goal
 from inferometer.tune.journal import Journal
-from inferometer.tune.run import key_of
+from inferometer.tune.scoring import Goal
 from inferometer.tune.search.search import Proposal
+from inferometer.tune.session import key_of
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names, Variant
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """Everything, of all models; `studies` is what is known about each search besides its trials."""
 
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[ModelVariant, ...] = ()
     trials: tuple[Trial, ...] = ()
     studies: Mapping[str, Study] | None = None
 
@@ -36,7 +36,7 @@ class Stored:
         return with_trials(known, self.variants, trials)
 
 
-def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Trial]) -> Study:
+def with_trials(study: Study, variants: Iterable[ModelVariant], trials: Iterable[Trial]) -> Study:
     """The study with these trials too, each content once; those of a former configuration, or of which something else
     was sent, are left out."""
     by_name = {row.name: row for row in variants} | {row.name: row for row in study.variants}
@@ -52,7 +52,7 @@ def with_trials(study: Study, variants: Iterable[Variant], trials: Iterable[Tria
     )
 
 
-def _is_current(trial: Trial, variants: Mapping[str, Variant], sent: str | None) -> bool:
+def _is_current(trial: Trial, variants: Mapping[str, ModelVariant], sent: str | None) -> bool:
     if any(part.variant not in variants for part in trial.parts):
         return False
     parts = tuple((variants[part.variant], part.load) for part in trial.parts)
@@ -113,8 +113,8 @@ def take_in(journal: Journal, found: checkpoint.Found, sending: Sending) -> int:
     Names stay where they are free. A name that stands for something else here is given anew; a model's own
     configuration that is no longer its own is left out.
     """
-    names = Names.of(journal.variants())
-    renamed: dict[str, Variant] = {}
+    names = VariantNames.of(journal.variants())
+    renamed: dict[str, ModelVariant] = {}
     for variant in found.variants:
         known = names.known.get(variant.name)
         if known is None:

@@ -13,7 +13,7 @@ from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.variant import ModelVariant
 
 SERVER_NAME = "triton-server"
 PARAMETER = "backend_parameter/"
@@ -98,7 +98,7 @@ def ordered(study: Study) -> Iterator[Trial]:
         yield from ranked.trials
 
 
-def variants_of(study: Study, trial: Trial) -> tuple[Variant, ...]:
+def variants_of(study: Study, trial: Trial) -> tuple[ModelVariant, ...]:
     return tuple(study.variant(part.variant) for part in trial.parts)
 
 
@@ -161,7 +161,7 @@ def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.1f}"
 
 
-def _each(row: _Row, text: Callable[[Variant], str]) -> str:
+def _each(row: _Row, text: Callable[[ModelVariant], str]) -> str:
     return ",".join(text(variant) for variant in variants_of(row.study, row.trial))
 
 
@@ -185,15 +185,15 @@ def _rate(row: _Row) -> str | None:
     return ",".join(f"{load.request_rate:g}" for load in row.trial.loads)
 
 
-def _is_ensemble(variant: Variant) -> bool:
+def _is_ensemble(variant: ModelVariant) -> bool:
     return "ensemble_scheduling" in variant.config
 
 
-def instance_group(variant: Variant) -> str:
+def instance_group(variant: ModelVariant) -> str:
     return facts.instances(variant).replace(", ", ",")
 
 
-def max_batch(variant: Variant) -> str:
+def max_batch(variant: ModelVariant) -> str:
     if _is_ensemble(variant) and variant.composing:
         return ",".join(max_batch(part) for part in variant.composing)
     return str(model_config.max_batch_size(variant.config))

@@ -7,7 +7,7 @@ from inferometer.report.documents.variants import colour
 from inferometer.report.units import plain_number
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
 from inferometer.tune.report.facts import load_text
-from inferometer.tune.scoring import Ranked
+from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 
@@ -51,7 +51,7 @@ def line(
 
 
 def curves(
-    study: Study, rows: Sequence[Ranked], x: str, y: str, title: str, *, monotonic: bool = False
+    study: Study, rows: Sequence[RankedVariant], x: str, y: str, title: str, *, monotonic: bool = False
 ) -> Chart | None:
     """None where nothing is known of one of the two."""
     series = []
@@ -102,7 +102,7 @@ def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ..
     return (Span(limit, most, f"beyond {limit:g}", is_faded=True),)
 
 
-def _note(study: Study, rows: Sequence[Ranked]) -> str:
+def _note(study: Study, rows: Sequence[RankedVariant]) -> str:
     if any(row.name == study.default_name for row in rows):
         return "The dashed line is the model's own configuration."
     return ""

@@ -24,7 +24,7 @@ from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import header, line, value_of
-from inferometer.tune.scoring import Ranked, passes
+from inferometer.tune.scoring import RankedVariant, passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 
@@ -49,7 +49,7 @@ READING = (
 )
 
 
-def find(study: Study, name: str) -> Ranked:
+def find(study: Study, name: str) -> RankedVariant:
     return next(row for row in study.ranked if row.name == name)
 
 
@@ -76,7 +76,7 @@ def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequenc
 
 
 def _sections(
-    study: Study, ranked: Ranked, table: Table, *, with_gpus: bool, extra: Sequence[Chart]
+    study: Study, ranked: RankedVariant, table: Table, *, with_gpus: bool, extra: Sequence[Chart]
 ) -> Iterator[Section]:
     if study.mode != "offline":
         yield Section("load", "Load and latency", "", tuple(_load_blocks(ranked)))
@@ -102,11 +102,11 @@ def _sections(
     yield Section("configuration", "The configuration", "", (Code(f"{variant.model}/config.pbtxt", text),))
 
 
-def by_load(ranked: Ranked) -> list[Trial]:
+def by_load(ranked: RankedVariant) -> list[Trial]:
     return sorted(ranked.trials, key=lambda trial: (trial.load.batch, trial.load.value))
 
 
-def _load_blocks(ranked: Ranked) -> Iterator[Block]:
+def _load_blocks(ranked: RankedVariant) -> Iterator[Block]:
     trials = by_load(ranked)
     tag = "request_rate" if trials[0].load.request_rate is not None else "concurrency"
     curve = _plot(ranked, tag, THROUGHPUT, "Throughput over the load")
@@ -134,7 +134,7 @@ def _points(rows: Sequence[tuple[float, float, Trial]]) -> list[ChartPoint]:
     return [ChartPoint(a, b, f"{facts.load_text(trial)}: {b:,.2f}") for a, b, trial in rows]
 
 
-def _plot(ranked: Ranked, x: str, y: str, title: str) -> Chart | None:
+def _plot(ranked: RankedVariant, x: str, y: str, title: str) -> Chart | None:
     points = _points(line(ranked.trials, x, y))
     if not points:
         return None
@@ -164,7 +164,7 @@ def _bar(trial: Trial) -> Bar | None:
     return Bar(facts.load_text(trial), segments, f"{total:.2f} ms")
 
 
-def measurements(study: Study, ranked: Ranked, *, with_gpus: bool) -> Table:
+def measurements(study: Study, ranked: RankedVariant, *, with_gpus: bool) -> Table:
     """The contract's columns; batch size and load both where both vary."""
     trials = list(ranked.trials)
     is_offline = study.mode == "offline"
@@ -213,7 +213,7 @@ def _cell(value: float | None, places: int) -> str:
     return f"{value:g}" if value is not None and places == 0 else facts.number_text(value, places)
 
 
-def _percentiles(ranked: Ranked) -> Iterator[Table]:
+def _percentiles(ranked: RankedVariant) -> Iterator[Table]:
     trials = by_load(ranked)
     known = [
         name for name in PERCENTILES if any(t.combined(f"perf_latency_{name}") is not None for t in trials)

@@ -10,7 +10,7 @@ from inferometer.tune import model_config
 from inferometer.tune.metrics import BY_TAG
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.variant import ModelVariant
 
 LEAST_RATIO = 1.01  # of two figures that are said to differ
 HANDLED = ("instance_group", "max_batch_size", "dynamic_batching")
@@ -63,7 +63,7 @@ def _estimate(trial: Trial, tag: str) -> Estimate | None:
     return None if value is None else Estimate(value)
 
 
-def knobs(variant: Variant) -> Iterator[tuple[str, Any]]:
+def knobs(variant: ModelVariant) -> Iterator[tuple[str, Any]]:
     """What a search may have turned, and how it stands in this variant."""
     config = variant.config
     if "ensemble_scheduling" not in config:

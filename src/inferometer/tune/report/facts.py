@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 
 from inferometer.report.format import plural
 from inferometer.tune import model_config
-from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.metrics import BY_TAG, THROUGHPUT
-from inferometer.tune.scoring import Ranked
+from inferometer.tune.scoring import Constraint, Goal, RankedVariant
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.variant import ModelVariant
 
 
 def title(study: Study) -> str:
@@ -54,11 +53,11 @@ def hardware(study: Study) -> str:
     return f"{cores} cores of {name}" if name and cores else "CPU"
 
 
-def platform(variant: Variant) -> str:
+def platform(variant: ModelVariant) -> str:
     return str(variant.config.get("backend") or variant.config.get("platform") or "unknown")
 
 
-def kinds(variant: Variant) -> tuple[tuple[str, int], ...]:
+def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
     """(CPU or GPU, how many instances); an instance of the server's choice is where the variant is meant to run."""
     usual = "CPU" if variant.cpu_only else "GPU"
     counts: dict[str, int] = {}
@@ -68,14 +67,14 @@ def kinds(variant: Variant) -> tuple[tuple[str, int], ...]:
     return tuple(counts.items())
 
 
-def instances(variant: Variant) -> str:
+def instances(variant: ModelVariant) -> str:
     """`2:CPU`; of an ensemble those of its members."""
     if "ensemble_scheduling" in variant.config and variant.composing:
         return ", ".join(instances(part) for part in variant.composing)
     return " + ".join(f"{count}:{kind}" for kind, count in kinds(variant))
 
 
-def shape(variant: Variant) -> str:
+def shape(variant: ModelVariant) -> str:
     """`2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python`, and its members."""
     members = ", ".join(f"{part.name} ({shape(part)})" for part in variant.composing)
     if "ensemble_scheduling" in variant.config and members:
@@ -88,28 +87,28 @@ def shape(variant: Variant) -> str:
     return f"{own}, and the members {members}" if members else own
 
 
-def batch_size(variant: Variant) -> str:
+def batch_size(variant: ModelVariant) -> str:
     if "ensemble_scheduling" in variant.config and variant.composing:
         return ", ".join(batch_size(part) for part in variant.composing)
     return str(model_config.max_batch_size(variant.config))
 
 
-def batching(variant: Variant) -> str:
+def batching(variant: ModelVariant) -> str:
     if "ensemble_scheduling" in variant.config and variant.composing:
         return ", ".join(batching(part) for part in variant.composing)
     return "Enabled" if model_config.has_dynamic_batching(variant.config) else "Disabled"
 
 
-def variants_of(study: Study, names: str) -> tuple[Variant, ...]:
+def variants_of(study: Study, names: str) -> tuple[ModelVariant, ...]:
     return tuple(study.variant(name) for name in names.split(","))
 
 
-def each(study: Study, names: str, text: Callable[[Variant], str]) -> str:
+def each(study: Study, names: str, text: Callable[[ModelVariant], str]) -> str:
     """A fact about every variant of a joined name."""
     return ", ".join(text(variant) for variant in variants_of(study, names))
 
 
-def selected(study: Study, top: int) -> tuple[Ranked, ...]:
+def selected(study: Study, top: int) -> tuple[RankedVariant, ...]:
     """The best `top` that keep the constraints (of none, the best that break them), and the default."""
     ranked = study.ranked
     passing = [row for row in ranked if row.does_pass]

@@ -10,7 +10,7 @@ from inferometer.report.charts import element
 from inferometer.report.document import ChartAxis
 from inferometer.report.units import plain_number
 from inferometer.tune.report.charts import header, line
-from inferometer.tune.scoring import Ranked
+from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 
 WIDTH, HEIGHT = 640, 480
@@ -48,7 +48,7 @@ class _Box:
 
 
 def plot(
-    study: Study, rows: Sequence[Ranked], title: str, x: str, y: str, *, monotonic: bool = False
+    study: Study, rows: Sequence[RankedVariant], title: str, x: str, y: str, *, monotonic: bool = False
 ) -> str | None:
     """One line with round marks per variant; None where there is nothing to draw."""
     lines = [(row.name, line(row.trials, x, y, monotonic=monotonic)) for row in rows]
@@ -127,7 +127,7 @@ def _legend(box: _Box, rows: Sequence[tuple[str, str]]) -> Iterator[Markup]:
         yield _text(left + 24, y, name)
 
 
-def latency_breakdown(ranked: Ranked) -> str | None:
+def latency_breakdown(ranked: RankedVariant) -> str | None:
     """The server's parts stacked for each load, the throughput as a line on an axis of its own."""
     trials = sorted(ranked.trials, key=lambda trial: (trial.load.batch, trial.load.value))
     stacks = [[trial.combined(tag) or 0.0 for tag, _, _ in PARTS] for trial in trials]

@@ -12,7 +12,7 @@ from inferometer.tune.report import facts
 from inferometer.tune.report.charts import curves, predicted_chart
 from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.front import pareto
-from inferometer.tune.scoring import Ranked, passes
+from inferometer.tune.scoring import RankedVariant, passes
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial
 
@@ -51,7 +51,7 @@ def _tone(found: Recommendation | None) -> Tone:
     return Tone.GOOD if found.is_sure or found.gain_percent is None else Tone.PLAIN
 
 
-def _is_cpu_only(study: Study, rows: Sequence[Ranked]) -> bool:
+def _is_cpu_only(study: Study, rows: Sequence[RankedVariant]) -> bool:
     return all(variant.cpu_only for row in rows for variant in facts.variants_of(study, row.name))
 
 
@@ -72,7 +72,7 @@ def _figures(study: Study) -> Iterator[Figure]:
         yield Figure("p99 latency", f"{p99:,.2f} ms", "; ".join(map(facts.constraint_text, limits)))
 
 
-def _sections(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[Section]:
+def _sections(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> Iterator[Section]:
     if rows:
         yield _best(study, rows, with_gpus=with_gpus)
         yield from _curves(study, rows, with_gpus=with_gpus)
@@ -108,7 +108,7 @@ def _table(caption: str, heads: Sequence[str], cells: Sequence[tuple[str, ...]],
     return Table(caption, columns, tuple(cells))
 
 
-def best_table(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Table:
+def best_table(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> Table:
     """The contract's columns, and the load at which the figures hold."""
     several = len(study.models) > 1
     has_ram = any(row.best.combined("cpu_used_ram") is not None for row in rows)
@@ -165,7 +165,7 @@ def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
     return f"{combined} ({', '.join(text(trial.value(tag, part)) for part in range(len(trial.parts)))})"
 
 
-def _best(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Section:
+def _best(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> Section:
     total = len(study.ranked)
     lead = (
         f"{facts.why(study)} Shown: {len(rows)} of {plural(total, 'configuration')}, each at its best load."
@@ -173,7 +173,7 @@ def _best(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Section:
     return Section("best", "The best configurations", lead, (best_table(study, rows, with_gpus=with_gpus),))
 
 
-def _curves(study: Study, rows: Sequence[Ranked], *, with_gpus: bool) -> Iterator[Section]:
+def _curves(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> Iterator[Section]:
     if study.mode == "offline":
         charts: list[Block | None] = [
             curves(study, rows, "batch_size", THROUGHPUT, "Throughput vs. Batch Size")

@@ -4,10 +4,10 @@ from inferometer.report.format import plural
 from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report.facts import count, load_text, number_text
-from inferometer.tune.scoring import Ranked
+from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import Status, Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.variant import ModelVariant
 
 
 def trial_line(trial: Trial) -> str:
@@ -55,14 +55,14 @@ def sentence(study: Study) -> str:
     return f"{head} That is {found.gain_percent:.0f} % better than the model's own configuration."
 
 
-def _rows(study: Study) -> list[Ranked]:
+def _rows(study: Study) -> list[RankedVariant]:
     ranked = study.ranked
     rows = list(ranked[:3])
     default = next((row for row in ranked if row.name == study.default_name), None)
     return rows if default is None or default in rows else [*rows, default]
 
 
-def _table(study: Study, rows: list[Ranked]) -> list[str]:
+def _table(study: Study, rows: list[RankedVariant]) -> list[str]:
     heads = ("configuration", "instances", "max batch", "load", "infer/s", "p99 ms", "constraints")
     cells = [
         (
@@ -82,7 +82,7 @@ def _table(study: Study, rows: list[Ranked]) -> list[str]:
     ]
 
 
-def _shape(variants: list[Variant]) -> tuple[str, str]:
+def _shape(variants: list[ModelVariant]) -> tuple[str, str]:
     counts = ", ".join(str(model_config.total_instances(variant.config)) for variant in variants)
     sizes = ", ".join(str(model_config.max_batch_size(variant.config)) for variant in variants)
     return counts, sizes

@@ -3,41 +3,48 @@
 from collections.abc import Generator
 
 from inferometer.tune.scoring import rank
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import Say, Step, Steps
-from inferometer.tune.search.sweep import closing_in, loads, throughput
-from inferometer.tune.space import Point
+from inferometer.tune.search.proposals import closing_in, loads, throughput
+from inferometer.tune.search.search import (
+    ModelProblem,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+)
+from inferometer.tune.space import ChoiceNumbers
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names, Variant
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 
-def brute(scope: Scope, names: Names) -> Steps:
+def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     """Of one model on its own."""
-    (task,) = scope.tasks
-    variants: dict[str, Variant] = {}
+    (task,) = problem.tasks
+    variants: dict[str, ModelVariant] = {}
     found: list[Trial] = []
     default = names.variant(task.model, task.space.base, {}, cpu_only=task.space.cpu_only)
     variants[default.name] = default
-    found += yield from loads(scope, task, default)
-    found += yield from _variants(scope, task, names, variants)
-    if task.loads is None and scope.intervals is None and scope.is_search_on:
-        best = [row.name for row in rank(scope.goals, found)][: scope.top] if task.goal.constraints else []
+    found += yield from loads(problem, task, default)
+    found += yield from _variants(problem, task, names, variants)
+    if task.loads is None and problem.intervals is None and problem.is_search_on:
+        best = (
+            [row.name for row in rank(problem.goals, found)][: problem.top] if task.goal.constraints else []
+        )
         for name in dict.fromkeys((*best, default.name)) if best else ():
-            yield from closing_in(scope, (variants[name],), min(task.batches))
-        yield Say("Done gathering concurrency sweep measurements for reports")
+            yield from closing_in(problem, (variants[name],), min(task.batches))
+        yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return "every configuration was tried"
 
 
 def _variants(
-    scope: Scope, task: Task, names: Names, variants: dict[str, Variant]
-) -> Generator[Step, Trial | None, list[Trial]]:
+    problem: SearchProblem, task: ModelProblem, names: VariantNames, variants: dict[str, ModelVariant]
+) -> Generator[SearchEvent, Trial | None, list[Trial]]:
     space = task.space
-    if not scope.is_search_on and not space.is_manual:
+    if not problem.is_search_on and not space.is_manual:
         return []
-    may_stop = not space.is_manual or scope.early_exit
+    may_stop = not space.is_manual or problem.early_exit
     found: list[Trial] = []
     best: list[float] = []  # by batch size, for the same choice of everything else
-    group: Point | None = None
+    group: ChoiceNumbers | None = None
     is_closed = False
     for point in space.points():
         outer = point[:-1] if space.has_batch_sweep else point
@@ -48,7 +55,7 @@ def _variants(
         overrides = space.overrides(point)
         variant = names.variant(task.model, space.base, overrides, cpu_only=space.cpu_only)
         variants[variant.name] = variant
-        rows = yield from loads(scope, task, variant)
+        rows = yield from loads(problem, task, variant)
         found += rows
         most = max(map(throughput, rows), default=0.0)
         if may_stop and space.has_batch_sweep:
@@ -56,6 +63,6 @@ def _variants(
                 is_closed = True
             elif best and most <= max(best):
                 is_closed = True
-                yield Say("No longer increasing max_batch_size because throughput has plateaued")
+                yield SearchMessage("No longer increasing max_batch_size because throughput has plateaued")
         best.append(most)
     return found

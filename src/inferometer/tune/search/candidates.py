@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.tune import model_config
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.search.fluid import Array, Spots
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.search.search import load_of
-from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, Point
-from inferometer.tune.variant import Names, Variant
+from inferometer.tune.search.search import ModelProblem, SearchProblem, load_of
+from inferometer.tune.search.throughput_model import Array, OperatingPoints
+from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, ChoiceNumbers
+from inferometer.tune.trial import ClientLoad
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 PER_DOUBLING = 8  # loads between n and 2n
 PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is what an answer can be off by
@@ -30,7 +29,7 @@ PER_INSTANCE_DOUBLING = (
 class Configuration:
     """One choice for every parameter of every model; `variants` has one per model loaded together."""
 
-    variants: tuple[Variant, ...]
+    variants: tuple[ModelVariant, ...]
     place: tuple[float, ...]  # coordinates
     is_default: bool = False
 
@@ -48,23 +47,23 @@ class Candidates:
     which: NDArray[np.int64]  # the configuration of each row
     batches: Array  # what a client sends together
     places: Array
-    spots: Spots
+    spots: OperatingPoints
 
     kinds: NDArray[np.int64]  # the same number for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
 
 
-def make(scope: Scope, names: Names, *, per_doubling: int | None = None) -> Candidates:
+def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | None = None) -> Candidates:
     """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
-    configurations = list(_configurations(scope, names))
+    configurations = list(_configurations(problem, names))
     if len(configurations) > MOST_CONFIGURATIONS:
-        drawn = random.Random(scope.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
+        drawn = random.Random(problem.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
         configurations = [configurations[0], *drawn]
-    per_doubling = per_doubling or (PER_RATE_DOUBLING if scope.by_rate else PER_DOUBLING)
+    per_doubling = per_doubling or (PER_RATE_DOUBLING if problem.by_rate else PER_DOUBLING)
     loads = [
-        load_of(value, batch, by_rate=scope.by_rate)
-        for batch in sorted(scope.tasks[0].batches)
-        for value in _load_values(scope, per_doubling)
+        load_of(value, batch, by_rate=problem.by_rate)
+        for batch in sorted(problem.tasks[0].batches)
+        for value in _load_values(problem, per_doubling)
     ]
     rows = tuple(
         (number, load)
@@ -75,7 +74,7 @@ def make(scope: Scope, names: Names, *, per_doubling: int | None = None) -> Cand
     which = np.array([number for number, _ in rows])
     batches = np.array([load.batch for _, load in rows], float)
     load_values = np.array([load.value for _, load in rows])
-    spots = _spots(configurations, which, batches, load_values, by_rate=scope.by_rate)
+    spots = _spots(configurations, which, batches, load_values, by_rate=problem.by_rate)
     places = _places(configurations, which, batches, spots)
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
     return Candidates(tuple(configurations), rows, which, batches, places, spots, kinds.reshape(-1), firsts)
@@ -85,10 +84,10 @@ def _largest(configuration: Configuration) -> int:
     return max(1, model_config.max_batch_size(configuration.variants[0].config))
 
 
-def _load_values(scope: Scope, per_doubling: int) -> list[float]:
-    if scope.tasks[0].loads is not None or not scope.is_search_on:
-        return list(scope.load_values(scope.tasks[0]))
-    low, high = scope.bounds.request_rate if scope.by_rate else scope.bounds.concurrency
+def _load_values(problem: SearchProblem, per_doubling: int) -> list[float]:
+    if problem.tasks[0].loads is not None or not problem.is_search_on:
+        return list(problem.load_values(problem.tasks[0]))
+    low, high = problem.bounds.request_rate if problem.by_rate else problem.bounds.concurrency
     steps = itertools.count()
     values: dict[float, None] = {}
     for step in steps:
@@ -99,20 +98,20 @@ def _load_values(scope: Scope, per_doubling: int) -> list[float]:
     return [*values, *([float(high)] if float(high) not in values else [])]
 
 
-def _configurations(scope: Scope, names: Names) -> Iterator[Configuration]:
-    default = tuple(_default(task, names) for task in scope.tasks)
+def _configurations(problem: SearchProblem, names: VariantNames) -> Iterator[Configuration]:
+    default = tuple(_default(task, names) for task in problem.tasks)
     yield Configuration(default, _coordinates(default), is_default=True)
-    tasks = [part for task in scope.tasks for part in (*task.members, task)]
+    tasks = [part for task in problem.tasks for part in (*task.members, task)]
     seen = {tuple(variant.key for variant in default)}
     for choice in itertools.product(*(list(task.space.points()) for task in tasks)):
-        variants = _chosen(scope, names, dict(zip((task.model for task in tasks), choice, strict=True)))
+        variants = _chosen(problem, names, dict(zip((task.model for task in tasks), choice, strict=True)))
         key = tuple(variant.key for variant in variants)
         if key not in seen:
             seen.add(key)
             yield Configuration(variants, _coordinates(variants))
 
 
-def _default(task: Task, names: Names) -> Variant:
+def _default(task: ModelProblem, names: VariantNames) -> ModelVariant:
     members = tuple(
         names.variant(member.model, member.space.base, {}, cpu_only=member.space.cpu_only)
         for member in task.members
@@ -120,9 +119,11 @@ def _default(task: Task, names: Names) -> Variant:
     return names.variant(task.model, task.space.base, {}, cpu_only=task.space.cpu_only, composing=members)
 
 
-def _chosen(scope: Scope, names: Names, points: Mapping[str, Point]) -> tuple[Variant, ...]:
+def _chosen(
+    problem: SearchProblem, names: VariantNames, points: Mapping[str, ChoiceNumbers]
+) -> tuple[ModelVariant, ...]:
     found = []
-    for task in scope.tasks:
+    for task in problem.tasks:
         members = tuple(
             names.variant(
                 member.model,
@@ -147,7 +148,7 @@ def _chosen(scope: Scope, names: Names, points: Mapping[str, Point]) -> tuple[Va
 # --- coordinates: doublings for numbers, 0 or 1 for the rest
 
 
-def _coordinates(variants: tuple[Variant, ...]) -> tuple[float, ...]:
+def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
     found: list[float] = []
     for variant in variants:
         for part in (*variant.composing, variant):
@@ -176,7 +177,7 @@ def _mark(config: Mapping[str, Any]) -> float:
 
 
 def _places(
-    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, spots: Spots
+    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, spots: OperatingPoints
 ) -> Array:
     places = np.array([configuration.place for configuration in configurations])[which]
     if not spots.by_rate:
@@ -195,12 +196,12 @@ def _spots(
     load: Array,
     *,
     by_rate: bool,
-) -> Spots:
+) -> OperatingPoints:
     configs = [configuration.variants[0].config for configuration in configurations]
     counts = np.array([model_config.total_instances(config) for config in configs], float)
     batches = np.array([max(1, _batch(config)) for config in configs], float)
     delays = np.array([model_config.queue_delay_us(config) / 1e6 for config in configs])
-    return Spots(
+    return OperatingPoints(
         instances=counts[which],
         batch=np.maximum(1.0, batches[which] / client),
         delay_s=delays[which],

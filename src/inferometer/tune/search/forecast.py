@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.tune.goal import Goal
 from inferometer.tune.metrics import BY_TAG, THROUGHPUT
-from inferometer.tune.search import fluid, process
+from inferometer.tune.scoring import Goal
+from inferometer.tune.search import gaussian_process, throughput_model
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.fluid import Array, Spots
+from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.trial import Trial
 
 LATENCY = "perf_latency"
@@ -20,14 +20,14 @@ LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, fa
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class Forecast:
     """Mean and deviation of the logarithm of a figure, for every candidate."""
 
     mean: Array
     deviation: Array
 
 
-Beliefs = tuple[dict[str, Belief], ...]
+Forecasts = tuple[dict[str, Forecast], ...]
 """By model of those loaded together, then by tag."""
 
 
@@ -42,21 +42,26 @@ class Forecaster:
     _fitted_at: int = 0
     _forecast: Array | None = None  # with these parameters, for every candidate
 
-    def beliefs(self, rows: list[int], trials: list[Trial]) -> Beliefs:
+    def forecasts(self, rows: list[int], trials: list[Trial]) -> Forecasts:
         """Of every model, for every figure its goal needs; `rows` are the candidates the trials are of."""
         base = self._base(rows, trials)
         ground = self._ground(rows)
         return tuple(self._of_part(part, base, ground, rows, trials) for part in range(len(self.goals)))
 
-    def _ground(self, rows: list[int]) -> process.Ground:
+    def _ground(self, rows: list[int]) -> gaussian_process.Covariances:
         """These candidates, and one of each kind to predict."""
         places = self.candidates.places
-        return process.Ground(places[rows], places[self.candidates.firsts])
+        return gaussian_process.Covariances(places[rows], places[self.candidates.firsts])
 
     def _of_part(
-        self, part: int, base: Array, ground: process.Ground, rows: list[int], trials: list[Trial]
-    ) -> dict[str, Belief]:
-        found: dict[str, Belief] = {}
+        self,
+        part: int,
+        base: Array,
+        ground: gaussian_process.Covariances,
+        rows: list[int],
+        trials: list[Trial],
+    ) -> dict[str, Forecast]:
+        found: dict[str, Forecast] = {}
         measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
         speed = self._corrected(ground, measured - base[rows], base)
         found[THROUGHPUT] = speed
@@ -70,24 +75,24 @@ class Forecaster:
             if tag.startswith(LATENCY) and not self.candidates.spots.by_rate:
                 # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
                 little = np.log(self._requests()) - speed.mean
-                tail = process.fit(own, values[known] - little[at], least_scale=0.08)
+                tail = gaussian_process.fit(own, values[known] - little[at], least_scale=0.08)
                 mean, deviation = self._everywhere(tail)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
-                found[tag] = Belief(little + mean, deviation)
+                found[tag] = Forecast(little + mean, deviation)
             elif tag.startswith(LATENCY):
                 waiting = self._waiting()
-                tail = process.fit(own, values[known] - waiting[at], least_scale=0.2)
+                tail = gaussian_process.fit(own, values[known] - waiting[at], least_scale=0.2)
                 mean, deviation = self._everywhere(tail)
-                found[tag] = Belief(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
+                found[tag] = Forecast(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
         return found
 
-    def _corrected(self, ground: process.Ground, misses: Array, base: Array) -> Belief:
-        mean, deviation = self._everywhere(process.fit(ground, misses, least_scale=0.08))
-        return Belief(base + mean, deviation)
+    def _corrected(self, ground: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
+        mean, deviation = self._everywhere(gaussian_process.fit(ground, misses, least_scale=0.08))
+        return Forecast(base + mean, deviation)
 
-    def _everywhere(self, fitted: process.Process) -> tuple[Array, Array]:
+    def _everywhere(self, fitted: gaussian_process.GaussianProcess) -> tuple[Array, Array]:
         """At every candidate, computed once for those that cannot differ."""
         mean, deviation = fitted.predict()
         kinds = self.candidates.kinds
@@ -97,7 +102,7 @@ class Forecaster:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
         assert self.parameters is not None
         spots = _at(self.candidates.spots, self.candidates.firsts)
-        each = np.log(1000 * fluid.latency_s(self.parameters[None, :], spots)[0])
+        each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], spots)[0])
         return np.asarray(each[self.candidates.kinds])
 
     def _requests(self) -> Array:
@@ -119,9 +124,11 @@ class Forecaster:
                 waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
             if waited is not None and np.isnan(waited).all():
                 waited = None
-            self.parameters = fluid.fit(at, measured, self.seed, start=self.parameters, waited_s=waited)
+            self.parameters = throughput_model.fit(
+                at, measured, self.seed, start=self.parameters, waited_s=waited
+            )
             spots = _at(self.candidates.spots, self.candidates.firsts)
-            each = np.log(fluid.throughput(self.parameters[None, :], spots)[0])
+            each = np.log(throughput_model.throughput(self.parameters[None, :], spots)[0])
             self._forecast = each[self.candidates.kinds]
         return self._forecast
 
@@ -135,64 +142,66 @@ def _logs(values: list[float | None]) -> Array:
     return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
 
 
-def _at(spots: Spots, rows: list[int] | NDArray[np.int64]) -> Spots:
-    return Spots(
+def _at(spots: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
+    return OperatingPoints(
         spots.instances[rows], spots.batch[rows], spots.delay_s[rows], spots.load[rows], spots.by_rate
     )
 
 
-def utility(goals: Sequence[Goal], beliefs: Beliefs, batches: Array) -> Belief:
+def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Forecast:
     """Weighted logarithms of the objectives of all models: differences of it are relative gains."""
     mean = np.zeros(len(batches))
     variance = np.zeros(len(batches))
     total = sum(goal.weight for goal in goals)
     rows = [
         (goal.weight / total * share, tag, own)
-        for goal, own in zip(goals, beliefs, strict=True)
+        for goal, own in zip(goals, forecasts, strict=True)
         for tag, share in goal.shares
     ]
     for share, tag, own in rows:
-        belief = own.get(tag)
-        if belief is None:
+        forecast = own.get(tag)
+        if forecast is None:
             continue
         sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
         sent = np.log(batches) if tag == THROUGHPUT else 0.0
-        mean += share * sign * (belief.mean + sent)
-        variance += (share * belief.deviation) ** 2
-    return Belief(mean, np.sqrt(np.maximum(variance, 1e-10)))
+        mean += share * sign * (forecast.mean + sent)
+        variance += (share * forecast.deviation) ** 2
+    return Forecast(mean, np.sqrt(np.maximum(variance, 1e-10)))
 
 
-def together(beliefs: Beliefs) -> Belief:
+def together(forecasts: Forecasts) -> Forecast:
     """Of the request rate of all models."""
-    speeds = [own[THROUGHPUT] for own in beliefs]
+    speeds = [own[THROUGHPUT] for own in forecasts]
     if len(speeds) == 1:
         return speeds[0]
     mean = np.log(np.sum([np.exp(speed.mean) for speed in speeds], axis=0))
-    return Belief(mean, np.max([speed.deviation for speed in speeds], axis=0))
+    return Forecast(mean, np.max([speed.deviation for speed in speeds], axis=0))
 
 
-def chance(goals: Sequence[Goal], beliefs: Beliefs, batches: Array) -> Array:
+def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array:
     """That the constraints of all models are kept."""
     found = np.ones(len(batches))
     rows = [
-        (row, own.get(row.tag)) for goal, own in zip(goals, beliefs, strict=True) for row in goal.constraints
+        (row, own.get(row.tag))
+        for goal, own in zip(goals, forecasts, strict=True)
+        for row in goal.constraints
     ]
-    for constraint, belief in rows:
-        if belief is None:
+    for constraint, forecast in rows:
+        if forecast is None:
             continue
-        mean = belief.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
+        mean = forecast.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
         if constraint.high is not None:
-            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / belief.deviation)
+            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / forecast.deviation)
         if constraint.low is not None:
-            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / belief.deviation)
+            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / forecast.deviation)
     return found
 
 
-def expected_gain(belief: Belief, best: float) -> Array:
+def expected_gain(forecast: Forecast, best: float) -> Array:
     """Of utility over the best so far."""
-    z = (belief.mean - best) / belief.deviation
+    z = (forecast.mean - best) / forecast.deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    return np.asarray((belief.mean - best) * normal_share(z) + belief.deviation * density)
+    return np.asarray((forecast.mean - best) * normal_share(z) + forecast.deviation * density)
 
 
 def normal_share(z: Array) -> Array:

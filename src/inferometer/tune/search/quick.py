@@ -9,13 +9,129 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
+from inferometer.base.errors import UsageError
+from inferometer.tune import model_config
+from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import is_better, passes, rank, score, violation
-from inferometer.tune.search.points import Knob, default_proposal, knobs, proposal_at
-from inferometer.tune.search.scope import Scope
-from inferometer.tune.search.search import Proposal, Say, Step, Steps
-from inferometer.tune.search.sweep import closing_in
+from inferometer.tune.search.proposals import closing_in, default_proposal, load_for
+from inferometer.tune.search.search import (
+    ModelProblem,
+    Proposal,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+)
+from inferometer.tune.space import BATCH, BATCHING, INSTANCES, Space, doubling
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names, Variant
+from inferometer.tune.variant import ModelVariant, VariantNames
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One thing to turn: the batch size or the instances of one model."""
+
+    model: str
+    field: str
+    values: tuple[int, ...]
+
+
+def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
+    """An ensemble's own model has none; its members and all others have both where they batch."""
+    found: list[Knob] = []
+    for task in problem.tasks:
+        for part in (*task.members, task):
+            is_ensemble = "ensemble_scheduling" in part.space.base
+            if not is_ensemble:
+                found += _knobs_of(problem, part)
+    return tuple(found)
+
+
+def _knobs_of(problem: SearchProblem, task: ModelProblem) -> list[Knob]:
+    found = []
+    if model_config.max_batch_size(task.space.base):
+        found.append(Knob(task.model, BATCH, tuple(doubling(*problem.bounds.batch))))
+    low, high = problem.bounds.instances
+    counts: tuple[int, ...] = tuple(range(low, high + 1))
+    listed = _listed_counts(task.space)
+    if listed:
+        counts = listed
+    found.append(Knob(task.model, INSTANCES, counts))
+    return found
+
+
+def _listed_counts(space: Space) -> tuple[int, ...]:
+    """Instance counts a user listed for a member: powers of two, or numbers that follow each other."""
+    rows = [row for row in space.parameters if row.field == INSTANCES] if space.is_manual else []
+    if not rows:
+        return ()
+    counts = sorted({int(choice[0].get("count", 1)) for choice in rows[0].choices if choice})
+    if not counts:
+        return ()
+    if all(count & (count - 1) == 0 for count in counts):
+        return tuple(doubling(counts[0], counts[-1]))
+    if counts == list(range(counts[0], counts[-1] + 1)):
+        return tuple(counts)
+    raise UsageError(
+        f"the instance counts {counts} of '{space.model}' are neither powers of two nor in a row",
+        remedy="list for example 1, 2, 4, 8 or 1, 2, 3",
+    )
+
+
+def proposal_at(
+    problem: SearchProblem, names: VariantNames, knobs: tuple[Knob, ...], place: tuple[int, ...]
+) -> Proposal:
+    chosen = {(knob.model, knob.field): knob.values[step] for knob, step in zip(knobs, place, strict=True)}
+    parts = []
+    for task in problem.tasks:
+        members = tuple(
+            names.variant(
+                member.model,
+                member.space.base,
+                overrides(member, chosen),
+                cpu_only=member.space.cpu_only,
+            )
+            for member in task.members
+        )
+        own = overrides(task, chosen)
+        if "ensemble_scheduling" in task.space.base:
+            own = {BATCH: min(model_config.max_batch_size(member.config) for member in members)}
+        variant = names.variant(
+            task.model, task.space.base, own, cpu_only=task.space.cpu_only, composing=members
+        )
+        parts.append((variant, load_for(problem, variant)))
+    return Proposal(tuple(parts))
+
+
+def overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
+    """What the knobs of one model change, on top of the one combination a user may have given."""
+    base = task.space.base
+    found: dict[str, object] = {}
+    count = chosen.get((task.model, INSTANCES))
+    if count is not None:
+        kind = "KIND_CPU" if task.space.cpu_only else "KIND_GPU"
+        found[INSTANCES] = [{"count": count, "kind": _given_kind(task.space) or kind}]
+    size = chosen.get((task.model, BATCH))
+    if size is not None:
+        if not model_config.is_sequence(base):
+            found[BATCHING] = {}
+        found[BATCH] = size
+    if task.space.is_manual:
+        for row in task.space.parameters:
+            if row.field not in (INSTANCES, BATCH) and row.choices[0] is not None:
+                found[row.field] = row.choices[0]
+    return found
+
+
+def _given_kind(space: Space) -> str | None:
+    if not space.is_manual:
+        return None
+    for row in space.parameters:
+        if row.field == INSTANCES and row.choices[0]:
+            kind = row.choices[0][0].get("kind")
+            return None if kind is None else str(kind)
+    return None
+
 
 RADIUS = 3.0
 FEWEST_NEIGHBOURS = 3
@@ -27,11 +143,11 @@ Place = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Climb:
-    scope: Scope
-    names: Names
+    problem: SearchProblem
+    names: VariantNames
     knobs: tuple[Knob, ...]
     seen: dict[Place, Trial] = field(default_factory=dict)
-    variants: dict[str, tuple[Variant, ...]] = field(default_factory=dict)
+    variants: dict[str, tuple[ModelVariant, ...]] = field(default_factory=dict)
     visits: dict[Place, int] = field(default_factory=dict)
 
     def clamp(self, place: Place) -> Place:
@@ -52,9 +168,9 @@ class _Climb:
         return [place for place in places if place in self.seen and self.seen[place].is_measured]
 
 
-def quick(scope: Scope, names: Names) -> Steps:
-    climb = _Climb(scope, names, knobs(scope))
-    first = default_proposal(scope, names)
+def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+    climb = _Climb(problem, names, knobs(problem))
+    first = default_proposal(problem, names)
     trials: list[Trial] = [(yield from _ask(climb, first))]
     home = tuple(0 for _ in climb.knobs)
     best = home
@@ -67,7 +183,7 @@ def quick(scope: Scope, names: Names) -> Steps:
             reason = "the search came back to where it was"
             break
         if not trial.is_measured or (
-            best != home and not passes(scope.goals, trial) and passes(scope.goals, climb.seen[best])
+            best != home and not passes(problem.goals, trial) and passes(problem.goals, climb.seen[best])
         ):
             step = _toward(home, best)
             if step == home:
@@ -75,7 +191,7 @@ def quick(scope: Scope, names: Names) -> Steps:
                 break
             home, is_slow = step, True
             continue
-        if climb.seen[best] is trial or is_better(scope.goals, trial, climb.seen[best]):
+        if climb.seen[best] is trial or is_better(problem.goals, trial, climb.seen[best]):
             best = home
         yield from _explore(climb, home)
         is_slow = is_slow or _disagree(climb, home)
@@ -90,26 +206,26 @@ def quick(scope: Scope, names: Names) -> Steps:
             break
         home = fresh
     trials += climb.seen.values()
-    if scope.sweep_after and not scope.by_rate:
+    if problem.sweep_after and not problem.by_rate:
         yield from _sweep(climb, trials, first.variants)
     return reason
 
 
-def _ask(climb: _Climb, proposal: Proposal) -> Generator[Step, Trial | None, Trial]:
+def _ask(climb: _Climb, proposal: Proposal) -> Generator[SearchEvent, Trial | None, Trial]:
     trial = yield proposal
     assert trial is not None
     climb.variants[trial.name] = proposal.variants
     return trial
 
 
-def _at(climb: _Climb, place: Place) -> Generator[Step, Trial | None, Trial]:
+def _at(climb: _Climb, place: Place) -> Generator[SearchEvent, Trial | None, Trial]:
     if place not in climb.seen:
-        proposal = proposal_at(climb.scope, climb.names, climb.knobs, place)
+        proposal = proposal_at(climb.problem, climb.names, climb.knobs, place)
         climb.seen[place] = yield from _ask(climb, proposal)
     return climb.seen[place]
 
 
-def _explore(climb: _Climb, home: Place) -> Generator[Step, Trial | None, None]:
+def _explore(climb: _Climb, home: Place) -> Generator[SearchEvent, Trial | None, None]:
     """Enough neighbours with figures to know the slope, each covering as many unseen values as it can."""
     places = climb.neighbours(home)
     while len(climb.measured(places)) < FEWEST_NEIGHBOURS:
@@ -130,7 +246,7 @@ def _explore(climb: _Climb, home: Place) -> Generator[Step, Trial | None, None]:
         )
 
 
-def _adjacent(climb: _Climb, home: Place) -> Generator[Step, Trial | None, None]:
+def _adjacent(climb: _Climb, home: Place) -> Generator[SearchEvent, Trial | None, None]:
     for place in climb.neighbours(home):
         if sum(abs(value - here) for value, here in zip(place, home, strict=True)) == 1:
             yield from _at(climb, place)
@@ -142,23 +258,23 @@ def _best_adjacent(climb: _Climb, home: Place) -> Place:
         for place in climb.measured(climb.neighbours(home))
         if sum(abs(value - here) for value, here in zip(place, home, strict=True)) == 1
     ]
-    good = [place for place in near if passes(climb.scope.goals, climb.seen[place])] or near
+    good = [place for place in near if passes(climb.problem.goals, climb.seen[place])] or near
     best = home
     for place in good:
-        if is_better(climb.scope.goals, climb.seen[place], climb.seen[best]):
+        if is_better(climb.problem.goals, climb.seen[place], climb.seen[best]):
             best = place
     return best
 
 
 def _disagree(climb: _Climb, home: Place) -> bool:
     near = climb.measured(climb.neighbours(home))
-    return len({passes(climb.scope.goals, climb.seen[place]) for place in [home, *near]}) > 1
+    return len({passes(climb.problem.goals, climb.seen[place]) for place in [home, *near]}) > 1
 
 
 def _step(climb: _Climb, home: Place) -> Place:
     """Along the slope, further where it is steep."""
     near = climb.measured(climb.neighbours(home))
-    goals = climb.scope.goals
+    goals = climb.problem.goals
     all_fail = not any(passes(goals, climb.seen[place]) for place in [home, *near])
     sums = [0.0] * len(home)
     weights = [0.0] * len(home)
@@ -187,13 +303,13 @@ def _toward(home: Place, best: Place) -> Place:
 
 
 def _sweep(
-    climb: _Climb, trials: list[Trial], default: tuple[Variant, ...]
-) -> Generator[Step, Trial | None, None]:
+    climb: _Climb, trials: list[Trial], default: tuple[ModelVariant, ...]
+) -> Generator[SearchEvent, Trial | None, None]:
     """Loads for the best variants and the default."""
-    scope = climb.scope
-    names = [row.name for row in rank(scope.goals, trials)][: scope.top]
+    problem = climb.problem
+    names = [row.name for row in rank(problem.goals, trials)][: problem.top]
     default_name = ",".join(variant.name for variant in default)
     for name in dict.fromkeys((*names, default_name)):
         if name in climb.variants:
-            yield from closing_in(scope, climb.variants[name])
-    yield Say("Done gathering concurrency sweep measurements for reports")
+            yield from closing_in(problem, climb.variants[name])
+    yield SearchMessage("Done gathering concurrency sweep measurements for reports")

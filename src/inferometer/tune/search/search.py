@@ -1,32 +1,72 @@
-"""A search as an object to ask and tell.
+"""A search: the problem it is given, and an object to ask and tell.
 
-A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; what it says or leaves out on
-the way it yields as `Say` and `Skip`. It has no clock and no server, so told the same it proposes the same: a search
-is resumed by telling it again what the journal holds.
+A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
+user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
+same it proposes the same: a search is resumed by telling it again what the journal holds.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import LocalError
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.trial import Part, Status, Trial
-from inferometer.tune.variant import Variant
+from inferometer.tune.scoring import Goal
+from inferometer.tune.settings import Effort, OptunaLimits
+from inferometer.tune.space import SearchBounds, Space, doubling
+from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
+from inferometer.tune.variant import ModelVariant
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How long to measure: until the figures are as precise as this, at the latest for so long."""
+class ModelProblem:
+    """One model: its variants, its goal, its loads (None: searched); members of an ensemble or BLS model."""
 
-    duration_s: float
-    precision: float
+    space: Space
+    goal: Goal
+    batches: tuple[int, ...] = (1,)
+    loads: tuple[float, ...] | None = None
+    members: tuple["ModelProblem", ...] = ()
+
+    @property
+    def model(self) -> str:
+        return self.space.model
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProblem:
+    """Everything a search knows before its first trial."""
+
+    tasks: tuple[ModelProblem, ...]  # several: loaded together
+    bounds: SearchBounds = field(default_factory=SearchBounds)
+    by_rate: bool = False
+    intervals: str | None = None  # a file of send times: one run, no sweep
+    is_search_on: bool = True
+    early_exit: bool = False
+    top: int = 3  # variants that are looked at closely
+    binary_steps: int = 5
+    sweep_after: bool = True
+    budget_s: float | None = None
+    seed: int = 0
+    optuna: OptunaLimits = field(default_factory=OptunaLimits)
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        return tuple(task.goal for task in self.tasks)
+
+    def load_values(self, task: ModelProblem) -> tuple[float, ...]:
+        """What the user listed, or powers of two within the bounds."""
+        if task.loads is not None:
+            return tuple(sorted(task.loads))
+        if not self.is_search_on:
+            return (1.0,)
+        low, high = self.bounds.request_rate if self.by_rate else self.bounds.concurrency
+        return tuple(float(value) for value in doubling(low, high))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What to measure next: a variant and a load for every model."""
 
-    parts: tuple[tuple[Variant, ClientLoad], ...]
+    parts: tuple[tuple[ModelVariant, ClientLoad], ...]
     repeat: int = 0
     effort: Effort | None = None  # None: as the measurement options say
     predicted: tuple[tuple[str, float], ...] = ()
@@ -42,12 +82,12 @@ class Proposal:
         return " + ".join([*rows, f"repeat {self.repeat}"] if self.repeat else rows)
 
     @property
-    def variants(self) -> tuple[Variant, ...]:
+    def variants(self) -> tuple[ModelVariant, ...]:
         return tuple(variant for variant, _ in self.parts)
 
     def trial(self, number: int, status: Status, reason: str = "") -> Trial:
         """The bare trial of this proposal, without figures."""
-        parts = tuple(Part(variant.model, variant.name, load) for variant, load in self.parts)
+        parts = tuple(TrialPart(variant.model, variant.name, load) for variant, load in self.parts)
         return Trial(
             number,
             parts,
@@ -60,7 +100,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SearchMessage:
     """Something the user is told."""
 
     text: str
@@ -69,29 +109,29 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class SkippedProposal:
     """Something that is not measured, and why."""
 
     proposal: Proposal
     reason: str
 
 
-Step = Proposal | Say | Skip
-Steps = Generator[Step, Trial | None, str]
+SearchEvent = Proposal | SearchMessage | SkippedProposal
+SearchSteps = Generator[SearchEvent, Trial | None, str]
 """Ends with the reason."""
 
 
 class Search:
     """`ask` for the next proposal, `tell` what came of it; `said` and `skipped` grow on the way."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: SearchSteps) -> None:
         self._steps = steps
         self._is_begun = False
         self._asked: Proposal | None = None
         self._told: Trial | None = None
         self.ended = ""
-        self.said: list[Say] = []
-        self.skipped: list[Skip] = []
+        self.said: list[SearchMessage] = []
+        self.skipped: list[SkippedProposal] = []
 
     def ask(self) -> Proposal | None:
         """None when there is nothing left to measure; then `ended` has the reason."""
@@ -105,9 +145,9 @@ class Search:
                 return None
             self._is_begun = True
             self._told = None
-            if isinstance(step, Say):
+            if isinstance(step, SearchMessage):
                 self.said.append(step)
-            elif isinstance(step, Skip):
+            elif isinstance(step, SkippedProposal):
                 self.skipped.append(step)
             else:
                 self._asked = step
@@ -119,11 +159,11 @@ class Search:
         self._asked = None
         self._told = trial
 
-    def take_said(self) -> list[Say]:
+    def take_said(self) -> list[SearchMessage]:
         said, self.said = self.said, []
         return said
 
-    def take_skipped(self) -> list[Skip]:
+    def take_skipped(self) -> list[SkippedProposal]:
         skipped, self.skipped = self.skipped, []
         return skipped
 

@@ -11,33 +11,31 @@ A budget is counted in the cost of the trials told, not by a clock, so that a re
 """
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.metrics import THROUGHPUT
-from inferometer.tune.scoring import passes, pool
+from inferometer.tune.metrics import BY_TAG, THROUGHPUT
+from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
-from inferometer.tune.search.fluid import Array
-from inferometer.tune.search.forecast import Forecaster, chance, expected_gain, together, utility
-from inferometer.tune.search.race import WORTH, who_runs
-from inferometer.tune.search.scope import Scope
-from inferometer.tune.search.search import Effort, Proposal, Skip, Step, Steps
-from inferometer.tune.search.seen import (
-    HOLD,
-    Seen,
-    is_over,
-    measure,
-    predicted,
-    race_cost,
-    row_of,
-    standing_of,
+from inferometer.tune.search.candidates import Candidates
+from inferometer.tune.search.forecast import Forecaster, Forecasts, chance, expected_gain, together, utility
+from inferometer.tune.search.search import (
+    Proposal,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+    SkippedProposal,
 )
-from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names
+from inferometer.tune.search.throughput_model import Array
+from inferometer.tune.settings import Effort
+from inferometer.tune.trial import ClientLoad, Trial
+from inferometer.tune.variant import VariantNames
 
 LOOK = Effort(1.0, 0.05)
+HOLD = Effort(3.0, 0.02)
 MOST_RUNS = 24  # of a race
 FEWEST = 14
 MOST = 60
@@ -49,38 +47,127 @@ ROUNDS = 6
 REOPEN = 0.01  # expected gain for which a race is broken off
 DEFAULT_LOOKS = 3
 SPENT = "the budget is spent"
+ENOUGH = 0.02  # leaders closer than this need not be told apart
+REPEATS = 3
+CLOSE = 0.08  # to a limit, as a share of it
+WORTH = 0.004  # relative gain below which another run is not worth it
 
 
-def smart(scope: Scope, names: Names) -> Steps:
-    candidates = all_candidates.make(scope, names)
-    seen = Seen(scope, candidates, Forecaster(candidates, scope.goals, scope.seed))
-    for row in _opening(seen):
-        if is_over(seen, left_for=0.1):
+@dataclass(slots=True)
+class SmartState:
+    """What was state so far."""
+
+    problem: SearchProblem
+    candidates: Candidates
+    forecaster: Forecaster
+    rows: list[int] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    broken: set[int] = field(default_factory=set)  # configurations that gave no figures
+    loaded: int = -1
+    spent_s: float = 0.0
+    has_raced: bool = False
+    repeats: dict[int, int] = field(default_factory=dict)
+    row_by_name: dict[tuple[str, tuple[ClientLoad, ...]], int] = field(default_factory=dict)
+    costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
+    forecasts: Forecasts = ()
+
+
+def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEvent, Trial | None, None]:
+    number, load = state.candidates.rows[row]
+    if number in state.broken:
+        return
+    configuration = state.candidates.configurations[number]
+    is_again = row in state.repeats
+    proposal = Proposal(
+        parts=tuple((variant, load) for variant in configuration.variants),
+        repeat=state.repeats[row] if is_again else 0,
+        effort=effort,
+        predicted=predicted(state, row),
+    )
+    trial = yield proposal
+    assert trial is not None
+    state.spent_s += trial.cost_s
+    state.costs.append((state.loaded != number, trial.cost_s))
+    state.loaded = number
+    state.repeats[row] = state.repeats.get(row, 0) + 1
+    if not trial.is_measured:
+        state.broken.add(number)
+        yield SearchMessage(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
+        return
+    state.rows.append(row)
+    state.trials.append(trial)
+    state.row_by_name.setdefault((trial.name, trial.loads), row)
+
+
+def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
+    load = state.candidates.rows[row][1]
+    found: dict[str, list[float]] = {}
+    for own in state.forecasts:
+        for tag, forecast in own.items():
+            value = float(np.exp(forecast.mean[row])) * (load.batch if tag == THROUGHPUT else 1)
+            found.setdefault(tag, []).append(value)
+    return tuple((tag, BY_TAG[tag].combine(values)) for tag, values in found.items())
+
+
+def is_over(state: SmartState, *, left_for: float) -> bool:
+    if state.problem.budget_s is None:
+        return False
+    next_s = max((cost for _, cost in state.costs[-5:]), default=3.0)
+    return state.spent_s + next_s + left_for > state.problem.budget_s
+
+
+def race_cost(state: SmartState) -> float:
+    """What the race will take: the leader held twice, a rival or two."""
+    if state.problem.budget_s is None:
+        return 0.0
+    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
+    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.problem.budget_s / 3)
+
+
+def standing_of(state: SmartState) -> list[Trial]:
+    """Candidates from best to worst, repeats pooled."""
+    return best_first(state.problem.goals, pool(state.trials))
+
+
+def row_of(state: SmartState, trial: Trial) -> int | None:
+    return state.row_by_name.get((trial.name, trial.loads))
+
+
+def kind_of(state: SmartState, trial: Trial) -> int:
+    row = row_of(state, trial)
+    return -1 if row is None else int(state.candidates.kinds[row])
+
+
+def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+    candidates = all_candidates.make(problem, names)
+    state = SmartState(problem, candidates, Forecaster(candidates, problem.goals, problem.seed))
+    for row in _opening(state):
+        if is_over(state, left_for=0.1):
             break
-        yield from measure(seen, row, LOOK)
-    if not seen.trials:
+        yield from measure(state, row, LOOK)
+    if not state.trials:
         return "nothing could be measured"
-    yield from _look_around(seen)
+    yield from _look_around(state)
     reason = ""
     for _ in range(ROUNDS):
-        reason = yield from _explore(seen)
-        reason = (yield from _race(seen)) or reason
+        reason = yield from _explore(state)
+        reason = (yield from _race(state)) or reason
         # A leader that fell in the race may leave the field to configurations that were given up because of it.
-        gain, _ = _next(seen)
+        gain, _ = _next(state)
         if reason == SPENT or gain < REOPEN:
             break
-    yield from _settle_default(seen)
-    yield from _report_rest(seen)
+    yield from _settle_default(state)
+    yield from _report_rest(state)
     return reason
 
 
 # --- 1. the opening
 
 
-def _opening(seen: Seen) -> list[int]:
+def _opening(state: SmartState) -> list[int]:
     """The default where it is busy and where it is idle, then the corners of the space."""
-    spots = seen.candidates.spots
-    which = seen.candidates.which
+    spots = state.candidates.spots
+    which = state.candidates.which
 
     def nearest(configuration: int, load: float) -> int:
         own = np.flatnonzero(which == configuration)
@@ -91,30 +178,30 @@ def _opening(seen: Seen) -> list[int]:
         top = 2 * spots.instances[first] * spots.batch[first]
         return nearest(configuration, float(top if not spots.by_rate else spots.load.max() / 8))
 
-    order = range(1, len(seen.candidates.configurations))
+    order = range(1, len(state.candidates.configurations))
     chosen = [busy(0), nearest(0, float(spots.load.min()))]
     if order:
-        chosen.append(busy(max(order, key=lambda number: _size(seen, number))))
+        chosen.append(busy(max(order, key=lambda number: _size(state, number))))
     return list(dict.fromkeys(chosen))
 
 
-def _look_around(seen: Seen) -> Generator[Step, Trial | None, None]:
+def _look_around(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
     """The most promising candidate for each number of instances: where cores run out, throughput has a kink."""
-    which = seen.candidates.which
-    for group in _by_instances(seen, list(range(1, len(seen.candidates.configurations)))):
-        if is_over(seen, left_for=race_cost(seen)):
+    which = state.candidates.which
+    for group in _by_instances(state, list(range(1, len(state.candidates.configurations)))):
+        if is_over(state, left_for=race_cost(state)):
             return
-        _, gain = _gains(seen)
+        _, gain = _gains(state)
         gain = np.where(np.isin(which, group), gain, -1.0)
         row = int(gain.argmax())
         if gain[row] >= 0:
-            yield from measure(seen, row, LOOK)
+            yield from measure(state, row, LOOK)
 
 
-def _by_instances(seen: Seen, order: list[int]) -> list[list[int]]:
+def _by_instances(state: SmartState, order: list[int]) -> list[list[int]]:
     groups: dict[float, list[int]] = {}
     for number in order:
-        groups.setdefault(_size(seen, number)[0], []).append(number)
+        groups.setdefault(_size(state, number)[0], []).append(number)
     found = [groups[size] for size in sorted(groups)]
     if len(found) <= MOST_GROUPS:
         return found
@@ -122,52 +209,52 @@ def _by_instances(seen: Seen, order: list[int]) -> list[list[int]]:
     return [found[place] for place in picked]
 
 
-def _size(seen: Seen, number: int) -> tuple[float, float]:
-    place = seen.candidates.configurations[number].place
+def _size(state: SmartState, number: int) -> tuple[float, float]:
+    place = state.candidates.configurations[number].place
     return place[0], place[1]
 
 
 # --- 2. exploring
 
 
-def _explore(seen: Seen) -> Generator[Step, Trial | None, str]:
+def _explore(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
     patience = 0
-    while len(seen.trials) < MOST:
-        if is_over(seen, left_for=race_cost(seen)):
+    while len(state.trials) < MOST:
+        if is_over(state, left_for=race_cost(state)):
             return SPENT
-        gains, row = _next(seen)
-        if row is None or (gains < WORTH and len(seen.trials) >= FEWEST):
+        gains, row = _next(state)
+        if row is None or (gains < WORTH and len(state.trials) >= FEWEST):
             patience += 1
             if row is None or patience >= PATIENCE:
                 return "no configuration is expected to be better"
         else:
             patience = 0
-        yield from measure(seen, row, LOOK)
+        yield from measure(state, row, LOOK)
     return f"{MOST} measurements were made"
 
 
-def _next(seen: Seen) -> tuple[float, int | None]:
+def _next(state: SmartState) -> tuple[float, int | None]:
     """The expected gain of the best candidate, and which is worth most for its cost."""
-    which, gain = _gains(seen)
+    which, gain = _gains(state)
     if gain.max() < 0:
         return 0.0, None
-    cost = np.where(which == seen.loaded, 1.0, LOAD_COST)
+    cost = np.where(which == state.loaded, 1.0, LOAD_COST)
     return float(gain.max()), int((gain / cost).argmax())
 
 
-def _gains(seen: Seen) -> tuple[NDArray[np.int64], Array]:
+def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
     """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
-    goals = seen.scope.goals
-    seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
-    batches = seen.candidates.batches
-    value = utility(goals, seen.beliefs, batches)
-    feasible = chance(goals, seen.beliefs, batches)
-    which = seen.candidates.which
-    kinds = seen.candidates.kinds
-    is_open = ~np.isin(kinds, kinds[seen.rows])  # what cannot differ from a measured one tells nothing new
-    if seen.broken:
-        is_open &= ~np.isin(which, list(seen.broken))
-    good = _incumbents(seen, feasible)
+    goals = state.problem.goals
+    state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
+    batches = state.candidates.batches
+    value = utility(goals, state.forecasts, batches)
+    feasible = chance(goals, state.forecasts, batches)
+    which = state.candidates.which
+    kinds = state.candidates.kinds
+    is_open = ~np.isin(kinds, kinds[state.rows])  # what cannot differ from a measured one tells nothing new
+    if state.broken:
+        is_open &= ~np.isin(which, list(state.broken))
+    good = _incumbents(state, feasible)
     if good:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
     else:
@@ -175,74 +262,136 @@ def _gains(seen: Seen) -> tuple[NDArray[np.int64], Array]:
     return which, np.where(is_open, gain, -1.0)
 
 
-def _incumbents(seen: Seen, feasible: Array) -> list[int]:
+def _incumbents(state: SmartState, feasible: Array) -> list[int]:
     """Measured candidates that keep the constraints: before a race as believed, since one run of them is noisy; after
     it as measured, since the answer is given by that."""
-    rows = list(dict.fromkeys(seen.rows))
-    if not seen.has_raced:
+    rows = list(dict.fromkeys(state.rows))
+    if not state.has_raced:
         return [row for row in rows if feasible[row] >= 0.5]
     return [
         row
-        for trial in pool(seen.trials)
-        if passes(seen.scope.goals, trial) and (row := row_of(seen, trial)) is not None
+        for trial in pool(state.trials)
+        if passes(state.problem.goals, trial) and (row := row_of(state, trial)) is not None
     ]
 
 
 # --- 3. the race
 
 
-def _race(seen: Seen) -> Generator[Step, Trial | None, str]:
+def _race(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
     """Leaders are measured again until it is clear who is ahead."""
-    seen.has_raced = True
+    state.has_raced = True
     for _ in range(MOST_RUNS):
-        ranked = standing_of(seen)
-        runner = who_runs(seen, ranked)
+        ranked = standing_of(state)
+        runner = who_runs(state, ranked)
         if runner is None:
             break
-        if is_over(seen, left_for=HOLD.duration_s):
+        if is_over(state, left_for=HOLD.duration_s):
             return SPENT
-        yield from measure(seen, runner, HOLD)
-        if len(seen.trials) < MOST and _next(seen)[0] > REOPEN:
+        yield from measure(state, runner, HOLD)
+        if len(state.trials) < MOST and _next(state)[0] > REOPEN:
             return ""
     return ""
 
 
-def _settle_default(seen: Seen) -> Generator[Step, Trial | None, None]:
+def who_runs(state: SmartState, standing: list[Trial]) -> int | None:
+    """The leader until it was held, then whoever could still be ahead of it."""
+    leader = standing[0]
+    if _held(state, leader) < _needed(state, leader):
+        return row_of(state, leader)
+    return max(_rivals(state, standing), default=(0.0, None), key=lambda pair: pair[0])[1]
+
+
+def _needed(state: SmartState, trial: Trial) -> int:
+    """Runs until a candidate is believed: more for one that lies close to a limit, where luck decides."""
+    for number, goal in enumerate(state.problem.goals):
+        for constraint in goal.constraints:
+            value = trial.value(constraint.tag, number)
+            limit = constraint.high if constraint.high is not None else constraint.low
+            if value is not None and limit and abs(value - limit) / limit < CLOSE:
+                return 2 * REPEATS if abs(value - limit) / limit < CLOSE / 2 else REPEATS + 1
+    return 2
+
+
+def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]:
+    """Those that could still be ahead of the leader, each with how much another run of it is worth."""
+    leader = standing[0]
+    goals = state.problem.goals
+    feasible = chance(goals, state.forecasts, state.candidates.batches)
+    found = []
+    for trial in standing[1:]:
+        row = row_of(state, trial)
+        if row is None or _held(state, trial) >= _needed(state, trial):
+            continue
+        ahead = score(goals, trial, leader)
+        if not passes(goals, trial):
+            worth = ahead * float(
+                feasible[row]
+            )  # what is believed of its neighbours speaks for it, or against it
+            if worth > 2 * WORTH:
+                found.append((worth, row))
+        elif kind_of(state, trial) != kind_of(state, leader) and ahead > -_room(trial, leader):
+            found.append((ahead + _room(trial, leader), row))
+    return found
+
+
+def _room(trial: Trial, leader: Trial) -> float:
+    """How far behind the leader one can be and still be ahead in truth; of two loads of one configuration it matters
+    less which it is."""
+    return ENOUGH if trial.name == leader.name else _reach(trial, leader)
+
+
+def _reach(trial: Trial, leader: Trial) -> float:
+    widths = [
+        row.relative_half_width
+        for one in (trial, leader)
+        for part in one.parts
+        if (row := part.figures.estimate(THROUGHPUT)) is not None
+    ]
+    return max(ENOUGH, sum(width or 0.05 for width in widths))
+
+
+def _held(state: SmartState, trial: Trial) -> int:
+    row = row_of(state, trial)
+    return 0 if row is None else state.repeats.get(row, 0)
+
+
+def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
     """The gain is said over the default at its own best load, so that is looked for too."""
-    which = seen.candidates.which
-    goals = seen.scope.goals
-    batches = seen.candidates.batches
+    which = state.candidates.which
+    goals = state.problem.goals
+    batches = state.candidates.batches
     for _ in range(DEFAULT_LOOKS):
-        if 0 in seen.broken or is_over(seen, left_for=HOLD.duration_s):
+        if 0 in state.broken or is_over(state, left_for=HOLD.duration_s):
             return
-        seen.beliefs = seen.forecaster.beliefs(seen.rows, seen.trials)
-        own = np.flatnonzero((which == 0) & (chance(goals, seen.beliefs, batches) > 0.5))
+        state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
+        own = np.flatnonzero((which == 0) & (chance(goals, state.forecasts, batches) > 0.5))
         if not len(own):
             return
-        best = int(own[utility(goals, seen.beliefs, batches).mean[own].argmax()])
-        if best in seen.rows:
+        best = int(own[utility(goals, state.forecasts, batches).mean[own].argmax()])
+        if best in state.rows:
             return
-        yield from measure(seen, best, HOLD)
+        yield from measure(state, best, HOLD)
 
 
 # --- what was not done
 
 
-def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
+def _report_rest(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
     """Every configuration that was never measured, with what it could have reached at best."""
-    if not seen.beliefs:
+    if not state.forecasts:
         return
-    measured = {seen.candidates.rows[row][0] for row in seen.rows} | seen.broken
-    speed = together(seen.beliefs)
-    standing = standing_of(seen)
+    measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken
+    speed = together(state.forecasts)
+    standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
     reached = f"{standing[0].name} reached {best:.1f}"
-    which = seen.candidates.which
-    goals = seen.scope.goals
-    batches = seen.candidates.batches
-    feasible = chance(goals, seen.beliefs, batches) > 0.05
+    which = state.candidates.which
+    goals = state.problem.goals
+    batches = state.candidates.batches
+    feasible = chance(goals, state.forecasts, batches) > 0.05
     said = 0
-    for number, configuration in enumerate(seen.candidates.configurations):
+    for number, configuration in enumerate(state.candidates.configurations):
         if number in measured or said >= MOST_SKIPS:
             continue
         own = np.flatnonzero((which == number) & feasible)
@@ -257,10 +406,10 @@ def _report_rest(seen: Seen) -> Generator[Step, Trial | None, None]:
             reason = f"expected to reach at most {most:.1f} infer/s, and {reached}"
             if most > best:
                 reason = f"the search ended first: expected to reach {likely:.1f} infer/s, at most {most:.1f}"
-        load: ClientLoad = seen.candidates.rows[row][1]
-        yield Skip(
+        load: ClientLoad = state.candidates.rows[row][1]
+        yield SkippedProposal(
             Proposal(
-                tuple((variant, load) for variant in configuration.variants), predicted=predicted(seen, row)
+                tuple((variant, load) for variant in configuration.variants), predicted=predicted(state, row)
             ),
             reason,
         )

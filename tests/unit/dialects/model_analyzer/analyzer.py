@@ -17,16 +17,15 @@ from inferometer.dialects.model_analyzer import main as model_analyzer
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
-from inferometer.tune.launch.site import Addresses, Control, ServerSite
-from inferometer.tune.meter import MeterError, Reading, fingerprint
-from inferometer.tune.run import Lab, run
-from inferometer.tune.scoping import make_scope
-from inferometer.tune.search.choose import choose
+from inferometer.tune.deployment import ServerDeployment
+from inferometer.tune.meter import TrialError, TrialFigures, fingerprint
+from inferometer.tune.prepare import choose, make_problem
 from inferometer.tune.search.search import Search
-from inferometer.tune.session import sent_options
+from inferometer.tune.session import TrialRunner, run, sent_options
+from inferometer.tune.settings import Addresses, ServerAccess
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
-from inferometer.tune.variant import Names
+from inferometer.tune.variant import VariantNames
 
 TENSORS = """
 input { name: "IN" data_type: TYPE_FP32 dims: [64] }
@@ -86,9 +85,9 @@ class _Server:
         return True
 
 
-class _Site(ServerSite):
+class _Site(ServerDeployment):
     def __init__(self):
-        super().__init__(_Server(), Control(), is_ours=True)
+        super().__init__(_Server(), ServerAccess(), is_ours=True)
         self.loaded = []
 
     def apply(self, variants):
@@ -119,8 +118,8 @@ class Meter:
                 signal.raise_signal(signal.SIGINT)
         trial = answer(proposal, self.formula, 0)
         if not trial.is_measured:
-            raise MeterError("exit code 99")
-        return Reading(tuple(_more(part.figures) for part in trial.parts))
+            raise TrialError("exit code 99")
+        return TrialFigures(tuple(_more(part.figures) for part in trial.parts))
 
     def forget(self):
         pass
@@ -206,15 +205,17 @@ class Analyzer:
             meter = make_meter(settings, watcher)
         self.meters.append(meter)
         with journals.opened(settings.journal) as journal:
-            names = Names.of(journal.variants())
+            names = VariantNames.of(journal.variants())
             groups = [settings.models] if settings.together else [(model,) for model in settings.models]
             for group in groups:
                 site = _Site()
                 self.sites.append(site)
-                scope = make_scope(settings, group, lambda name: _read(settings, name), has_gpus=False)
+                scope = make_problem(settings, group, lambda name: _read(settings, name), has_gpus=False)
                 name, steps = choose(settings.search, scope, names)
                 study = Study("inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0)
-                yield run(Lab(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study)
+                yield run(
+                    TrialRunner(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study
+                )
                 if watcher.is_interrupted():
                     return
 

@@ -8,8 +8,8 @@ from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.dialects.model_analyzer.keys import KEYS
 from inferometer.dialects.model_analyzer.values import ints
-from inferometer.tune.goal import Constraint
 from inferometer.tune.prompts import Prompts
+from inferometer.tune.scoring import Constraint
 from inferometer.tune.space import manual
 
 

@@ -4,7 +4,7 @@ import pytest
 from analyzer import BOUNDED
 
 from inferometer.dialects.model_analyzer.perf_analyzer import Windows, read_table
-from inferometer.tune.meter import MeterError
+from inferometer.tune.meter import TrialError
 
 
 def test_the_program_gets_the_classic_words(tool, stub):
@@ -158,5 +158,5 @@ def test_the_table_is_read_in_the_tuners_units():
 
 @pytest.mark.parametrize("text", ["", "Concurrency\n", "Concurrency\n1\n"])
 def test_a_table_without_figures_is_a_failed_run(text):
-    with pytest.raises(MeterError):
+    with pytest.raises(TrialError):
         read_table(text)

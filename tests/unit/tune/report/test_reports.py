@@ -15,7 +15,6 @@ from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import facts, picture
 from inferometer.tune.report.detailed import detailed, find
 from inferometer.tune.report.effects import effect_sentence, main_effects
@@ -23,21 +22,22 @@ from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.report.front import pareto
 from inferometer.tune.report.summary import summary
 from inferometer.tune.report.text import summary as summary_text
+from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.space import Bounds, automatic
+from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status
-from inferometer.tune.variant import Names
+from inferometer.tune.variant import VariantNames
 from tests.support.nasty import NASTY, with_texts
 
-BOUNDS = Bounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
+BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 
 
 def made(goal=None, formula=server, *, cpu_only=True):
     goal = goal or Goal("W")
-    names = Names()
-    scope = Scope((Task(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
+    names = VariantNames()
+    scope = SearchProblem((ModelProblem(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
     found = drive(brute(scope, names), formula)
     return Study(
         "inferometer test",
@@ -248,7 +248,7 @@ def test_a_study_without_measurements_has_nothing_to_complain_about():
 
 
 def test_a_variant_is_described_with_its_members():
-    names = Names()
+    names = VariantNames()
     single = names.variant("W", W, {"instance_group": [{"count": 2, "kind": "KIND_CPU"}]}, cpu_only=True)
     words = "2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python"
     assert facts.shape(single) == words

@@ -10,16 +10,14 @@ from scripted import W
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.client_load import ClientLoad
-from inferometer.tune.goal import Constraint, Goal
 from inferometer.tune.report import across, facts, text
 from inferometer.tune.report.detailed import detailed
 from inferometer.tune.report.effects import effect_sentence, main_effects
 from inferometer.tune.report.summary import summary
-from inferometer.tune.scoring import gain
+from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
-from inferometer.tune.trial import Figures, Part, Status, Trial
-from inferometer.tune.variant import Names
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
+from inferometer.tune.variant import VariantNames
 
 LONG = "a_model_with_a_name_that_fills_a_line"
 OBJECTIVES = ("perf_throughput", "perf_latency_p99", "perf_latency_avg", "cpu_used_ram")
@@ -60,7 +58,7 @@ def studies(draw):
         objectives=tuple((tag, 1.0) for tag in draw(st.sets(st.sampled_from(OBJECTIVES), min_size=1))),
         constraints=tuple(draw(st.lists(st.just(Constraint("perf_latency_p99", high=60.0)), max_size=1))),
     )
-    names, trials = Names(), []
+    names, trials = VariantNames(), []
     for number in range(draw(st.integers(0, 6))):
         variant = draw(ensembles(names) if model == "ens" else variants(names, model))
         load = ClientLoad(concurrency=draw(st.sampled_from([1, 1024])), batch=draw(st.sampled_from([1, 2])))
@@ -69,7 +67,7 @@ def studies(draw):
         trials.append(
             Trial(
                 number,
-                (Part(model, variant.name, load, Figures(rows if status is Status.MEASURED else ())),),
+                (TrialPart(model, variant.name, load, Figures(rows if status is Status.MEASURED else ())),),
                 status,
                 "" if status is Status.MEASURED else draw(st.sampled_from(["it broke", "expected 4245"])),
                 predicted=tuple(draw(st.lists(st.just(("perf_throughput", 99.0)), max_size=1))),

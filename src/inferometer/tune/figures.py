@@ -1,12 +1,14 @@
 """A measured level in the tags and units of the metric catalogue."""
 
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from inferometer.base.units import NS_PER_MS
+from inferometer.observe.gpu import Gpu
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.server_metrics import GpuFigures
-from inferometer.tune.trial import Figures
+from inferometer.tune.trial import Figures, Trial
 
 MEGA = 1_000_000
 
@@ -129,3 +131,42 @@ def _gpu(gpu: GpuFigures) -> list[tuple[str, Estimate]]:
         ("gpu_power_usage", gpu.power_w),
     )
     return [(tag, Estimate(value)) for tag, value in values if value is not None]
+
+
+# --- the GPUs while the server holds no model: what it takes by itself
+
+Read = Callable[[], Mapping[str, Gpu]]
+
+
+def watch_idle(
+    read: Read, duration_s: float, interval_s: float, wait: Callable[[float], None] = time.sleep
+) -> Trial:
+    """A trial without models; one look at least."""
+    samples = [read()]
+    for _ in range(int(duration_s / interval_s)):
+        wait(interval_s)
+        samples.append(read())
+    return _folded(samples)
+
+
+def _folded(samples: Sequence[Mapping[str, Gpu]]) -> Trial:
+    """Memory at its highest, utilization and power on average."""
+    uuids = dict.fromkeys(uuid for sample in samples for uuid in sample)
+    gpus = tuple(
+        (uuid, _idle_figures([sample[uuid] for sample in samples if uuid in sample])) for uuid in uuids
+    )
+    return Trial(-1, (), gpus=gpus)
+
+
+def _idle_figures(rows: Sequence[Gpu]) -> Figures:
+    used = [row.memory_used_bytes / MEGA for row in rows if row.memory_used_bytes is not None]
+    total = [row.memory_total_bytes / MEGA for row in rows if row.memory_total_bytes is not None]
+    busy = [100 * row.utilization for row in rows if row.utilization is not None]
+    power = [row.power_w for row in rows if row.power_w is not None]
+    found: list[tuple[str, float]] = []
+    found += [("gpu_used_memory", max(used))] if used else []
+    found += [("gpu_free_memory", min(total) - max(used))] if used and total else []
+    found += [("gpu_total_memory", max(total))] if total else []
+    found += [("gpu_utilization", sum(busy) / len(busy))] if busy else []
+    found += [("gpu_power_usage", sum(power) / len(power))] if power else []
+    return Figures(tuple((tag, Estimate(value)) for tag, value in found))

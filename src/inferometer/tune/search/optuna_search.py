@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError
 from inferometer.tune import model_config
-from inferometer.tune.client_load import ClientLoad
 from inferometer.tune.scoring import passes, rank, score, violation
-from inferometer.tune.search.points import default_proposal, formula
-from inferometer.tune.search.scope import OptunaLimits, Scope, Task
-from inferometer.tune.search.search import Proposal, Say, Step, Steps, load_of
-from inferometer.tune.search.sweep import closing_in, illegal
+from inferometer.tune.search.proposals import closing_in, default_proposal, formula, illegal
+from inferometer.tune.search.search import (
+    ModelProblem,
+    Proposal,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+    load_of,
+)
+from inferometer.tune.settings import OptunaLimits
 from inferometer.tune.space import BATCH
-from inferometer.tune.trial import Trial
-from inferometer.tune.variant import Names, Variant
+from inferometer.tune.trial import ClientLoad, Trial
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 if TYPE_CHECKING:
     import optuna
@@ -28,7 +34,7 @@ MANY = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class Dimension:
     """Something to draw: a parameter of a model, or its load."""
 
     name: str  # in Optuna's study
@@ -37,26 +43,26 @@ class Axis:
     choices: tuple[Any, ...]
 
 
-def axes(scope: Scope) -> tuple[Axis, ...]:
+def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
     """All that is searched, over all models and members."""
-    found: list[Axis] = []
-    for task in scope.tasks:
+    found: list[Dimension] = []
+    for task in problem.tasks:
         for part in (*task.members, task):
             if "ensemble_scheduling" not in part.space.base:
                 found += [
-                    Axis(f"{part.model}/{row.field}", part.model, row.field, row.choices)
+                    Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
                     for row in part.space.parameters
                     if len(row.choices) > 1
                 ]
         if len(task.batches) > 1:
-            found.append(Axis(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
-        if scope.by_rate or not scope.optuna.use_formula:
-            noun = "request_rate" if scope.by_rate else "concurrency"
-            found.append(Axis(f"{task.model}/load", task.model, noun, scope.load_values(task)))
+            found.append(Dimension(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
+        if problem.by_rate or not problem.optuna.use_formula:
+            noun = "request_rate" if problem.by_rate else "concurrency"
+            found.append(Dimension(f"{task.model}/load", task.model, noun, problem.load_values(task)))
     return tuple(found)
 
 
-def size(found: tuple[Axis, ...]) -> int:
+def size(found: tuple[Dimension, ...]) -> int:
     total = 1
     for axis in found:
         total *= len(axis.choices)
@@ -80,17 +86,17 @@ def require_optuna() -> None:
         raise LocalError("the search optuna needs the package optuna", remedy=INSTALL)
 
 
-def optuna_search(scope: Scope, names: Names) -> Steps:
-    found = axes(scope)
+def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+    found = dimensions(problem)
     total = size(found)
-    yield Say(f"Number of configs in search space: {total}", is_detail=True)
+    yield SearchMessage(f"Number of configs in search space: {total}", is_detail=True)
     for axis in found:
         span = f"{axis.choices[0]} to {axis.choices[-1]}"
-        yield Say(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
-    low, high = limits(scope.optuna, total)
-    yield Say(f"Minimum number of trials: {low}", is_detail=True)
-    yield Say(f"Maximum number of trials: {high}", is_detail=True)
-    first = default_proposal(scope, names)
+        yield SearchMessage(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
+    low, high = limits(problem.optuna, total)
+    yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
+    yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
+    first = default_proposal(problem, names)
     base = yield first
     assert base is not None
     if not base.is_measured:
@@ -100,23 +106,23 @@ def optuna_search(scope: Scope, names: Names) -> Steps:
         )
     variants = {base.name: first.variants}
     trials = [base]
-    reason = yield from _draw(scope, names, found, (low, high), trials, variants)
-    if scope.sweep_after and not scope.by_rate:
-        best = [row.name for row in rank(scope.goals, trials)][: scope.top]
+    reason = yield from _draw(problem, names, found, (low, high), trials, variants)
+    if problem.sweep_after and not problem.by_rate:
+        best = [row.name for row in rank(problem.goals, trials)][: problem.top]
         for name in dict.fromkeys((*best, base.name)):
-            yield from closing_in(scope, variants[name])
+            yield from closing_in(problem, variants[name])
     return reason
 
 
 def _draw(
-    scope: Scope,
-    names: Names,
-    found: tuple[Axis, ...],
+    problem: SearchProblem,
+    names: VariantNames,
+    found: tuple[Dimension, ...],
     bounds: tuple[int, int],
     trials: list[Trial],
-    variants: dict[str, tuple[Variant, ...]],
-) -> Generator[Step, Trial | None, str]:
-    study = _study(scope.seed)
+    variants: dict[str, tuple[ModelVariant, ...]],
+) -> Generator[SearchEvent, Trial | None, str]:
+    study = _study(problem.seed)
     base = trials[0]
     known: dict[str, float] = {}
     best_score, best_name, since_best, drawn = float("-inf"), base.name, 0, 0
@@ -124,11 +130,11 @@ def _draw(
     for _ in itertools.repeat(None, high * SAME_DRAWS):
         if drawn >= high:
             return f"{high} trials were made"
-        if drawn >= low and since_best >= scope.optuna.early_exit:
+        if drawn >= low and since_best >= problem.optuna.early_exit:
             return f"{since_best} trials brought nothing better"
         asked = study.ask()
         chosen = {axis.name: axis.choices[_index(asked, axis)] for axis in found}
-        proposal = _proposal(scope, names, chosen)
+        proposal = _proposal(problem, names, chosen)
         if proposal.key in known:  # drawn before: it tells the sampler, and costs no trial
             study.tell(asked, known[proposal.key])
             continue
@@ -139,31 +145,31 @@ def _draw(
             continue
         drawn += 1
         since_best += 1
-        yield Say(f"Trial {drawn} of {high}:", is_detail=True)
+        yield SearchMessage(f"Trial {drawn} of {high}:", is_detail=True)
         trial = yield proposal
         assert trial is not None
         variants[trial.name] = proposal.variants
         trials.append(trial)
-        value = _value(scope, trial, base)
+        value = _value(problem, trial, base)
         known[proposal.key] = value
         study.tell(asked, value)
         if trial.is_measured and value > best_score:
             best_score, best_name, since_best = value, trial.name, 0
-        yield Say(
+        yield SearchMessage(
             f"Objective score for {trial.name}: {100 * value:.1f} --- Best: {best_name} ({100 * best_score:.1f})",
             is_detail=True,
         )
     return "the sampler draws nothing new"
 
 
-def _value(scope: Scope, trial: Trial, base: Trial) -> float:
+def _value(problem: SearchProblem, trial: Trial, base: Trial) -> float:
     """Above any failing one when the constraints are kept; of failing ones the closer is better."""
     if not trial.is_measured:
         return NO_FIGURES
-    gained = score(scope.goals, trial, base)
-    if passes(scope.goals, trial):
+    gained = score(problem.goals, trial, base)
+    if passes(problem.goals, trial):
         return gained
-    return NO_FIGURES - min(violation(scope.goals, trial), MANY) / 100
+    return NO_FIGURES - min(violation(problem.goals, trial), MANY) / 100
 
 
 def _study(seed: int) -> "optuna.Study":
@@ -174,20 +180,22 @@ def _study(seed: int) -> "optuna.Study":
     return optuna.create_study(direction="maximize", sampler=sampler)
 
 
-def _index(asked: "optuna.Trial", axis: Axis) -> int:
+def _index(asked: "optuna.Trial", axis: Dimension) -> int:
     return asked.suggest_int(axis.name, 0, len(axis.choices) - 1)
 
 
-def _proposal(scope: Scope, names: Names, chosen: dict[str, Any]) -> Proposal:
+def _proposal(problem: SearchProblem, names: VariantNames, chosen: dict[str, Any]) -> Proposal:
     parts = []
-    for task in scope.tasks:
+    for task in problem.tasks:
         members = tuple(_variant(names, member, chosen) for member in task.members)
         variant = _variant(names, task, chosen, members)
-        parts.append((variant, _load(scope, task, variant, chosen)))
+        parts.append((variant, _load(problem, task, variant, chosen)))
     return Proposal(tuple(parts))
 
 
-def _variant(names: Names, task: Task, chosen: dict[str, Any], members: tuple[Variant, ...] = ()) -> Variant:
+def _variant(
+    names: VariantNames, task: ModelProblem, chosen: dict[str, Any], members: tuple[ModelVariant, ...] = ()
+) -> ModelVariant:
     space = task.space
     if "ensemble_scheduling" in space.base and members:
         own: dict[str, Any] = {BATCH: min(model_config.max_batch_size(member.config) for member in members)}
@@ -200,9 +208,11 @@ def _variant(names: Names, task: Task, chosen: dict[str, Any], members: tuple[Va
     return names.variant(task.model, space.base, own, cpu_only=space.cpu_only, composing=members)
 
 
-def _load(scope: Scope, task: Task, variant: Variant, chosen: dict[str, Any]) -> ClientLoad:
+def _load(
+    problem: SearchProblem, task: ModelProblem, variant: ModelVariant, chosen: dict[str, Any]
+) -> ClientLoad:
     batch = chosen.get(f"{task.model}/batch_sizes", task.batches[0])
     value = chosen.get(f"{task.model}/load")
     if value is None:
-        value = formula(scope, variant)
-    return load_of(float(value), batch, by_rate=scope.by_rate)
+        value = formula(problem, variant)
+    return load_of(float(value), batch, by_rate=problem.by_rate)

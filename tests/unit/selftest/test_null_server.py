@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.selftest.behaviour import CYCLE, fault
-from inferometer.selftest.null_wire import BROKEN_OFF, GOOD, Book, NullGrpc, NullHttp, Peer
+from inferometer.selftest.null_server import BROKEN_OFF, GOOD, Book, NullGrpc, NullHttp, Peer
 from inferometer.wire.frames import (
     ACK,
     DATA,

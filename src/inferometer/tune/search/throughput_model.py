@@ -20,7 +20,7 @@ LOOK_S = 1.0  # how long a rate is measured, roughly
 
 
 @dataclass(frozen=True, slots=True)
-class Spots:
+class OperatingPoints:
     """Where to forecast: instances, largest batch (in requests), delay and load of each."""
 
     instances: Array
@@ -37,7 +37,7 @@ LOW = np.log(np.array([1e-5, 1e-6, 3e-5, 0.7, 1.0]))
 HIGH = np.log(np.array([3.0, 1.0, 0.3, 64.0, np.e]))
 
 
-def throughput(parameters: Array, spots: Spots) -> Array:
+def throughput(parameters: Array, spots: OperatingPoints) -> Array:
     """Requests/s for each row of parameters (logs) and each spot: shape (rows, spots)."""
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
     loss = parameters[
@@ -75,7 +75,7 @@ def throughput(parameters: Array, spots: Spots) -> Array:
     return np.asarray(rate)
 
 
-def latency_s(parameters: Array, spots: Spots) -> Array:
+def latency_s(parameters: Array, spots: OperatingPoints) -> Array:
     """Mean latency at a request rate, for each row of parameters and each spot.
 
     Batches are what comes while one is executed; a request waits as Sakasegawa's approximation of M/M/k says. Beyond
@@ -112,7 +112,12 @@ def _capacity(fixed: Array, item: Array, cores: Array, exponent: Array, k: Array
 
 
 def fit(
-    spots: Spots, measured: Array, seed: int, *, start: Array | None = None, waited_s: Array | None = None
+    spots: OperatingPoints,
+    measured: Array,
+    seed: int,
+    *,
+    start: Array | None = None,
+    waited_s: Array | None = None,
 ) -> Array:
     """The parameters that come closest to measured rates, by random search that closes in. One row.
 
@@ -139,8 +144,8 @@ def fit(
     return np.asarray(best)
 
 
-def _distinct(spots: Spots) -> tuple[Spots, NDArray[np.int64]]:
+def _distinct(spots: OperatingPoints) -> tuple[OperatingPoints, NDArray[np.int64]]:
     """Every spot once, and which of them each was: what is measured again and again is forecast once."""
     columns = np.stack([spots.instances, spots.batch, spots.delay_s, spots.load])
     (instances, batch, delay_s, load), which = np.unique(columns, axis=1, return_inverse=True)
-    return Spots(instances, batch, delay_s, load, spots.by_rate), which.reshape(-1)
+    return OperatingPoints(instances, batch, delay_s, load, spots.by_rate), which.reshape(-1)

@@ -1,73 +1,32 @@
-"""Where variants are loaded: a server, or the workers themselves."""
+"""Where the variants of a trial are loaded: in a server, or in the workers themselves."""
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol, Self
 
-from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.options.options import Tls
-from inferometer.server.in_process import Host
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.server.in_process import Host, ModelFolder, installation
+from inferometer.server.wheel import find_wheel
 from inferometer.services.discovery import READY, ModelControl
-from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
-from inferometer.tune.variant import Variant
+from inferometer.tune.servers import ModelServer, make_server, repository
+from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings, ServerAccess
+from inferometer.tune.variant import ModelVariant
+
+INSTALL_OPTION = "--triton-install-path"
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Of the three services; an empty one is not there."""
-
-    http: str = "localhost:8000"
-    grpc: str = "localhost:8001"
-    metrics_url: str = "http://localhost:8002/metrics"
-
-
-class Server(Protocol):
-    """A server process that is ours to start and stop, or somebody else's."""
-
-    @property
-    def addresses(self) -> Addresses: ...
-
-    @property
-    def pid(self) -> int | None:
-        """None for a process that is not on this machine, or not ours."""
-
-    def start(self) -> None:
-        """Returns when it answers."""
-
-    def stop(self) -> None: ...
-
-    def is_running(self) -> bool: ...
+def open_deployment(launch: LaunchSettings) -> "Deployment":
+    """Not started yet; enter it."""
+    if launch.mode == IN_PROCESS:
+        return InProcessDeployment(launch)
+    is_ours = launch.mode != "remote"
+    return ServerDeployment(make_server(launch), launch.control, is_ours=is_ours, may_load=launch.may_load)
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """How the server is spoken to."""
-
-    protocol: str = "http"
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    tls: Tls = field(default_factory=Tls)
-    grpc_tls: bool = False
-
-
-def repository(addresses: Addresses, control: Control) -> ModelControl:
-    if control.protocol == "grpc":
-        from inferometer.services.triton_grpc import TritonGrpc
-
-        endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
-        if control.grpc_tls:
-            endpoint = replace(endpoint, tls=control.tls)
-        return TritonGrpc(Connection(endpoint, control.headers))
-    from inferometer.services.triton_http import TritonHttp
-
-    endpoint = parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
-    return TritonHttp(Connection(endpoint, control.headers))
-
-
-class Site(Protocol):
+class Deployment(Protocol):
     """Has the variants of a trial loaded. Use as a context manager: what it started ends with it."""
 
     is_special: bool  # made for one model's server flags
@@ -97,21 +56,23 @@ class Site(Protocol):
     def others(self, models: Sequence[str]) -> tuple[str, ...]:
         """What somebody else has loaded besides these models and those they call."""
 
-    def apply(self, variants: Sequence[Variant]) -> bool:
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
         """Have exactly these loaded; whether anything changed."""
 
     def host(self, model: str) -> Host | None:
         """For a worker that is to hold the model itself; None where a server does."""
 
 
-class ServerSite:
+class ServerDeployment:
     """Loads variants in place of each other; the server is only restarted when it died or when it must be.
 
     A variant stands in for the model under the model's own name. Models that somebody else had loaded are put back
     at the end, with the configuration they had.
     """
 
-    def __init__(self, server: Server, control: Control, *, is_ours: bool, may_load: bool = True) -> None:
+    def __init__(
+        self, server: ModelServer, control: ServerAccess, *, is_ours: bool, may_load: bool = True
+    ) -> None:
         self._server = server
         self._control = control
         self._is_ours = is_ours
@@ -153,7 +114,7 @@ class ServerSite:
         return self._server.pid
 
     @property
-    def control(self) -> Control:
+    def control(self) -> ServerAccess:
         return self._control
 
     @property
@@ -204,7 +165,7 @@ class ServerSite:
         }
         return tuple(sorted(ready - called - set(models)))
 
-    def apply(self, variants: Sequence[Variant]) -> bool:
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
         """Have exactly these loaded, members before those who call them; whether anything had to be loaded."""
         wanted = [part for variant in variants for part in (*variant.composing, variant)]
         stale = [variant for variant in wanted if self._loaded.get(variant.model) != variant.key]
@@ -227,7 +188,7 @@ class ServerSite:
     def host(self, model: str) -> None:
         return None
 
-    def _check_loaded(self, variants: Sequence[Variant]) -> None:
+    def _check_loaded(self, variants: Sequence[ModelVariant]) -> None:
         for variant in variants:
             if not self._is_loaded(self.repository, variant.model):
                 raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
@@ -287,12 +248,99 @@ def _without_completed(fields: Fields) -> Fields:
     return {**fields, "dynamic_batching": kept}
 
 
-def wait_until_ready(known: ModelControl, server: Server, timeout_s: float) -> None:
-    """Poll until the server is ready; its end or the deadline is an error."""
-    deadline = time.monotonic() + timeout_s
-    while not known.is_ready():
-        if not server.is_running():
-            raise LocalError("the server ended instead of starting", remedy="see its log")
-        if time.monotonic() > deadline:
-            raise LocalError(f"the server was not ready after {timeout_s:g} s", remedy="see its log")
-        time.sleep(0.05)
+class InProcessDeployment:
+    """Says what each worker is to load. A variant stands in for the model under the model's own name.
+
+    A worker gets a repository of its own: links to the model's files, and the configuration of the variant.
+    """
+
+    pid: int | None = None  # there is a process for each model
+    addresses = Addresses("", "", "")
+    is_special = False
+
+    def __init__(self, launch: LaunchSettings) -> None:
+        self._launch = launch
+        self._directory = installation(launch.install_path, INSTALL_OPTION)
+        if self._directory is None:
+            find_wheel()
+        self._variants: Mapping[str, ModelVariant] = {}
+        self._hosts: dict[str, Host] = {}  # the last one of each model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Workers end with the meter, which started them."""
+
+    def is_running(self) -> bool:
+        """No worker that came up has died."""
+        return not any(host.has_died() for host in self._hosts.values())
+
+    def revive(self) -> bool:
+        """The next trial starts workers anew."""
+        if self.is_running():
+            return False
+        self._variants = {}
+        self._hosts.clear()
+        return True
+
+    def base_config(self, model: str) -> Fields:
+        raise UsageError(
+            f"the model '{model}' has no config.pbtxt with its inputs and outputs, and the launch mode c_api has no "
+            "server to ask for them",
+            remedy="write them into its config.pbtxt, or use --triton-launch-mode local",
+        )
+
+    def others(self, models: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def apply(self, variants: Sequence[ModelVariant]) -> bool:
+        wanted = {variant.model: variant for variant in variants}
+        if {model: variant.key for model, variant in wanted.items()} == {
+            model: variant.key for model, variant in self._variants.items()
+        }:
+            return False
+        self._variants = wanted
+        self._hosts.clear()
+        return True
+
+    def host(self, model: str) -> Host:
+        variant = self._variants[model]
+        loaded = (variant, *variant.composing)
+        configs = self._with_called({part.model: part.config for part in loaded})
+        self._hosts[model] = host = Host(
+            models=tuple(part.model for part in loaded),
+            directory=self._directory,
+            folders=tuple(self._folder(name, config) for name, config in configs.items()),
+            environment=self._launch.environment,
+            timeout_s=self._launch.timeout_s,
+        )
+        return host
+
+    def _with_called(self, configs: dict[str, Fields]) -> dict[str, Fields]:
+        """Also of what ensembles among them call, and what that calls."""
+        waiting = list(configs)
+        while waiting:
+            for name in model_config.members(configs[waiting.pop()]):
+                if name not in configs:
+                    configs[name] = self._own_config(name)
+                    waiting.append(name)
+        return configs
+
+    def _own_config(self, model: str) -> Fields:
+        path = self._source(model) / "config.pbtxt"
+        return model_config.read_file(path) if path.exists() else self.base_config(model)
+
+    def _folder(self, model: str, config: Fields) -> ModelFolder:
+        return ModelFolder(model, self._source(model), model_config.to_text({**config, "name": model}))
+
+    def _source(self, model: str) -> Path:
+        found = model_config.find_model(self._launch.repositories, model)
+        if found is None:
+            raise UsageError(
+                f"the model '{model}' is not in the model repository", remedy="check --model-repository"
+            )
+        return found

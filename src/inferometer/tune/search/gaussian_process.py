@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inferometer.tune.search.fluid import Array
+from inferometer.tune.search.throughput_model import Array
 
 SCALES = (0.03, 0.08, 0.2, 0.45)
 REACHES = (1.5, 3.0, 6.0)
@@ -17,7 +17,7 @@ NOISES = (0.02, 0.06, 0.15)
 
 
 @dataclass(slots=True)
-class Ground:
+class Covariances:
     """Where there are values, and the places to predict: what all figures measured at the same points share."""
 
     points: Array
@@ -39,10 +39,10 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class GaussianProcess:
     """Fitted: predicts mean and standard deviation at the places of its ground."""
 
-    ground: Ground
+    ground: Covariances
     offset: float
     scale: float
     reach: float
@@ -65,7 +65,7 @@ def _kernel(first: Array, second: Array, reach: float) -> Array:
     return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: kinks are allowed
 
 
-def fit(ground: Ground, values: Array, *, least_scale: float = 0.0) -> Process:
+def fit(ground: Covariances, values: Array, *, least_scale: float = 0.0) -> GaussianProcess:
     """The most likely process of the table. One decomposition serves all scales and noises of a reach."""
     offset = float(np.median(values))
     table = np.array([(scale, noise) for scale in SCALES if scale >= least_scale for noise in NOISES])
@@ -81,4 +81,6 @@ def fit(ground: Ground, values: Array, *, least_scale: float = 0.0) -> Process:
     assert found is not None
     reach, row, vectors, turned, total = found
     scale, noise = (float(one) for one in table[row])
-    return Process(ground, offset, scale, reach, noise, vectors, 1 / total, vectors @ (turned / total))
+    return GaussianProcess(
+        ground, offset, scale, reach, noise, vectors, 1 / total, vectors @ (turned / total)
+    )

@@ -1,23 +1,26 @@
-"""From settings to what a search may try: the models' own configurations, their members, their spaces."""
+"""From settings to a search: the models' configurations and members, what may be changed, which search is made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
-from inferometer.tune.goal import Goal
-from inferometer.tune.launch.site import Site
+from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
-from inferometer.tune.search.scope import Scope, Task
-from inferometer.tune.settings import ModelSettings, Settings
+from inferometer.tune.scoring import Goal
+from inferometer.tune.search.brute import brute
+from inferometer.tune.search.quick import quick
+from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
+from inferometer.tune.settings import ModelSettings, TuneSettings
 from inferometer.tune.space import automatic, manual
+from inferometer.tune.variant import VariantNames
 
 
-def groups(settings: Settings) -> Sequence[tuple[ModelSettings, ...]]:
+def groups(settings: TuneSettings) -> Sequence[tuple[ModelSettings, ...]]:
     return [settings.models] if settings.together else [(model,) for model in settings.models]
 
 
-def are_whole(settings: Settings) -> bool:
+def are_whole(settings: TuneSettings) -> bool:
     """Every model that will be loaded has a configuration of its own that leaves nothing to the server."""
     names = [
         member for model in settings.models for member in (model.name, *(row.name for row in model.members))
@@ -36,7 +39,7 @@ def are_whole(settings: Settings) -> bool:
     return True
 
 
-def own_config(settings: Settings, model: str) -> Fields | None:
+def own_config(settings: TuneSettings, model: str) -> Fields | None:
     """The model's own file, where there is one that we can see and that says what it takes."""
     folder = model_config.find_model(settings.launch.repositories, model)
     if folder is None or not (folder / "config.pbtxt").exists():
@@ -45,17 +48,17 @@ def own_config(settings: Settings, model: str) -> Fields | None:
     return {**found, "name": model} if found.get("input") or found.get("ensemble_scheduling") else None
 
 
-def base_config(settings: Settings, site: Site, model: str) -> Fields:
+def base_config(settings: TuneSettings, site: Deployment, model: str) -> Fields:
     """The model's own file, else what the server makes of it."""
     found = own_config(settings, model)
     return site.base_config(model) if found is None else found
 
 
-def make_scope(
-    settings: Settings, group: Sequence[ModelSettings], read: Callable[[str], Fields], has_gpus: bool
-) -> Scope:
+def make_problem(
+    settings: TuneSettings, group: Sequence[ModelSettings], read: Callable[[str], Fields], has_gpus: bool
+) -> SearchProblem:
     """What the search may try."""
-    return Scope(
+    return SearchProblem(
         tasks=tuple(_task(settings, model, read, has_gpus) for model in group),
         bounds=settings.bounds,
         by_rate=settings.by_rate,
@@ -70,7 +73,9 @@ def make_scope(
     )
 
 
-def _task(settings: Settings, model: ModelSettings, read: Callable[[str], Fields], has_gpus: bool) -> Task:
+def _task(
+    settings: TuneSettings, model: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
+) -> ModelProblem:
     base = read(model.name)
     is_local = settings.launch.mode != "remote"
     cpu_only = _is_cpu_only(model, base, has_gpus if is_local else True)
@@ -84,19 +89,19 @@ def _task(settings: Settings, model: ModelSettings, read: Callable[[str], Fields
         space = automatic(model.name, base, settings.bounds, cpu_only=cpu_only)
         if members and not model.is_bls:
             space = replace(space, parameters=())  # an ensemble has no instances of its own
-    return Task(space, model.goal, model.batches, model.loads, members)
+    return ModelProblem(space, model.goal, model.batches, model.loads, members)
 
 
 def _member_task(
-    settings: Settings, member: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
-) -> Task:
+    settings: TuneSettings, member: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
+) -> ModelProblem:
     base = read(member.name)
     cpu_only = member.name in settings.cpu_only_members or _is_cpu_only(member, base, has_gpus)
     if member.swept is not None:
         space = manual(member.name, base, member.swept, where=member.where, cpu_only=cpu_only)
     else:
         space = automatic(member.name, base, settings.bounds, cpu_only=cpu_only)
-    return Task(space, Goal(member.name))
+    return ModelProblem(space, Goal(member.name))
 
 
 def _members(model: ModelSettings, base: Fields, read: Callable[[str], Fields]) -> tuple[ModelSettings, ...]:
@@ -120,3 +125,24 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
         return model.cpu_only
     kinds = {str(group.get("kind", "KIND_AUTO")) for group in base.get("instance_group", ())}
     return not has_gpus or kinds == {"KIND_CPU"}
+
+
+def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps]:
+    """The name of the search that is made, and its steps. What consists of several models is never walked whole."""
+    if asked == "smart":
+        from inferometer.tune.search.smart import smart
+
+        return "smart", smart(problem, names)
+    if asked == "optuna":
+        from inferometer.tune.search.optuna_search import optuna_search
+
+        return "optuna", optuna_search(problem, names)
+    if asked == "quick" or (asked == "brute" and _is_composed(problem)):
+        return "quick", quick(problem, names)
+    if asked == "brute":
+        return "brute", brute(problem, names)
+    raise UsageError(f"there is no search '{asked}'", remedy="take smart, brute, quick or optuna")
+
+
+def _is_composed(problem: SearchProblem) -> bool:
+    return len(problem.tasks) > 1 or any(task.members for task in problem.tasks)

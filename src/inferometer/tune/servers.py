@@ -1,0 +1,396 @@
+"""Model servers to tune on: the embedded one, an installed tritonserver, one in a container, or somebody else's."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
+from inferometer.server.ports import LOOPBACK, Ports, choose_ports
+from inferometer.server.startlog import telling_lines
+from inferometer.services.discovery import ModelControl
+from inferometer.services.endpoint import Connection, parse_endpoint
+from inferometer.tune.settings import Addresses, LaunchSettings, ServerAccess
+
+STOP_S = 5  # for a container to end by itself
+
+
+class ModelServer(Protocol):
+    """A server process that is ours to start and stop, or somebody else's."""
+
+    @property
+    def addresses(self) -> Addresses: ...
+
+    @property
+    def pid(self) -> int | None:
+        """None for a process that is not on this machine, or not ours."""
+
+    def start(self) -> None:
+        """Returns when it answers."""
+
+    def stop(self) -> None: ...
+
+    def is_running(self) -> bool: ...
+
+
+def make_server(launch: LaunchSettings) -> ModelServer:
+    """Not started yet."""
+    if launch.mode == "remote":
+        return RemoteServer(launch.addresses, launch.control)
+    if launch.mode == "docker":
+        return DockerServer(launch)
+    return EmbeddedServer(launch) if launch.executable is None else InstalledServer(launch)
+
+
+def repository(addresses: Addresses, control: ServerAccess) -> ModelControl:
+    """The control calls of a server that load and unload models."""
+    if control.protocol == "grpc":
+        from inferometer.services.triton_grpc import TritonGrpc
+
+        endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
+        if control.grpc_tls:
+            endpoint = replace(endpoint, tls=control.tls)
+        return TritonGrpc(Connection(endpoint, control.headers))
+    from inferometer.services.triton_http import TritonHttp
+
+    endpoint = parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
+    return TritonHttp(Connection(endpoint, control.headers))
+
+
+def local_addresses(ports: Ports) -> Addresses:
+    return Addresses(
+        f"{LOOPBACK}:{ports.http}", f"{LOOPBACK}:{ports.grpc}", f"http://{LOOPBACK}:{ports.metrics}/metrics"
+    )
+
+
+def wait_until_ready(server: ModelServer, timeout_s: float) -> None:
+    """Poll until the server is ready; its end or the deadline is an error."""
+    known = repository(server.addresses, ServerAccess())
+    deadline = time.monotonic() + timeout_s
+    while not known.is_ready():
+        if not server.is_running():
+            raise LocalError("the server ended instead of starting", remedy="see its log")
+        if time.monotonic() > deadline:
+            raise LocalError(f"the server was not ready after {timeout_s:g} s", remedy="see its log")
+        time.sleep(0.05)
+
+
+# --- somebody else's
+
+
+class RemoteServer:
+    """A server that runs already: never started, never stopped."""
+
+    pid: int | None = None
+
+    def __init__(self, addresses: Addresses, control: ServerAccess) -> None:
+        self.addresses = addresses
+        self._control = control
+
+    def start(self) -> None:
+        if not self.is_running():
+            where = self.addresses.grpc if self._control.protocol == "grpc" else self.addresses.http
+            raise PeerError(
+                f"the server at {where} is not ready",
+                remedy="check the address and that the server is up; it must run with --model-control-mode explicit",
+            )
+
+    def stop(self) -> None:
+        pass
+
+    def is_running(self) -> bool:
+        return repository(self.addresses, self._control).is_ready()
+
+
+# --- on this machine
+
+
+class EmbeddedServer:
+    """The tritonserver of the wheel."""
+
+    def __init__(self, launch: LaunchSettings) -> None:
+        flags = [*users_words(launch), "--metrics-interval-ms", str(launch.metrics_interval_ms)]
+        self._server = EmbeddedTriton(
+            launch.repositories,
+            http_port=launch.ports.http,
+            grpc_port=launch.ports.grpc,
+            metrics_port=launch.ports.metrics,
+            load_models=(),
+            log_file=launch.log,
+            extra_args=tuple(flags),
+            startup_timeout_s=launch.timeout_s,
+        )
+        self._environment = launch.environment
+
+    def start(self) -> None:
+        with _environment(self._environment):
+            self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def is_running(self) -> bool:
+        return self._server.is_running()
+
+    @property
+    def addresses(self) -> Addresses:
+        return Addresses(
+            self._server.http_address,
+            self._server.grpc_address,
+            f"http://{self._server.metrics_address}/metrics",
+        )
+
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid if self._server.is_running() else None
+
+
+@contextlib.contextmanager
+def _environment(added: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+class InstalledServer:
+    """A tritonserver at a path, started under the same guard as the embedded one. It never outlives us."""
+
+    def __init__(self, launch: LaunchSettings) -> None:
+        self._launch = launch
+        self._executable = find_executable(launch.executable or "tritonserver")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._traces: Traces | None = None
+        self._log: Path | None = None
+        self.addresses = Addresses()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self.is_running() else None
+
+    def start(self) -> None:
+        ports = choose_ports(self._launch.ports)
+        self.addresses = local_addresses(ports)
+        self._spawn(ports)
+        try:
+            wait_until_ready(self, self._launch.timeout_s)
+        except LocalError as error:
+            reason = "; ".join(telling_lines(self._log.read_text(errors="replace"))) if self._log else ""
+            self.stop()
+            raise LocalError(f"'{self._executable}': {error.message}: {reason}") from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def _spawn(self, ports: Ports) -> None:
+        token = f"{os.getpid()}_{secrets.token_hex(8)}"
+        runtime = Path(tempfile.gettempdir()) / f"inferometer-server-{token}"
+        given = self._launch.log
+        self._log = runtime.with_suffix(".log") if given is None else given
+        self._log.touch()
+        self._traces = Traces(f"inferometer_{token}_", runtime, self._log if given is None else None)
+        done, alive = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *guard_command(self._traces, log=self._log, alive=alive),
+                    str(self._executable),
+                    *server_words(self._launch, ports),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, **self._launch.environment},
+                pass_fds=(alive,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(alive)
+            os.close(done)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as word:
+            word.write(GO.encode())
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or self._traces is None:
+            return
+        process.terminate()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            end_group(process.pid)
+            process.wait()
+        end_group(process.pid)
+        self._traces.remove()
+        self._traces.remove_log()
+
+
+def find_executable(name: str) -> Path:
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(
+            f"the server '{name}' is not an executable program",
+            remedy="give its path with --triton-server-path, or leave it out to use the embedded server",
+        )
+    return Path(found).resolve()
+
+
+# --- in a container
+
+
+class DockerServer:
+    """One container, removed when it is stopped. The client process runs as long as the container does."""
+
+    pid: int | None = None  # the server is in another process space
+
+    def __init__(self, launch: LaunchSettings) -> None:
+        self._launch = launch
+        found = shutil.which("docker")
+        if found is None:
+            raise UsageError(
+                "the launch mode docker needs the program docker, which is not on the PATH",
+                remedy="install it, or use --triton-launch-mode local",
+            )
+        if not launch.docker_image:
+            raise UsageError("the launch mode docker needs an image", remedy="give --triton-docker-image")
+        self._docker = found
+        self._name = f"inferometer-{os.getpid()}-{secrets.token_hex(4)}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.addresses = Addresses()
+
+    def start(self) -> None:
+        self._check_engine()
+        ports = choose_ports(self._launch.ports)
+        self.addresses = local_addresses(ports)
+        log = self._launch.log
+        sink = subprocess.DEVNULL if log is None else log.open("ab")
+        try:
+            self._process = subprocess.Popen(
+                self.command(ports),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        finally:
+            if not isinstance(sink, int):
+                sink.close()
+        try:
+            wait_until_ready(self, self._launch.timeout_s)
+        except LocalError as error:
+            self.stop()
+            raise LocalError(
+                f"the container of '{self._launch.docker_image}' did not come up: {error.message}",
+                remedy="give --triton-output-path to keep the server's log, and look at it",
+            ) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def command(self, ports: Ports) -> list[str]:
+        """The words of `docker run`: every part its own word, so blanks in paths do no harm."""
+        launch = self._launch
+        words = [self._docker, "run", "--rm", "--init", "--name", self._name]
+        for number in ports.numbers():
+            words += ["--publish", f"{LOOPBACK}:{number}:{number}"]
+        for folder in launch.repositories:
+            path = folder.resolve()
+            words += ["--mount", f"type=bind,source={path},target={path},readonly"]
+        for mount in launch.docker_mounts:
+            words += ["--volume", mount]
+        for name, value in launch.environment.items():
+            words += ["--env", f"{name}={value}"]
+        if launch.gpus is None or launch.gpus:
+            chosen = "all" if launch.gpus is None else f'"device={",".join(launch.gpus)}"'
+            words += ["--gpus", chosen] if _has_gpus() else []
+        words += [*launch.docker_words, launch.docker_image]
+        return [*words, "tritonserver", *server_words(launch, ports)]
+
+    def _check_engine(self) -> None:
+        done = self._run("version", "--format", "{{.Server.Version}}", timeout_s=30)
+        if done.returncode:
+            raise UsageError(
+                f"docker cannot be used: {done.stderr.decode(errors='replace').strip()}",
+                remedy="check that its service runs and that you may use it",
+            )
+
+    def _run(self, *words: str, timeout_s: float) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            [self._docker, *words],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._run("stop", "--time", str(STOP_S), self._name, timeout_s=60)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _has_gpus() -> bool:
+    from inferometer.observe.gpu import open_nvml
+
+    return open_nvml() is not None
+
+
+# --- the command line of a tritonserver
+
+# A user's value for one of these has no effect: the tool sets them itself.
+_OWN = frozenset(
+    {
+        "model-repository", "http-port", "grpc-port", "metrics-port", "model-control-mode", "metrics-interval-ms",
+        "strict-model-config",
+    }
+)  # fmt: skip
+
+
+def users_words(launch: LaunchSettings) -> list[str]:
+    """The user's flags as words, except those that the tool sets itself; an empty value is a switch."""
+    words = []
+    for name, value in launch.flags:
+        dashed = name.replace("_", "-")
+        if dashed not in _OWN:
+            words += [f"--{dashed}", value] if value else [f"--{dashed}"]
+    return words
+
+
+def server_words(launch: LaunchSettings, ports: Ports) -> list[str]:
+    """The whole command line."""
+    own = {
+        "http-port": str(ports.http),
+        "grpc-port": str(ports.grpc),
+        "metrics-port": str(ports.metrics),
+        "model-control-mode": "explicit",
+        "metrics-interval-ms": str(launch.metrics_interval_ms),
+        "strict-model-config": "false",
+    }
+    words = [word for path in launch.repositories for word in ("--model-repository", str(path.resolve()))]
+    return (
+        words + users_words(launch) + [word for name, value in own.items() for word in (f"--{name}", value)]
+    )
