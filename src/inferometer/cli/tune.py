@@ -18,7 +18,7 @@ from inferometer.options.words import Command, read, taken
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.options.options import Options
-    from inferometer.tune.search.search import Proposal
+    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
