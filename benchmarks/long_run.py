@@ -18,8 +18,8 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec
-from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.stopping import Stability
+from inferometer.stats.watcher import Watcher
 
 CONCURRENCY = 8
 _SERVICE_NS = 100_000
@@ -32,20 +32,6 @@ class LongRunReport:
     requests: int
     peak_mib: float
     rate: float  # requests per second of real time
-
-
-class _Silent:
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        pass
-
-    def level_finished(self, level: Level) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 def long_run(count: int, port: int | None) -> LongRunReport:
@@ -73,7 +59,7 @@ def _simulated() -> Bench:
     clock = FakeClock()
     # Latencies of many different lengths, as real ones are.
     server = FakeServer(lambda number, _: Reply(_SERVICE_NS + number * 7919 % 50_021))
-    return Bench(SimulatedLoad(server, clock), clock, lambda: None, _Silent())
+    return Bench(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
 
 
 def _real(port: int, stack: ExitStack) -> Bench:
@@ -81,7 +67,7 @@ def _real(port: int, stack: ExitStack) -> Bench:
     from inferometer.load.workers import Workers
 
     workers = stack.enter_context(Workers(get_traffic(port), count=1))
-    return Bench(workers, monotonic_ns, lambda: None, _Silent())
+    return Bench(workers, monotonic_ns, lambda: None, Watcher())
 
 
 def _peak_mib() -> float:

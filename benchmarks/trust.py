@@ -23,9 +23,10 @@ from inferometer.records import status
 from inferometer.report.format import quantity
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.planted import Planted, PlantedStep, plant
-from tests.support.queues import KNOWN, Silent, exponential, fixed, queue, search
+from tests.support.queues import KNOWN, exponential, fixed, queue, search
 from tests.support.simulation import FakeServer, Reply, Script, SimulatedLoad
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"
@@ -69,7 +70,7 @@ COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "per
 
 def simulated(server: FakeServer, point: Point, **more: bool) -> Level:
     clock = FakeClock()
-    bench = Bench(SimulatedLoad(server, clock), clock, lambda: None, Silent())
+    bench = Bench(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
     rule = Precision(0.0, MEASURED_S * NS_PER_S, is_enough=lambda: False)
     recipe = Recipe(ModelSpec("", "", (), ()), 1, None, rule, window_ns=NS_PER_S, **more)
     return measure_level(bench, recipe, point)

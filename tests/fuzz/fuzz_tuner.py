@@ -23,6 +23,7 @@ from inferometer.tune import model_config
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study
 from inferometer.tune.variant import VariantNames
@@ -39,7 +40,12 @@ def study() -> Study:
     bounds = SearchBounds(instances=(1, 1), batch=(1, 2), concurrency=(1, 2))
     goal, names = Goal("W"), VariantNames()
     found = drive(
-        brute(SearchProblem((ModelProblem(automatic("W", W, bounds, cpu_only=True), goal),), bounds), names),
+        brute(
+            SearchProblem(
+                (ModelProblem(automatic("W", W, bounds, cpu_only=True), goal),), SearchSettings(bounds=bounds)
+            ),
+            names,
+        ),
         server,
     )
     return Study("it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3]))

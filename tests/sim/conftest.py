@@ -8,6 +8,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.measure.level import Bench, Recipe
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -15,7 +16,7 @@ MODEL = ModelSpec("fake", "", (), ())
 
 
 @dataclass
-class Log:
+class Log(Watcher):
     """A watcher that remembers, and interrupts after a number of windows."""
 
     events: list = field(default_factory=list)

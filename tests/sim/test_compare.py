@@ -16,6 +16,7 @@ from inferometer.measure.level import Bench, Point, Recipe
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -25,21 +26,12 @@ RUNS = range(20)
 CLOSED = Point("concurrency", 2, Closed(2))
 
 
-class Follower:
+class Rounds(Watcher):
     def __init__(self, rounds=10**9):
         self.rounds = rounds
 
-    def level_started(self, mode, value):
-        pass
-
     def round_finished(self, number, rounds, rates):
         self.rounds -= 1
-
-    def window_finished(self, number, window):
-        pass
-
-    def level_finished(self, level):
-        pass
 
     def is_interrupted(self):
         return self.rounds <= 0
@@ -72,7 +64,7 @@ def bench(script, clock, follower, servers=2):
 
 
 def courses(scripts, *, point=CLOSED, duration_s=6, follower=None):
-    clock, follower = FakeClock(), follower or Follower()
+    clock, follower = FakeClock(), follower or Rounds()
     lanes = [Lane(name, bench(script, clock, follower), RECIPE) for name, script in scripts.items()]
     return measure_point(lanes, point, Pace(round(duration_s * NS_PER_S)), follower)
 
@@ -165,7 +157,7 @@ def test_a_variant_that_only_fails_is_not_measured_further():
 
 
 def test_whole_rounds_until_an_interruption_are_compared():
-    first, second = courses({"a": steady(4), "b": steady(4)}, follower=Follower(rounds=12))
+    first, second = courses({"a": steady(4), "b": steady(4)}, follower=Rounds(rounds=12))
     assert len(first.windows) == len(second.windows) == 12
     rows = of_turns(first, second, metrics(None), looks=4)
     assert rows[0].percent.low is not None

@@ -18,6 +18,7 @@ from inferometer.records import status
 from inferometer.records.records import join
 from inferometer.selftest.schedule import ks_distance, ks_p_value
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad, SimulatedWorkers
 
@@ -237,7 +238,7 @@ def test_workers_together_measure_what_one_alone_does(recipe, workers):
     def measured(count, schedule):
         clock = FakeClock()
         load = SimulatedWorkers(scattered, clock, count=count, requests=7)
-        bench = Bench(load, clock, lambda: None, Silent())
+        bench = Bench(load, clock, lambda: None, Watcher())
         timed = recipe(rule=Precision(0.0, 4 * NS_PER_S), window_ns=500 * MS)
         return measure_level(bench, timed, Point("request_rate", 300, Open(schedule), 300)).measurement
 
@@ -263,7 +264,7 @@ def test_what_was_sent_is_compared_with_what_was_due_in_that_time(recipe, schedu
     """The time that is measured has more or fewer arrivals than the rate says, and all of them are sent."""
     clock = FakeClock()
     load = SimulatedWorkers(scattered, clock, count=workers)
-    bench = Bench(load, clock, lambda: None, Silent())
+    bench = Bench(load, clock, lambda: None, Watcher())
     timed = recipe(rule=Precision(0.0, 2 * NS_PER_S), window_ns=500 * MS)
     level = measure_level(bench, timed, Point("request_rate", 80, Open(schedule), 80))
     assert notes(level) == [Note.NOT_PRECISE]
@@ -309,17 +310,6 @@ def test_workers_lose_no_request_and_count_none_twice(recipe, workers):
     )
 
 
-class Silent:
-    def level_started(self, mode, value): ...
-
-    def window_finished(self, number, window): ...
-
-    def level_finished(self, level): ...
-
-    def is_interrupted(self):
-        return False
-
-
 @pytest.mark.parametrize(
     ("cpu_us", "most", "expected"),
     [(100, 8, 1), (300, 8, 2), (700, 8, 4), (1500, 8, 8), (700, 2, 2), (700, 3, 3)],
@@ -327,7 +317,7 @@ class Silent:
 def test_workers_are_added_as_long_as_they_are_the_limit(recipe, cpu_us, most, expected):
     clock = FakeClock()
     crew = SimulatedWorkers(lambda number, sent: Reply(MS), clock, cpu_ns=cpu_us * 1000)
-    bench = Bench(crew, clock, lambda: None, Silent(), crew=crew, most_workers=most)
+    bench = Bench(crew, clock, lambda: None, Watcher(), crew=crew, most_workers=most)
     level = measure_with_enough_workers(
         bench, recipe(), Point("request_rate", 4000, Open(Constant(4000)), 4000)
     )
@@ -338,6 +328,6 @@ def test_workers_are_added_as_long_as_they_are_the_limit(recipe, cpu_us, most, e
 def test_no_worker_is_added_without_a_request_for_it(recipe):
     clock = FakeClock()
     crew = SimulatedWorkers(lambda number, sent: Reply(MS), clock, cpu_ns=MS)
-    bench = Bench(crew, clock, lambda: None, Silent(), crew=crew, most_workers=8)
+    bench = Bench(crew, clock, lambda: None, Watcher(), crew=crew, most_workers=8)
     measure_with_enough_workers(bench, recipe(), Point("concurrency", 3, Closed(3)))
     assert crew.count == 3

@@ -21,13 +21,15 @@ from inferometer.measure.level import Bench, Point, Recipe, measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.records import status
-from inferometer.report.console import level_sentence, render
 from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label
-from inferometer.report.saved import to_html, to_markdown
+from inferometer.report.saved import document, to_html, to_markdown
+from inferometer.report.sentences import level_sentence
+from inferometer.report.terminal import show
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -137,16 +139,12 @@ def runs(draw: st.DrawFn) -> Run:
     )
 
 
-class Watcher:
+class Interrupting(Watcher):
     def __init__(self, interrupt_after: int) -> None:
         self._left = interrupt_after
 
-    def level_started(self, mode: str, value: float) -> None: ...
-
     def window_finished(self, number: int, window: object) -> None:
         self._left -= 1
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return self._left <= 0
@@ -167,7 +165,7 @@ def measured(run: Run) -> Level:
         return {("fake", "1"): Counters(success_count=count, success_ns=count * 1000, inference_count=count)}
 
     read = (lambda: None) if run.others_per_s is None else counters
-    return measure_level(Bench(load, clock, read, Watcher(run.interrupt_after)), run.recipe, run.point)
+    return measure_level(Bench(load, clock, read, Interrupting(run.interrupt_after)), run.recipe, run.point)
 
 
 def result_of(run: Run, level: Level) -> Result:
@@ -224,7 +222,7 @@ def seen(run: Run) -> Seen:
     level = measured(run)
     result = from_json(to_json(result_of(run, level)), "a file", Result)
     stream = io.StringIO()
-    render(result, Console(file=stream, width=200))
+    show(document(result), Console(file=stream, width=200))
     page = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", to_html(result))
     return Seen(
         run,

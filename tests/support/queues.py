@@ -16,6 +16,7 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -65,7 +66,7 @@ class Searched:
 def search(known: Known, seed: int, duration_s: float) -> Searched:
     """The whole search on a simulated clock."""
     clock = FakeClock()
-    bench = Bench(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Silent())
+    bench = Bench(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Watcher())
     model = ModelSpec(known.name, "", (), ())
     recipe = Recipe(model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S)
     quest = Quest(
@@ -81,19 +82,6 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
     assert finding is not None
     levels = tuple(step.level for step in steps if step.level is not None)
     return Searched(finding, levels, (clock() - begun_ns) / NS_PER_S)
-
-
-class Silent:
-    """A watcher that says nothing and stops nothing."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: object) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 # --- servers

@@ -20,6 +20,7 @@ from inferometer.options.option import Ask, appended, option, rows
 from inferometer.options.options import OPTIONS, OURS
 from inferometer.options.values import text, whole
 from inferometer.options.words import WORDS, Command, read, taken, without
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
@@ -173,14 +174,12 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
 
 
 def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, str | None]) -> None:
-    from rich.console import Console
-
     from inferometer.base.answer_file import write
-    from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
-    from inferometer.report.saved import consistent, write_page
+    from inferometer.report.junit import to_junit
+    from inferometer.report.saved import consistent, document, to_markdown, write_page
+    from inferometer.report.terminal import show
 
     outputs = Outputs()
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     writers: Mapping[str, Callable[[Path], None]] = {
         "json": lambda path: write(comparison, path),
         "html": lambda path: write_page(path, comparison),
@@ -188,14 +187,14 @@ def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, 
         "junit": lambda path: write_file(path, to_junit(comparison)),
     }
     with consistent(*names) if names else nullcontext():
-        outputs.attempt(SCREEN, lambda: render(comparison, screen))
+        outputs.attempt(SCREEN, lambda: show(document(comparison)))
         for kind, file in files.items():
             if file is not None:
                 outputs.attempt(file, partial(writers[kind], Path(file)))
     outputs.settle()
 
 
-class _Progress:
+class _Progress(Watcher):
     """Says on stderr how far it is: every five seconds a line, on a terminal one line that is written over."""
 
     def __init__(self, interrupts: "Interrupts") -> None:

@@ -85,15 +85,12 @@ def _demo(folder: Path) -> int:
 
 
 def _show(diagnosis: "Diagnosis") -> None:
-    from rich.console import Console
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
 
-    from inferometer.report import console
-    from inferometer.report import diagnosis as words
-
-    screen = Console() if sys.stdout.isatty() else Console(width=console.WIDTH)
-    console.render(diagnosis.results[0], screen)
-    screen.print()
-    words.render(diagnosis, screen)
+    show(document(diagnosis.results[0]))
+    print()
+    show(document(diagnosis))
 
 
 def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:

@@ -1,7 +1,7 @@
 """`inferometer diagnose`: what limits a model, what would help, and with --apply whether it does."""
 
-import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.measure import Watching, exit_code, make_progress, measure_options
+from inferometer.cli.measure import exit_code, make_progress, measure_options
 from inferometer.options.help import answer
 from inferometer.options.option import Ask, option, rows
 from inferometer.options.options import OPTIONS
@@ -79,15 +79,12 @@ def main(argv: list[str]) -> int:
 
 
 def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
-    from rich.console import Console
-
     from inferometer.base.answer_file import write
     from inferometer.diagnose.apply import Treatment
     from inferometer.diagnose.run import Asked
-    from inferometer.report.console import WIDTH
-    from inferometer.report.diagnosis import render
     from inferometer.report.files import writable
-    from inferometer.report.saved import write_page
+    from inferometer.report.saved import document, write_page
+    from inferometer.report.terminal import show
 
     for name in (options.json, options.html):
         if name is not None:
@@ -95,8 +92,7 @@ def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     treatment = Treatment(own.budget_s, own.keep) if own.apply else None
     outcome, was_interrupted = watch(Asked(options, own.cores), treatment)
     diagnosis, outputs = outcome.diagnosis, Outputs()
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(diagnosis, screen))
+    outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     if options.json is not None:
         saved = Path(options.json)
         outputs.attempt(saved, lambda: write(diagnosis, saved))
@@ -123,24 +119,10 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
-    from inferometer.base.clock import monotonic_ns
     from inferometer.cli.signals import Interrupts
-    from inferometer.diagnose.apply import Tools, consult
-    from inferometer.report.diagnosis import trial_words
-
-    def say(text: str) -> None:
-        print(printable(text), file=sys.stderr, flush=True)
+    from inferometer.diagnose.apply import consult
 
     with Interrupts().caught() as interrupts:
-        progress = make_progress()
-        tools = Tools(
-            watcher=Watching(progress, interrupts),
-            say=say,
-            tell=lambda trial: say(trial_words(trial)),
-            clock=monotonic_ns,
-        )
-        try:
-            outcome = consult(asked, treatment, tools)
-        finally:
-            progress.close()
+        with closing(make_progress(interrupts)) as progress:
+            outcome = consult(asked, treatment, progress)
         return outcome, interrupts.asked

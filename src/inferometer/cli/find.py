@@ -1,6 +1,6 @@
 """`inferometer find`: the most load that keeps a promise."""
 
-import sys
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.measure import (
-    Watching,
     export,
     make_progress,
     measure_options,
@@ -73,13 +72,12 @@ def main(argv: list[str]) -> int:
 
 
 def _find(options: "Options", own: FindOptions) -> int:
-    from rich.console import Console
-
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
-    from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
 
     promise = parse_slo(own.slo)
@@ -100,8 +98,7 @@ def _find(options: "Options", own: FindOptions) -> int:
     setup = prepare(replace(options, duration_s=duration_s), command="find")
     outputs = Outputs()
     result = _search(setup, quest, outputs)
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(result, screen))
+    outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()
@@ -113,11 +110,7 @@ def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
     from inferometer.find.run import run_find
 
     result = setup.result
-    with Interrupts().caught() as interrupts:
-        progress = make_progress()
-        try:
-            for result in run_find(setup, quest, Watching(progress, interrupts)):
-                write_result(result, setup.options.json, outputs)
-        finally:
-            progress.close()
+    with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:
+        for result in run_find(setup, quest, progress):
+            write_result(result, setup.options.json, outputs)
     return result

@@ -3,6 +3,7 @@
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +79,11 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(options: "Options") -> int:
-    from rich.console import Console
-
     from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
 
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -95,8 +95,7 @@ def _measure(options: "Options") -> int:
         print(printable(warning), file=sys.stderr)
     outputs = Outputs()
     result = watch(setup, outputs)
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(result, screen))
+    outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()
@@ -159,13 +158,12 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
     from inferometer.measure.run import run
 
     result = setup.result
-    with Interrupts().caught() as interrupts:
-        progress = make_progress(setup.options.verbose)
-        try:
-            for result in run(setup, Watching(progress, interrupts)):
-                write_result(result, setup.options.json, outputs)
-        finally:
-            progress.close()
+    with (
+        Interrupts().caught() as interrupts,
+        closing(make_progress(interrupts, setup.options.verbose)) as progress,
+    ):
+        for result in run(setup, progress):
+            write_result(result, setup.options.json, outputs)
     return result
 
 
@@ -177,29 +175,13 @@ def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
         outputs.attempt(Path(name), lambda: write(result, Path(name)))
 
 
-def make_progress(verbose: int = 0) -> "Progress":
+def make_progress(interrupts: "Interrupts", verbose: int = 0) -> "Progress":
     """A block on a terminal, lines elsewhere; with -v a line for every window."""
     from rich.console import Console
 
     from inferometer.base.clock import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress
 
-    if verbose:
-        return PlainProgress(sys.stderr, monotonic_ns, every_window=True)
-    if sys.stderr.isatty():
-        return LiveProgress(Console(stderr=True))
-    return PlainProgress(sys.stderr, monotonic_ns)
-
-
-class Watching:
-    """Passes on to the display how the run goes, and to the run what the user wants."""
-
-    def __init__(self, progress: "Progress", interrupts: "Interrupts") -> None:
-        self.level_started = progress.level_started
-        self.window_finished = progress.window_finished
-        self.level_finished = progress.level_finished
-        self.ticked = progress.ticked
-        self._interrupts = interrupts
-
-    def is_interrupted(self) -> bool:
-        return self._interrupts.asked
+    if sys.stderr.isatty() and not verbose:
+        return LiveProgress(interrupts.is_asked, Console(stderr=True))
+    return PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))

@@ -14,11 +14,11 @@ from inferometer.options.option import Ask, appended, option, rows
 from inferometer.options.options import OPTIONS
 from inferometer.options.values import Values, choice, duration, path, text, whole
 from inferometer.options.words import Command, read, taken
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
     from inferometer.options.options import Options
-    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
@@ -164,7 +164,7 @@ def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts().caught() as interrupts:
-        (study,) = profile(settings_of(request), TrialProgress(interrupts))
+        (study,) = profile(settings_of(request), _Progress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
@@ -185,26 +185,20 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
     print(printable(f"written: {path}"))
 
 
-class TrialProgress:
+class _Progress(Watcher):
     """A line per trial on stderr."""
 
     def __init__(self, interrupts: "Interrupts") -> None:
         self._interrupts = interrupts
 
-    def said(self, say: "SearchMessage") -> None:
-        if not say.is_detail:
-            print(printable(say.text), file=sys.stderr, flush=True)
-
-    def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
-        pass
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        if not is_detail:
+            print(printable(text), file=sys.stderr, flush=True)
 
     def tried(self, trial: "Trial") -> None:
         from inferometer.tune.report.text import trial_line
 
-        print(printable(trial_line(trial)), file=sys.stderr, flush=True)
-
-    def skipped(self, skip: "SkippedProposal") -> None:
-        pass
+        self.said(trial_line(trial))
 
     def is_interrupted(self) -> bool:
         return self._interrupts.asked

@@ -18,7 +18,7 @@ from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import Metric, metrics
 from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
 from inferometer.compare.similarity import similarities
-from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns, with_count
+from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.level import Point, warm_up
@@ -28,6 +28,7 @@ from inferometer.measure.run import bench, crew
 from inferometer.measure.search import Verdicts
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
+from inferometer.stats.watcher import Watcher
 
 DURATION_S = 10.0
 OUTPUTS = 20
@@ -124,7 +125,7 @@ def check_order(order: Order) -> None:
         )
 
 
-def compare_live(order: Order, follower: Follower) -> Comparison:
+def compare_live(order: Order, watcher: Watcher) -> Comparison:
     """Measure all contestants in turns and compare them with the first."""
     check_order(order)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -133,8 +134,8 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
     names = [contestant.name for contestant in order.contestants]
     compared = [_outputs(setups[0], setup, order.outputs) for setup in setups[1:]]
-    with _lanes(names, setups, follower) as lanes:
-        measured = _measure(lanes, setups[0], order.options, follower)
+    with _lanes(names, setups, watcher) as lanes:
+        measured = _measure(lanes, setups[0], order.options, watcher)
     found = Findings(
         variants=tuple(
             _variant(
@@ -146,7 +147,7 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
             names[1:], measured, metrics(order.options.percentile, order.terms.percentiles), compared
         ),
         is_live=True,
-        notes=_notes(setups, follower),
+        notes=_notes(setups, watcher),
         problems=() if any(courses[0].windows for _, courses in measured) else ("nothing was measured",),
     )
     return conclude(found, order.terms, started_at)
@@ -158,13 +159,13 @@ def _prepare(options: Options, contestant: Contestant) -> Setup:
 
 
 @contextmanager
-def _lanes(names: Sequence[str], setups: Sequence[Setup], follower: Follower) -> Iterator[list[Lane]]:
+def _lanes(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Lane]]:
     """All workers at once; those whose turn it is not have nothing to send."""
     with ExitStack() as stack:
         yield [
             Lane(
                 name=name,
-                bench=bench(setup, stack.enter_context(crew(setup)), _Quiet(follower)),
+                bench=bench(setup, stack.enter_context(crew(setup)), _Quiet(watcher)),
                 recipe=setup.recipe,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),
@@ -179,7 +180,7 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 
 
 def _measure(
-    lanes: Sequence[Lane], setup: Setup, options: Options, follower: Follower
+    lanes: Sequence[Lane], setup: Setup, options: Options, watcher: Watcher
 ) -> list[tuple[Point, tuple[Course, ...]]]:
     pace = Pace(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
@@ -187,9 +188,9 @@ def _measure(
         if options.warmup_request_count:
             for lane in lanes:
                 warm_up(lane.bench, with_count(point.plan, options.warmup_request_count))
-        courses = measure_point(lanes, point, pace, follower)
+        courses = measure_point(lanes, point, pace, watcher)
         found.append((point, courses))
-        if follower.is_interrupted() or any(course.is_cut_short for course in courses):
+        if watcher.is_interrupted() or any(course.is_cut_short for course in courses):
             break
     return found
 
@@ -243,23 +244,17 @@ def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilar
         return (), str(error)
 
 
-def _notes(setups: Sequence[Setup], follower: Follower) -> tuple[str, ...]:
+def _notes(setups: Sequence[Setup], watcher: Watcher) -> tuple[str, ...]:
     said = dict.fromkeys(warning for setup in setups for warning in setup.warnings)
     stopped = ("the comparison was stopped early; the whole rounds until then are compared",)
-    return (*said, *(stopped if follower.is_interrupted() else ()))
+    return (*said, *(stopped if watcher.is_interrupted() else ()))
 
 
-class _Quiet:
+class _Quiet(Watcher):
     """Turns are not told one by one; only the wish to stop comes through."""
 
-    def __init__(self, follower: Follower) -> None:
-        self.is_interrupted = follower.is_interrupted
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
 
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
+    def is_interrupted(self) -> bool:
+        return self._watcher.is_interrupted()

@@ -6,7 +6,6 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
@@ -21,6 +20,7 @@ from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Window, figures
 
 ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both
@@ -33,17 +33,6 @@ LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
-
-
-class Follower(Protocol):
-    """Who is told how a comparison goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """The user wants to end: the whole rounds until then are still compared."""
 
 
 @dataclass(slots=True)
@@ -157,28 +146,28 @@ def _count(count: int, steps: int) -> int:
     return math.ceil(count / steps) * steps if count > steps else count
 
 
-def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Follower) -> tuple[Course, ...]:
+def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, watcher: Watcher) -> tuple[Course, ...]:
     """All turns at one level; the first look at each lane warms it up and is not counted."""
-    follower.level_started(point.mode, point.value)
+    watcher.level_started(point.mode, point.value)
     courses = tuple(Course(lane) for lane in lanes)
     looks = [_first_look(course, point, pace) for course in courses]
-    if any(course.is_cut_short for course in courses) or follower.is_interrupted():
+    if any(course.is_cut_short for course in courses) or watcher.is_interrupted():
         return courses
     plans = schedules(point, pace, looks, steps=max(lane.steps for lane in lanes))
     entries = tuple(zip(courses, plans, strict=True))
     rounds = plans[0].rounds
     for number in range(rounds):
-        if follower.is_interrupted():
+        if watcher.is_interrupted():
             return courses
         for place, (course, plan) in enumerate(entries if number % 2 == 0 else entries[::-1]):
             _take_turn(course, plan, point, place)
-        if follower.is_interrupted():
+        if watcher.is_interrupted():
             _drop_half_round(courses, number)
             return courses
         if any(course.is_cut_short for course in courses):
             return courses
         told = tuple((course.lane.name, course.infer_per_s(number)) for course in courses)
-        follower.round_finished(number + 1, rounds, told)
+        watcher.round_finished(number + 1, rounds, told)
     return courses
 
 

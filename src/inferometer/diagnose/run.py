@@ -1,7 +1,7 @@
 """The shell: measure a short sweep, look at the machine meanwhile, and conclude."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inferometer.base.clock import monotonic_ns
@@ -14,7 +14,7 @@ from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.level import Bench, Point, Watcher, measure_level, warm_up
+from inferometer.measure.level import Bench, Point, measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import bench, crew
 from inferometer.observe.host import is_this_host
@@ -22,6 +22,7 @@ from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 LEVELS = (1, 2, 4, 8)
 MOST = 64  # an unasked sweep goes no further
@@ -29,8 +30,6 @@ GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 PROBE_BATCH = 8
 _PROBE_S = 1.0
 _CROWDED = 0.3  # of all cores, kept busy by others
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +52,12 @@ class Patient:
     notes: tuple[str, ...]
 
 
-def examine(asked: Asked, watcher: Watcher, say: Say) -> Patient:
+def examine(asked: Asked, watcher: Watcher) -> Patient:
     """Measure the sweep, and once a batch where batches are possible but not seen."""
     _check(asked.options)
     setup = prepare(changed(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
     for warning in setup.warnings:
-        say(warning)
+        watcher.said(warning)
     watch = watch_host(setup, watcher)
     rows, result = _sweep(setup, watch, levels(asked.options))
     if not rows:
@@ -141,7 +140,7 @@ def _whole_span(options: Options) -> Range:
 # --- measuring
 
 
-def watch_host(setup: Setup, inner: Watcher) -> HostWatch | Watcher:
+def watch_host(setup: Setup, inner: Watcher) -> Watcher:
     """The watcher, and where the server runs on this machine somebody who looks at that."""
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
@@ -151,9 +150,7 @@ def watch_host(setup: Setup, inner: Watcher) -> HostWatch | Watcher:
     )
 
 
-def _sweep(
-    setup: Setup, watch: HostWatch | Watcher, wanted: Sequence[int] | None
-) -> tuple[list[Observation], Result]:
+def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
     result = setup.result
     with crew(setup) as load:
@@ -186,22 +183,20 @@ def measure(instrument: Bench, setup: Setup, concurrency: int) -> Level:
     return measure_level(instrument, setup.recipe, Point("concurrency", concurrency, Closed(concurrency)))
 
 
-def measure_once(
-    setup: Setup, watch: HostWatch | Watcher, concurrency: int
-) -> tuple[Observation | None, Result]:
+def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
     """One level with workers of its own."""
     rows, result = _sweep(setup, watch, (concurrency,))
     return (rows[0] if rows else None), result
 
 
-def _host(watch: HostWatch | Watcher, level: Level) -> HostUse | None:
+def _host(watch: Watcher, level: Level) -> HostUse | None:
     if isinstance(watch, HostWatch):
         return watch.last
     return None
 
 
 def _probe(
-    asked: Asked, setup: Setup, rows: Sequence[Observation], watch: HostWatch | Watcher
+    asked: Asked, setup: Setup, rows: Sequence[Observation], watch: Watcher
 ) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
     """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
     model, top = setup.model, rows[-1]

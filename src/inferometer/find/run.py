@@ -16,7 +16,7 @@ from inferometer.find.keeping import Judgement, Run, judge, judge_one, needed_re
 from inferometer.find.sampling import Sampling
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, Watcher
+from inferometer.measure.level import Bench, Point, Recipe
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import bench, crew, settled
 from inferometer.measure.scaling import measure_with_enough_workers
@@ -25,6 +25,7 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, Judged, Result
 from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 
 CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from inferometer.stats.stopping import (
     judge_stability,
 )
 from inferometer.stats.warm_up import cold_windows
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
 
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
@@ -71,27 +72,6 @@ class Recipe:
     has_tokens: bool = False
     is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
-
-
-class Watcher(Protocol):
-    """Who is told how a run goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """The user wants to end: what has been measured is still reported."""
-
-
-@runtime_checkable
-class Ticking(Protocol):
-    """A watcher that also wants to hear how a window fills."""
-
-    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
-        """So long after the level started, so many requests of the window that fills have ended well or badly."""
 
 
 class Journal(Protocol):
@@ -202,8 +182,6 @@ class _LevelRun:
         self._point = point
         self._is_open = isinstance(point.plan, Open)
         self._is_paced = self._is_open and recipe.is_whole
-        # Asked once: Python looks long at an object before it says that it fits a protocol.
-        self._ticking = bench.watcher if isinstance(bench.watcher, Ticking) else None
         self._pace = Pace()
         self._lateness = Lateness()
         self.windows: list[Window] = []  # as many as may be merged
@@ -371,9 +349,8 @@ class _LevelRun:
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._recipe.is_whole and self._harvest.is_finished
         self._loop_lags.append(np.array([self._harvest.loop_lag_ns]))
-        if self._ticking is not None:
-            elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
-            self._ticking.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+        elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
+        self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
         if not len(records):

@@ -12,7 +12,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Bench, Point, Watcher, warm_up
+from inferometer.measure.level import Bench, Point, warm_up
 from inferometer.measure.points import is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
@@ -28,6 +28,7 @@ from inferometer.services.trace import Tracer, settings, traced
 from inferometer.stats.account import account
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 MOST_WORKERS = 1024
 

@@ -24,8 +24,9 @@ from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
-from inferometer.stats.measurement import Level, Measurement, WindowFigures
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 
 # --- processes: started, asked, stopped; none outlives its context
 
@@ -139,16 +140,10 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
 
 
 @dataclass(slots=True)
-class _Watcher:
+class _Deadline(Watcher):
     """Ends a level that takes far too long."""
 
     deadline_ns: int
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return monotonic_ns() > self.deadline_ns
@@ -188,7 +183,7 @@ def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
 
 def _run(load: Load, plan: Plan, recipe: Recipe, duration_ns: int) -> MeasuredLoad:
     recorded = Recorded(load)
-    bench = Bench(recorded, monotonic_ns, lambda: None, _Watcher(monotonic_ns() + duration_ns + PATIENCE_NS))
+    bench = Bench(recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS))
     level = measure_level(bench, recipe, Point("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")

@@ -16,7 +16,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
-from inferometer.measure.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
+from inferometer.measure.level import Bench, Point, Recipe, measure_level, warm_up
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import bench, crew
@@ -26,6 +26,7 @@ from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import figures, gpu_figures
 from inferometer.tune.prompts import Prompts

@@ -51,7 +51,7 @@ def run(asked: "Asked", dialect: "Dialect", console: Console, *, profile: Profil
     if asked.command == "analyze":
         return run_analyze(asked, console, report_command=_report_command(asked, dialect))
     job = profile_job(asked, dialect, parse_options)
-    is_brute_explicit = asked.has("run_config_search_mode") and job.settings.search == "brute"
+    is_brute_explicit = asked.has("run_config_search_mode") and job.settings.search.method == "brute"
     return run_profile(
         job,
         console,

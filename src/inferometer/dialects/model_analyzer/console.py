@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.text import printable
 from inferometer.base.writing import writing
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.job import ProfileJob
-    from inferometer.tune.search.search import Proposal, SearchMessage, SkippedProposal
+    from inferometer.tune.search.search import Proposal, SkippedProposal
     from inferometer.tune.trial import Trial
     from inferometer.tune.variant import ModelVariant
 
@@ -85,7 +86,7 @@ class Stops:
                 signal.signal(number, handler)
 
 
-class SearchConsole:
+class SearchConsole(Watcher):
     """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
 
     def __init__(self, job: "ProfileJob", console: Console, stops: Stops) -> None:
@@ -112,17 +113,10 @@ class SearchConsole:
         self._known_names = frozenset(self._variants)
         self._trials = list(trials)
 
-    # --- as the search's watcher
-
-    def said(self, say: "SearchMessage") -> None:
-        speak = (
-            self._console.warn
-            if say.is_warning
-            else self._console.debug
-            if say.is_detail
-            else self._console.info
-        )
-        speak(say.text)
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        console = self._console
+        speak = console.warn if is_warning else console.debug if is_detail else console.info
+        speak(text)
 
     def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
         self._is_known = is_known
@@ -192,7 +186,10 @@ class SearchConsole:
         if self._checkpoint is None:
             self._checkpoint = checkpoint.next_path(self._job.checkpoints)
         checkpoint.write(
-            self._checkpoint, tuple(self._variants.values()), self._trials, seed=self._job.settings.seed
+            self._checkpoint,
+            tuple(self._variants.values()),
+            self._trials,
+            seed=self._job.settings.search.seed,
         )
 
     def tell_saved(self) -> None:

@@ -466,8 +466,8 @@ def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):
     found = job("-m", "r", "-c", "4", yaml=yaml, tmp_path=tmp_path).settings
     assert found.models[0].loads == (4.0,)
     assert found.launch.control.protocol == "http"
-    assert found.early_exit
-    assert found.bounds.instances == (1, 5)
+    assert found.search.early_exit
+    assert found.search.bounds.instances == (1, 5)
 
 
 def test_an_empty_file_is_no_file(tmp_path):
@@ -541,13 +541,13 @@ def test_a_models_own_rate_keeps_the_global_concurrency_away(tmp_path):
     yaml = "concurrency: [1]\nprofile_models: {m: {parameters: {request_rate: [5]}}}\n"
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     assert found.settings.models[0].loads == (5.0,)
-    assert found.settings.by_rate
+    assert found.settings.search.by_rate
 
 
 def test_each_program_has_its_own_default_search_and_ports():
     words = ("-m", "r", "--profile-models", "W")
     classic, ours = job(*words).settings, job(*words, dialect=OURS).settings
-    assert (classic.search, ours.search) == ("brute", "smart")
+    assert (classic.search.method, ours.search.method) == ("brute", "smart")
     assert classic.launch.ports.numbers() == (8000, 8001, 8002)
     assert ours.launch.ports.numbers() == (0, 0, 0)
 
@@ -626,7 +626,7 @@ def test_requests_of_a_measurement_have_a_time_limit(words, timeout_s):
 
 def test_a_file_of_send_times_is_one_load(tmp_path):
     yaml = "perf_analyzer_flags: {request-intervals: times.txt}\nprofile_models: W\n"
-    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.intervals == "times.txt"
+    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.search.intervals == "times.txt"
 
 
 def test_values_may_stand_in_quotes(tmp_path):
@@ -641,7 +641,7 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     model = found.settings.models[0]
     assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
-    assert (model.constraints[0].high, model.cpu_only, found.settings.early_exit) == (3.5, False, True)
+    assert (model.constraints[0].high, model.cpu_only, found.settings.search.early_exit) == (3.5, False, True)
     assert [plot.name for plot in found.reports.plots] == ["a", "b"]
     space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
     assert [row.choices for row in space.parameters] == [

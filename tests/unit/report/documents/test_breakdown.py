@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.report.breakdown import level_pieces, server_pieces, steps
+from inferometer.report.documents.breakdown import level_pieces, server_pieces, steps
 from tests.support.reports import sample_result
 
 

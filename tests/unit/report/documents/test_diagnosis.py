@@ -18,7 +18,9 @@ from inferometer.diagnose.diagnosis import (
     Trial,
     Verdict,
 )
-from inferometer.report.diagnosis import render, trial_words
+from inferometer.report.documents.diagnosis import trial_words
+from inferometer.report.saved import document
+from inferometer.report.terminal import show
 
 MS = 1e6
 SUGGESTION = Suggestion(
@@ -68,14 +70,14 @@ DIAGNOSIS = Diagnosis(
 
 def text(diagnosis, width=100):
     stream = io.StringIO()
-    render(diagnosis, Console(file=stream, width=width))
+    show(document(diagnosis), Console(file=stream, width=width))
     return stream.getvalue()
 
 
 def test_the_verdict_comes_first_and_every_step_has_a_row():
     shown = text(DIAGNOSIS)
-    assert shown.startswith("first limits the throughput.\n")
-    assert "pipeline at concurrency 4: 17.4 infer/s, latency 229 ms" in shown
+    assert shown.splitlines()[1] == "first limits the throughput."
+    assert "At concurrency 4: 17.4 infer/s, mean latency 229 ms." in shown
     assert "1 of 8, off" in shown
     assert "17.5/s" in shown
     assert "CPU 61 % of 2 cores. GPU 25 %." in " ".join(shown.split())
@@ -83,7 +85,7 @@ def test_the_verdict_comes_first_and_every_step_has_a_row():
 
 
 def test_names_are_text_and_nothing_else():
-    assert "  [red]second[/red]" in text(DIAGNOSIS)
+    assert "↳ [red]second[/red]" in text(DIAGNOSIS)
 
 
 def test_nothing_to_suggest_is_said():
@@ -115,8 +117,8 @@ def test_trials_are_told_predicted_against_measured():
             DIAGNOSIS, trials=trials, is_restored=True, after=Verdict(COMPUTE, "second limits it.", "second")
         )
     )
-    assert "Before 17.4, after 31.0 infer/s (+78 %) at concurrency 4." in shown
-    assert "Now: second limits it." in shown
+    shown = " ".join(shown.split())
+    assert "Before 17.4, after 31.0 infer/s (+78 %) at concurrency 4. Now: second limits it." in shown
     assert "refused" in shown
     assert "The server has its original configuration again." in shown
     assert trial_words(trials[0]).endswith("predicted 33.0, measured 31.0 infer/s (+78 %), 129 ms; kept")

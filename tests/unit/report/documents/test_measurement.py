@@ -1,4 +1,4 @@
-"""The console report as golden text without colour."""
+"""A measurement on a terminal, as golden text without colour."""
 
 import io
 from collections.abc import Callable
@@ -10,7 +10,10 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report.console import closing_sentence, finding_sentence, render, verdict_words
+from inferometer.report.documents.breakdown import slowest_step
+from inferometer.report.saved import document
+from inferometer.report.sentences import finding_sentence, verdict_words
+from inferometer.report.terminal import show
 from inferometer.stats.measurement import ClientCost, Doubt, FailureGroup, StartFigures
 from inferometer.stats.result import Finding, Judged
 
@@ -19,8 +22,8 @@ Golden = Callable[[str, str], None]
 
 def text_of(result: Any, width: int = 100) -> str:
     stream = io.StringIO()
-    render(result, Console(file=stream, no_color=True, width=width))
-    return stream.getvalue()
+    show(document(result), Console(file=stream, no_color=True, width=width))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
 def plain_sweep(build: ModuleType) -> Any:
@@ -113,16 +116,15 @@ def test_words_of_the_server_are_not_markup(build: ModuleType) -> None:
 
 
 def test_slowest_step_is_named_with_its_share_and_waiting(build: ModuleType) -> None:
-    level = image_ensemble(build).levels[0]
-    assert closing_sentence(level) == (
+    measurement = image_ensemble(build).levels[0].measurement
+    assert slowest_step(measurement) == (
         "Slowest step: preprocessing, 26.0 ms per request, 84 % of the server's time; "
         "69 % of that is waiting in its queue."
     )
 
 
-def test_without_server_statistics_there_is_no_closing_sentence(build: ModuleType) -> None:
-    assert closing_sentence(build.level(build.measurement(9, 9.0, 9, 9, (1, 2, 3, 4)))) == ""
-    assert closing_sentence(build.level(None)) == ""
+def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
+    assert slowest_step(build.measurement(9, 9.0, 9, 9, (1, 2, 3, 4))) == ""
 
 
 @pytest.mark.parametrize(
