@@ -19,7 +19,7 @@ from inferometer.model import answers
 from inferometer.model.answers import checked
 from inferometer.observe.statistics import difference, snapshot
 from inferometer.options.options import Options
-from inferometer.services.detect import QUESTIONS, Answer, recognize
+from inferometer.services.detect import QUESTIONS, ProbeAnswer, recognize
 from inferometer.services.discovery import describe_model, plain_sentence
 from inferometer.services.grpc_control import document
 from inferometer.services.http_control import reason_of
@@ -108,7 +108,7 @@ def read_error(data: bytes) -> None:
         found = decode(data)
     except ValueError:
         found = None
-    recognize({question: Answer(200, found) for question in (*QUESTIONS, "grpc kserve")})
+    recognize({question: ProbeAnswer(200, found) for question in (*QUESTIONS, "grpc kserve")})
 
 
 SIGNATURE_TENSOR = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, {"size": "4"}]}}

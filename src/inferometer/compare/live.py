@@ -21,11 +21,11 @@ from inferometer.compare.similarity import similarities
 from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.checks import changed, option_name
-from inferometer.measure.level import Point, warm_up
+from inferometer.measure.level import LoadPoint, warm_up
 from inferometer.measure.points import points
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import bench, crew
-from inferometer.measure.search import Verdicts
+from inferometer.measure.run import make_instrument, start_workers
+from inferometer.measure.search import LastOutcome
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
 from inferometer.stats.watcher import Watcher
@@ -165,8 +165,8 @@ def _lanes(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> I
         yield [
             Lane(
                 name=name,
-                bench=bench(setup, stack.enter_context(crew(setup)), _Quiet(watcher)),
-                recipe=setup.recipe,
+                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), _Quiet(watcher)),
+                level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),
             )
@@ -181,13 +181,13 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 
 def _measure(
     lanes: Sequence[Lane], setup: Setup, options: Options, watcher: Watcher
-) -> list[tuple[Point, tuple[Course, ...]]]:
+) -> list[tuple[LoadPoint, tuple[Course, ...]]]:
     pace = Pace(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
-    for point in points(setup.options, setup.last, Verdicts()):
+    for point in points(setup.options, setup.last, LastOutcome()):
         if options.warmup_request_count:
             for lane in lanes:
-                warm_up(lane.bench, with_count(point.plan, options.warmup_request_count))
+                warm_up(lane.instrument, with_count(point.plan, options.warmup_request_count))
         courses = measure_point(lanes, point, pace, watcher)
         found.append((point, courses))
         if watcher.is_interrupted() or any(course.is_cut_short for course in courses):
@@ -195,7 +195,7 @@ def _measure(
     return found
 
 
-def _start_ns(measured: Sequence[tuple[Point, tuple[Course, ...]]]) -> int:
+def _start_ns(measured: Sequence[tuple[LoadPoint, tuple[Course, ...]]]) -> int:
     starts = [
         windows.start_ns
         for _, courses in measured
@@ -206,7 +206,7 @@ def _start_ns(measured: Sequence[tuple[Point, tuple[Course, ...]]]) -> int:
     return min(starts, default=0)
 
 
-def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[Point, Course]], start_ns: int) -> Variant:
+def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[LoadPoint, Course]], start_ns: int) -> Variant:
     levels: tuple[Level, ...] = tuple(merged(course, point) for point, course in courses)
     taken = tuple(turns(course, start_ns) for _, course in courses)
     return Variant(lane.name, replace(setup.result, levels=levels), taken)
@@ -214,7 +214,7 @@ def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[Point, Course]], 
 
 def _contrasts(
     names: Sequence[str],
-    measured: Sequence[tuple[Point, tuple[Course, ...]]],
+    measured: Sequence[tuple[LoadPoint, tuple[Course, ...]]],
     wanted: Sequence[Metric],
     compared: "Sequence[tuple[tuple[OutputSimilarity, ...], str]]",
 ) -> tuple[Contrast, ...]:

@@ -14,9 +14,9 @@ from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.level import Bench, Point, measure_level, warm_up
+from inferometer.measure.level import Instrument, LoadPoint, measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import bench, crew
+from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.options.options import Options
 from inferometer.options.values import Range
@@ -153,8 +153,8 @@ def watch_host(setup: Setup, inner: Watcher) -> Watcher:
 def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
     result = setup.result
-    with crew(setup) as load:
-        instrument = bench(setup, load, watch)
+    with start_workers(setup) as load:
+        instrument = make_instrument(setup, load, watch)
         for concurrency in _planned(wanted, rows):
             level = measure(instrument, setup, concurrency)
             result = replace(result, levels=(*result.levels, level))
@@ -176,11 +176,13 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def measure(instrument: Bench, setup: Setup, concurrency: int) -> Level:
+def measure(instrument: Instrument, setup: Setup, concurrency: int) -> Level:
     """One level; the first requests after a change are not in it."""
     instrument.load.apply(Closed(0))
     warm_up(instrument, Closed(concurrency, count=setup.options.warmup_request_count or 2 * concurrency))
-    return measure_level(instrument, setup.recipe, Point("concurrency", concurrency, Closed(concurrency)))
+    return measure_level(
+        instrument, setup.level_settings, LoadPoint("concurrency", concurrency, Closed(concurrency))
+    )
 
 
 def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:

@@ -12,8 +12,8 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost, Load, ResizableLoad
 from inferometer.load.plan import NEVER, Arrivals, Open, Plan
-from inferometer.measure.conclusion import Course, conclude, latency_name
-from inferometer.measure.pace import Pace
+from inferometer.measure.conclusion import RawLevel, conclude, latency_name
+from inferometer.measure.schedule_timing import ScheduleTiming
 from inferometer.measure.silence import LIMIT_NS, Silence
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
@@ -25,7 +25,7 @@ from inferometer.stats.goodput import limits
 from inferometer.stats.lateness import Lateness
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.merge import latency_estimate, rate_estimate
-from inferometer.stats.readings import Reading, Readings
+from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.series import Series
 from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import (
@@ -33,7 +33,7 @@ from inferometer.stats.stopping import (
     MERGED,
     Precision,
     Stability,
-    Verdict,
+    StopDecision,
     judge_precision,
     judge_stability,
 )
@@ -52,7 +52,7 @@ QUICK_NS = NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class LevelSettings:
     """How each level is measured, in windows of a time or of a count.
 
     With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
@@ -85,7 +85,7 @@ class Journal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Instrument:
     """The instrument: load, clock, the server's counters and its metrics (None where there are none).
 
     With a `crew`, which is the load too, there may be more workers, up to `most_workers`.
@@ -102,14 +102,14 @@ class Bench:
     silence_ns: int = LIMIT_NS  # after so long without any answer a run is given up
 
 
-def warm_up(bench: Bench, plan: Plan) -> bool:
+def warm_up(instrument: Instrument, plan: Plan) -> bool:
     """Send the plan's requests and wait for them; nothing of it is recorded. Whether any was answered in time."""
-    begun_ns = last_good_ns = bench.clock()
-    bench.load.apply(plan)
-    silence = Silence(bench.silence_ns, begun_ns)
+    begun_ns = last_good_ns = instrument.clock()
+    instrument.load.apply(plan)
+    silence = Silence(instrument.silence_ns, begun_ns)
     is_answered = False
-    while not bench.watcher.is_interrupted():
-        collected = bench.load.collect(bench.clock() + FAR_NS)
+    while not instrument.watcher.is_interrupted():
+        collected = instrument.load.collect(instrument.clock() + FAR_NS)
         ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
         is_answered = is_answered or bool((ours.status != status.TIMEOUT).any())
         if len(collected.records.good):
@@ -121,7 +121,7 @@ def warm_up(bench: Bench, plan: Plan) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LoadPoint:
     """A level to measure: what it is called and how it is loaded."""
 
     mode: str  # concurrency or request_rate
@@ -131,58 +131,62 @@ class Point:
     before: Plan | None = None  # to warm up with; None takes the first requests of the plan
 
 
-def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
-    """Apply the point's plan and measure it by the recipe."""
-    run, verdict = _measured(bench, recipe, point)
-    return _concluded(bench, point, run, verdict)
+def measure_level(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
+    """Apply the point's plan and measure it by the settings."""
+    run, decision = _measured(instrument, settings, point)
+    return _concluded(instrument, point, run, decision)
 
 
-def measure_level_windows(bench: Bench, recipe: Recipe, point: Point) -> tuple[Level, tuple[Window, ...]]:
+def measure_level_windows(
+    instrument: Instrument, settings: LevelSettings, point: LoadPoint
+) -> tuple[Level, tuple[Window, ...]]:
     """The level with the windows it is made of, for those who merge them with others."""
-    run, verdict = _measured(bench, recipe, point)
-    return _concluded(bench, point, run, verdict), tuple(run.windows)
+    run, decision = _measured(instrument, settings, point)
+    return _concluded(instrument, point, run, decision), tuple(run.windows)
 
 
-def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, Verdict]":
-    bench.watcher.level_started(point.mode, point.value)
-    run = _LevelRun(bench, recipe, point)
+def _measured(
+    instrument: Instrument, settings: LevelSettings, point: LoadPoint
+) -> "tuple[_LevelRun, StopDecision]":
+    instrument.watcher.level_started(point.mode, point.value)
+    run = _LevelRun(instrument, settings, point)
     run.start()
-    with polling(bench.metrics):
-        return run, _measure_windows(bench, run)
+    with polling(instrument.metrics):
+        return run, _measure_windows(instrument, run)
 
 
-def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
-    level = conclude(run.course(verdict))
-    if bench.journal is not None:
+def _concluded(instrument: Instrument, point: LoadPoint, run: "_LevelRun", decision: StopDecision) -> Level:
+    level = conclude(run.course(decision))
+    if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
-        bench.journal.add_level(point.mode, point.value, run.spanned_ns, count)
-    bench.watcher.level_finished(level)
+        instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count)
+    instrument.watcher.level_finished(level)
     return level
 
 
-def _measure_windows(bench: Bench, run: "_LevelRun") -> Verdict:
-    verdict = GO_ON
-    while not verdict.is_done:
+def _measure_windows(instrument: Instrument, run: "_LevelRun") -> StopDecision:
+    decision = GO_ON
+    while not decision.is_done:
         try:
             run.measure_window()
         except LocalError as error:
             run.abandon()
-            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
-        bench.watcher.window_finished(len(run.figures), run.figures[-1])
-        verdict = run.judge()
-    return verdict
+            return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
+        instrument.watcher.window_finished(len(run.figures), run.figures[-1])
+        decision = run.judge()
+    return decision
 
 
 class _LevelRun:
     """The windows of a level as they fill."""
 
-    def __init__(self, bench: Bench, recipe: Recipe, point: Point) -> None:
-        self._bench = bench
-        self._recipe = recipe
+    def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
+        self._bench = instrument
+        self._settings = settings
         self._point = point
         self._is_open = isinstance(point.plan, Open)
-        self._is_paced = self._is_open and recipe.is_whole
-        self._pace = Pace()
+        self._is_scheduled = self._is_open and settings.is_whole
+        self._timing = ScheduleTiming()
         self._lateness = Lateness()
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
@@ -205,38 +209,38 @@ class _LevelRun:
         self._due = 0  # requests by the end of the window that was closed last
         self._loop_lags = Series()  # since the window that was closed last
         self._statistics_error: PeerError | None = None
-        self._readings = Readings()
+        self._readings = CounterReadings()
         self._lead_ns = 0
-        self._before: Reading | None = None
-        self._after: Reading | None = None  # of the end of the window that fills
+        self._before: CounterReading | None = None
+        self._after: CounterReading | None = None  # of the end of the window that fills
         self._is_read = False  # that one was made, or tried
-        self._silence = Silence(bench.silence_ns, 0)
+        self._silence = Silence(instrument.silence_ns, 0)
         self._sent_before = 0
 
     def start(self) -> None:
-        bench, plan = self._bench, self._point.plan
-        if self._recipe.is_whole:  # every request of the plan counts, from the first on
+        instrument, plan = self._bench, self._point.plan
+        if self._settings.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
-            earlier = bench.load.collect(bench.clock())
-            self._start_ns = bench.clock()
-            self._schedule_ns = bench.load.apply(plan)
-            self._harvest = bench.load.collect(self._start_ns)
+            earlier = instrument.load.collect(instrument.clock())
+            self._start_ns = instrument.clock()
+            self._schedule_ns = instrument.load.apply(plan)
+            self._harvest = instrument.load.collect(self._start_ns)
             self._cost, self._cost_ns = earlier.cost, self._start_ns
         else:
-            self._schedule_ns = bench.load.apply(plan)
-            self._harvest = bench.load.collect(bench.clock())
+            self._schedule_ns = instrument.load.apply(plan)
+            self._harvest = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
-            self._start_ns = bench.clock() if self._before is None else self._before.middle_ns
+            self._start_ns = instrument.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
         self._due = self._due_by(self._cost_ns)
         self._rest = split(self._harvest.records, self._start_ns)[1]
-        self._is_finished = self._harvest.is_finished and self._recipe.is_whole
+        self._is_finished = self._harvest.is_finished and self._settings.is_whole
         self._last_good_ns = self._silence.since_ns = self._start_ns
         self._sent_before = self._cost.sent
         self._readings.add(self._rest, self._harvest.seen_ns, self._harvest.outstanding)
         self._open = self._new_window(self._start_ns)
 
-    def _read_counters(self) -> Reading | None:
+    def _read_counters(self) -> CounterReading | None:
         asked_ns = self._bench.clock()
         try:
             counters = self._bench.read_counters()
@@ -249,7 +253,7 @@ class _LevelRun:
         self._lead_ns = min((answered_ns - asked_ns) // 2, LONGEST_LEAD_NS)
         return self._readings.begin(counters, asked_ns, answered_ns)
 
-    def _read_closely(self) -> Reading | None:
+    def _read_closely(self) -> CounterReading | None:
         """The first window begins where the counters were read: as exactly as is to be had."""
         best = None
         for _ in range(READS):
@@ -264,16 +268,16 @@ class _LevelRun:
     # --- filling one window
 
     def measure_window(self) -> None:
-        recipe = self._recipe
-        if recipe.window_ns is not None:
-            end_ns = self._fill_until(self._open.start_ns + recipe.window_ns)
+        settings = self._settings
+        if settings.window_ns is not None:
+            end_ns = self._fill_until(self._open.start_ns + settings.window_ns)
         else:
-            assert recipe.window_count is not None
+            assert settings.window_count is not None
             # A whole plan may end with more requests than were counted out: those that close sequences.
-            end_ns = self._fill_to_count(NEVER if recipe.is_whole else recipe.window_count)
+            end_ns = self._fill_to_count(NEVER if settings.is_whole else settings.window_count)
         if self._is_given_up and self._last_good_ns > self._open.start_ns:
             end_ns = self._last_good_ns  # the silence after the last answer is no load
-        if recipe.is_whole and not self.windows:
+        if settings.is_whole and not self.windows:
             self._open.begin_at_first_send()
         if not self._is_read:  # the end was only seen afterwards
             self._read_late(end_ns)
@@ -283,7 +287,7 @@ class _LevelRun:
     def _read_late(self, end_ns: int) -> None:
         """Where windows are short against the call, the reading of an earlier one was made after this one's end too:
         another would be no nearer. All windows are merged then, so that theirs need not be told apart."""
-        is_merged = self._recipe.is_whole or isinstance(self._recipe.rule, Precision)
+        is_merged = self._settings.is_whole or isinstance(self._settings.rule, Precision)
         if is_merged and self._before is not None and self._before.asked_ns >= end_ns:
             self._after = self._before
             return
@@ -302,7 +306,7 @@ class _LevelRun:
             if self._is_given_up:
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
             # The classic rule lets the window end; it is compared with others.
-            if isinstance(self._recipe.rule, Precision) and self._bench.watcher.is_interrupted():
+            if isinstance(self._settings.rule, Precision) and self._bench.watcher.is_interrupted():
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
 
@@ -316,8 +320,8 @@ class _LevelRun:
                 return self._last_end_ns
             if self._is_given_up or self._is_finished or self._bench.watcher.is_interrupted():
                 return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            if self._recipe.is_whole:
-                self._collect(self._bench.clock() + self._recipe.patience_ns)
+            if self._settings.is_whole:
+                self._collect(self._bench.clock() + self._settings.patience_ns)
             else:
                 self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
 
@@ -327,7 +331,7 @@ class _LevelRun:
         if not ended and self.figures:
             last = self.figures[-1]
             ended, span_ns = last.request_count + last.failed_count, last.duration_ns
-        far_ns = self._harvest.seen_ns + self._recipe.patience_ns
+        far_ns = self._harvest.seen_ns + self._settings.patience_ns
         return min(far_ns, self._harvest.seen_ns + missing * span_ns // ended) if ended else far_ns
 
     def _collect_until_end(self, end_ns: int) -> None:
@@ -347,7 +351,7 @@ class _LevelRun:
         self._readings.add(self._harvest.records, self._harvest.seen_ns, self._harvest.outstanding)
         fresh = split(self._harvest.records, self._start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
-        self._is_finished = self._recipe.is_whole and self._harvest.is_finished
+        self._is_finished = self._settings.is_whole and self._harvest.is_finished
         self._loop_lags.append(np.array([self._harvest.loop_lag_ns]))
         elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
         self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
@@ -357,8 +361,8 @@ class _LevelRun:
             return
         self._open.add(records)
         self._last_end_ns = int(records.end_ns[-1])
-        if self._is_paced:
-            self._pace.add(records)
+        if self._is_scheduled:
+            self._timing.add(records)
         good = records.good
         if len(good):
             self._last_good_ns = int(good.end_ns[-1])
@@ -402,19 +406,19 @@ class _LevelRun:
             window = replace(window, samples=self._bench.metrics.take())
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
-        is_lead = self._recipe.is_whole and not self.windows and not self._open.ended_count
+        is_lead = self._settings.is_whole and not self.windows and not self._open.ended_count
         if not is_lead or self._is_finished:  # a whole plan counts from its first request on
             self._before = after
             self.windows.append(window)
-        if isinstance(self._recipe.rule, Stability) and not self._recipe.is_whole:
+        if isinstance(self._settings.rule, Stability) and not self._settings.is_whole:
             del self.windows[:-MERGED]
         self.windows = condensed(self.windows)
         self.figures.append(
             figures(
                 window,
                 level_start_ns=self._start_ns,
-                batch=self._recipe.batch,
-                chosen=self._recipe.percentile,
+                batch=self._settings.batch,
+                chosen=self._settings.percentile,
             )
         )
         self._open = self._new_window(end_ns)
@@ -428,14 +432,14 @@ class _LevelRun:
         return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
 
     def _new_window(self, start_ns: int) -> OpenWindow:
-        recipe = self._recipe
-        bounds = None if recipe.promise is None else limits(recipe.promise)
+        settings = self._settings
+        bounds = None if settings.promise is None else limits(settings.promise)
         return OpenWindow(
             start_ns,
             self._is_open,
-            recipe.has_tokens,
+            settings.has_tokens,
             bounds,
-            drops_empty=recipe.model.is_decoupled,
+            drops_empty=settings.model.is_decoupled,
             lateness=self._lateness,
         )
 
@@ -469,28 +473,28 @@ class _LevelRun:
 
     # --- deciding
 
-    def judge(self) -> Verdict:
-        recent = self.figures if self._recipe.is_whole else self.figures[-MERGED:]
+    def judge(self) -> StopDecision:
+        recent = self.figures if self._settings.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self._start_ns
         is_silent = was_answered and self._is_silent
         is_failing = is_silent or (_is_failing(recent) and not self._is_enough())
         may_recover = is_failing and was_answered and self._has_time
-        if self._is_given_up or (is_silent and not may_recover and not self._recipe.is_whole):
+        if self._is_given_up or (is_silent and not may_recover and not self._settings.is_whole):
             self._cut_silence()
-            return Verdict(is_done=True, is_stable=False, remark=self._given_up())
+            return StopDecision(is_done=True, is_stable=False, remark=self._given_up())
         if self._bench.watcher.is_interrupted():
-            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
-        if may_recover or (self._recipe.is_whole and self._is_going_on):
+            return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
+        if may_recover or (self._settings.is_whole and self._is_going_on):
             return GO_ON
         if _is_failing(recent):
-            return Verdict(
+            return StopDecision(
                 is_done=True, is_stable=False, remark=Remark(Note.FAILURES, self._all_failed(recent))
             )
-        if self._recipe.is_whole:
-            return Verdict(is_done=True, is_stable=True)
-        if isinstance(self._recipe.rule, Stability):
-            return judge_stability(self._recipe.rule, self.figures)
-        return self._judge_precision(self._recipe.rule)
+        if self._settings.is_whole:
+            return StopDecision(is_done=True, is_stable=True)
+        if isinstance(self._settings.rule, Stability):
+            return judge_stability(self._settings.rule, self.figures)
+        return self._judge_precision(self._settings.rule)
 
     @property
     def _is_silent(self) -> bool:
@@ -502,14 +506,14 @@ class _LevelRun:
     @property
     def _has_time(self) -> bool:
         """For a server that has just stopped answering well; by the precision rule windows are short."""
-        rule, now_ns = self._recipe.rule, self._harvest.seen_ns
-        if self._recipe.is_whole or not isinstance(rule, Precision):
+        rule, now_ns = self._settings.rule, self._harvest.seen_ns
+        if self._settings.is_whole or not isinstance(rule, Precision):
             return False
         return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
 
     def _is_enough(self) -> bool:
         """Failures may decide what the level is for."""
-        rule = self._recipe.rule
+        rule = self._settings.rule
         return isinstance(rule, Precision) and rule.is_enough is not None and rule.is_enough()
 
     def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
@@ -537,19 +541,19 @@ class _LevelRun:
     @property
     def _is_going_on(self) -> bool:
         """More windows of a whole plan are to come."""
-        return self._recipe.window_ns is not None and not (self._is_finished and not len(self._rest))
+        return self._settings.window_ns is not None and not (self._is_finished and not len(self._rest))
 
-    def _judge_precision(self, rule: Precision) -> Verdict:
+    def _judge_precision(self, rule: Precision) -> StopDecision:
         elapsed_ns = self.windows[-1].end_ns - self._start_ns
         if rule.is_enough is not None:
             is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
-            return Verdict(is_done=is_done, is_stable=is_done)
+            return StopDecision(is_done=is_done, is_stable=is_done)
         warm = self.windows[self._cold_count() :]
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
-        chosen = self._recipe.percentile
+        chosen = self._settings.percentile
         estimates = [
-            ("throughput", rate_estimate(warm, self._recipe.batch)),
+            ("throughput", rate_estimate(warm, self._settings.batch)),
             (latency_name(chosen), latency_estimate(warm, chosen)),
         ]
         return judge_precision(rule, elapsed_ns, estimates)
@@ -557,21 +561,21 @@ class _LevelRun:
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
         numbers = np.cumsum([window.number for window in self.windows])
-        if not self._recipe.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
+        if not self._settings.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
             return 0
         cold = cold_windows(self.figures)
         return int(np.searchsorted(numbers, cold)) + 1 if cold else 0
 
     # --- the result
 
-    def course(self, verdict: Verdict) -> Course:
+    def course(self, decision: StopDecision) -> RawLevel:
         """What was seen, for the fold that makes a level of it."""
         poller = self._bench.metrics
         cold = self._cold_count()
-        return Course(
-            recipe=self._recipe,
+        return RawLevel(
+            settings=self._settings,
             point=self._point,
-            verdict=verdict,
+            decision=decision,
             cold=self.windows[:cold],
             windows=self.windows[cold:],
             figures=self.figures,
@@ -580,7 +584,7 @@ class _LevelRun:
             samples=self._samples(self.windows[cold:]),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
-            pace=self._pace if self._is_paced else None,
+            timing=self._timing if self._is_scheduled else None,
         )
 
     def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:

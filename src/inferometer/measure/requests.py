@@ -7,7 +7,7 @@ from inferometer.base.errors import UsageError
 from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.json_file import read_step
-from inferometer.dataset.replay import Entry, Trace, place
+from inferometer.dataset.replay import Trace, TraceLine, place
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.sessions import session_plan
 from inferometer.model.spec import ModelSpec
@@ -64,7 +64,7 @@ def _flat(streams: Streams) -> tuple[Step, ...]:
     return tuple(step for stream in streams for step in stream)
 
 
-def trace_error(trace: Trace | None, entry: Entry, detail: str) -> UsageError:
+def trace_error(trace: Trace | None, entry: TraceLine, detail: str) -> UsageError:
     assert trace is not None
     return trace.error(entry, detail, remedy="leave out step, stream and data")
 
@@ -109,7 +109,7 @@ def _batched(steps: tuple[Step, ...], model: ModelSpec) -> tuple[Step, ...]:
     return _flat(stream_steps(Dataset("json", (steps,)), model))
 
 
-def _number(trace: Trace, entry: Entry, dataset: Dataset, plain: Requests, turn: int) -> int:
+def _number(trace: Trace, entry: TraceLine, dataset: Dataset, plain: Requests, turn: int) -> int:
     """The request that the line names; one that names none takes the next of the dataset."""
     if entry.is_plain:
         return turn % len(plain.steps)
@@ -125,7 +125,7 @@ def _number(trace: Trace, entry: Entry, dataset: Dataset, plain: Requests, turn:
     return sum(len(steps) for steps in dataset.streams[:stream]) + step
 
 
-def _beyond(trace: Trace, entry: Entry, noun: str, number: int, there_are: int) -> UsageError:
+def _beyond(trace: Trace, entry: TraceLine, noun: str, number: int, there_are: int) -> UsageError:
     return trace.error(
         entry, f"the {noun} is {number}, but the data has {there_are}", remedy="they are counted from 0"
     )

@@ -23,7 +23,7 @@ from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
 from inferometer.services.triton_grpc import render_request
 from inferometer.services.triton_http import TritonHttp
-from inferometer.services.tritonserver import Server, Settings, TritonError
+from inferometer.services.tritonserver import InProcessServer, InProcessSettings, TritonError
 from inferometer.wire import grpc
 
 LOOPBACK = "127.0.0.1"
@@ -73,7 +73,7 @@ class InProcess(Service):
 # --- the process that holds the server
 
 
-def serve_control(server: Server, port: int) -> ThreadingHTTPServer:
+def serve_control(server: InProcessServer, port: int) -> ThreadingHTTPServer:
     """Answer on this port from now on, on threads of their own."""
 
     class Answers(BaseHTTPRequestHandler):
@@ -108,7 +108,7 @@ def serve_control(server: Server, port: int) -> ThreadingHTTPServer:
     return listener
 
 
-def _document(server: Server, path: str) -> Any:
+def _document(server: InProcessServer, path: str) -> Any:
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["v2"]:
             return server.metadata()
@@ -131,7 +131,7 @@ def _document(server: Server, path: str) -> Any:
 def main() -> None:
     """Serve until the process is ended; what goes wrong at the start is said on standard error."""
     try:
-        server = Server(Settings.from_environment(), lambda *_: None, lambda _: None)
+        server = InProcessServer(InProcessSettings.from_environment(), lambda *_: None, lambda _: None)
         serve_control(server, int(sys.argv[1]))
     except InferometerError as error:
         sys.exit(f"error: {error}")

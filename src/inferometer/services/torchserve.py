@@ -24,7 +24,7 @@ from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Reading, Reply, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, ReplyBody, Traffic, Wiring, render_http
 from inferometer.wire.http1 import Head
 from inferometer.wire.prometheus import metric_lines
 
@@ -41,7 +41,7 @@ class TorchServeReader:
 
     keeps_texts: bool = False  # for an export
 
-    def start(self, head: Head) -> Reading:
+    def start(self, head: Head) -> ReplyBody:
         return _Whole(self, head.status)
 
     def refusal(self, status: int, text: str) -> str:

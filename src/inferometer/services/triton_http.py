@@ -18,8 +18,8 @@ from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
-from inferometer.services.shared_memory import Part, Placed, Placement, maybe_part, placed
-from inferometer.services.trace import Settings
+from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
+from inferometer.services.trace import TraceSettings
 from inferometer.services.traffic import Traffic, Wiring, render_http
 
 BINARY, JSON = "binary", "json"
@@ -104,11 +104,11 @@ class TritonHttp(Service):
     def unregister_memory(self, kind: str, region: str) -> None:
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
 
-    def trace_settings(self) -> Settings:
+    def trace_settings(self) -> TraceSettings:
         """What holds for all models that have no settings of their own."""
         return self._get(_TRACE_PATH, answers.TRACE_SETTINGS)
 
-    def change_trace_settings(self, settings: Settings) -> None:
+    def change_trace_settings(self, settings: TraceSettings) -> None:
         document = {
             name: list(values) if name == "trace_level" else values[0] for name, values in settings.items()
         }
@@ -203,7 +203,7 @@ class _Rendering:
             headers.append(("Inference-Header-Content-Length", str(len(document))))
         return tuple(headers), b"".join((document, *tensors))
 
-    def _input(self, tensor: Tensor, part: Part | None) -> tuple[Document, bytes]:
+    def _input(self, tensor: Tensor, part: RegionPart | None) -> tuple[Document, bytes]:
         """What the header says of a tensor, and the bytes that follow the header for it."""
         described: Document = {
             "name": tensor.name,
@@ -216,7 +216,7 @@ class _Rendering:
             return {**described, "data": _elements(tensor)}, b""
         return {**described, "parameters": {"binary_data_size": len(tensor.data)}}, tensor.data
 
-    def _output(self, output: TensorSpec, part: Part | None) -> Document:
+    def _output(self, output: TensorSpec, part: RegionPart | None) -> Document:
         if part is not None:
             return {"name": output.name, "parameters": part.parameters()}
         is_binary = self.formats.output_format == BINARY

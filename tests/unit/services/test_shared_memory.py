@@ -14,8 +14,8 @@ from inferometer.services import cuda
 from inferometer.services.shared_memory import (
     FOLDER,
     OutputPlaces,
-    Part,
     Placement,
+    RegionPart,
     Shared,
     layout,
     region_name,
@@ -44,7 +44,7 @@ def place(steps=STEPS, model: ModelSpec = MODEL, **changes) -> Placement:
     return layout(model, steps, outputs, region="r")
 
 
-def parts(placement: Placement) -> list[Part]:
+def parts(placement: Placement) -> list[RegionPart]:
     return [part for step in placement.inputs for part in step] + list(placement.outputs.values())
 
 
@@ -89,8 +89,8 @@ def test_a_request_without_an_optional_input_is_refused():
 
 
 def test_an_offset_of_0_is_not_said():
-    assert Part("r", 0, 8).parameters() == {"shared_memory_region": "r", "shared_memory_byte_size": 8}
-    assert Part("r", 64, 8).parameters()["shared_memory_offset"] == 64
+    assert RegionPart("r", 0, 8).parameters() == {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+    assert RegionPart("r", 64, 8).parameters()["shared_memory_offset"] == 64
 
 
 def test_every_run_has_its_own_name():
