@@ -12,9 +12,10 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.level import Instrument, LoadPoint, measure_level
-from inferometer.measure.options import Options, Range
 from inferometer.measure.points import points
 from inferometer.measure.search import LastOutcome
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 from inferometer.records.records import NO_TIMES, from_rows
 from inferometer.records.ring import COLUMNS
 from inferometer.stats.stopping import Precision

@@ -19,8 +19,8 @@ from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.dialects.model_analyzer.stored import SentData
-from inferometer.measure.options import Options
 from inferometer.observe.gpu import open_nvml
+from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
 from inferometer.tune.meter import Meter
@@ -34,7 +34,8 @@ Profile = Callable[..., Iterator[Study]]
 
 def parse_options(words: Sequence[str]) -> Options:
     """The load generator's options, out of words."""
-    from inferometer.cli.parser import Ask, parse_classic
+    from inferometer.dialects.perf_analyzer.options import parse_classic
+    from inferometer.options.option import Ask
 
     found = parse_classic(words)
     if isinstance(found, Ask):
