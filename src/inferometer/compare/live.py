@@ -20,7 +20,8 @@ from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch,
 from inferometer.compare.similarity import similarities
 from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
-from inferometer.measure.level import LoadPoint, warm_up
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.level import warm_up
 from inferometer.measure.options import Options
 from inferometer.measure.points import points
 from inferometer.measure.prepare import Setup, prepare

@@ -15,7 +15,8 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level, warm_up
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
