@@ -251,7 +251,7 @@ def real_rows() -> Iterator[Row]:
 
 def _contested(contest: _Contest, address: str, said: str) -> Row:
     from inferometer import api
-    from inferometer.measure.options import Range
+    from inferometer.options.values import Range
 
     name, number = contest.load
     load = {"concurrency": int(number)} if "concurrency" in name else {"request_rate": Range(float(number))}

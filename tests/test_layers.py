@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "inferometer"
 
 RANK = {
     "base": 0,
+    "options": 1,
     "wire": 1,
     "model": 1,
     "records": 1,

@@ -13,9 +13,10 @@ from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level
-from inferometer.measure.options import Options, Range
 from inferometer.measure.points import points
 from inferometer.measure.search import LastOutcome
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 from inferometer.records.records import NO_TIMES, from_rows
 from inferometer.records.ring import COLUMNS
 from inferometer.stats.stopping import Precision

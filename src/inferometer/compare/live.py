@@ -20,13 +20,14 @@ from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch,
 from inferometer.compare.similarity import similarities
 from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
+from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import warm_up
-from inferometer.measure.options import Options
 from inferometer.measure.points import points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.measure.search import LastOutcome
+from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
 from inferometer.stats.watcher import Watcher
 
@@ -96,29 +97,24 @@ class Order:
 
 _STEADY = "turns need a load that stays the same: --concurrency-range or --request-rate-range"
 _NO_PLACE = (
-    ("csv", "-f", "write a table with --markdown FILE, everything with --json FILE"),
-    ("verbose_csv", "--verbose-csv", "write everything with --json FILE"),
-    ("profile_export", "--profile-export-file", "export requests with inferometer measure"),
-    ("fixed_schedule", "--fixed-schedule", _STEADY),
-    ("replay", "--replay", _STEADY),
-    ("shape_load", "--shape-load", _STEADY),
-    ("periodic_concurrency", "--periodic-concurrency-range", _STEADY),
-    ("latency_limit_ms", "-l", "name the levels with --concurrency-range START:END"),
-    ("binary_search", "--binary-search", "name the levels with --concurrency-range START:END"),
-    (
-        "precision",
-        "--precision",
-        "say how long with --duration: stopping when it looks good would be cheating",
-    ),
+    ("csv", "write a table with --markdown FILE, everything with --json FILE"),
+    ("verbose_csv", "write everything with --json FILE"),
+    ("profile_export", "export requests with inferometer measure"),
+    ("fixed_schedule", _STEADY),
+    ("replay", _STEADY),
+    ("shape_load", _STEADY),
+    ("periodic_concurrency", _STEADY),
+    ("latency_limit_ms", "name the levels with --concurrency-range START:END"),
+    ("binary_search", "name the levels with --concurrency-range START:END"),
+    ("precision", "say how long with --duration: stopping when it looks good would be cheating"),
 )
 
 
 def check_order(order: Order) -> None:
     """Refuses what has no meaning in a comparison."""
-    usual = Options(model="")
-    for part, name, remedy in _NO_PLACE:
-        if getattr(order.options, part) != getattr(usual, part):
-            raise UsageError(f"{name} has no place in a comparison", remedy=remedy)
+    for name, remedy in _NO_PLACE:
+        if name in order.options.given:
+            raise UsageError(f"{option_name(name)} has no place in a comparison", remedy=remedy)
     if order.options.workers == "auto":
         raise UsageError(
             "--workers auto has no place in a comparison", remedy="give a number, the same for all variants"
@@ -160,7 +156,7 @@ def compare_live(order: Order, watcher: Watcher) -> Comparison:
 
 def _prepare(options: Options, contestant: Contestant) -> Setup:
     url = options.url if contestant.url is None else contestant.url
-    return prepare(replace(options, model=contestant.model, url=url), command="compare")
+    return prepare(changed(options, model=contestant.model, url=url), command="compare")
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
 from inferometer.measure.agenda import Agenda
 from inferometer.measure.instrument import LoadPoint
-from inferometer.measure.options import Options, Range
 from inferometer.measure.search import LastOutcome, binary, linear
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 
 THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
 RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding

@@ -20,10 +20,9 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.agenda import Agenda, maybe_agenda
-from inferometer.measure.checks import check, check_model
+from inferometer.measure.checks import check_model
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.journal import RequestJournal
-from inferometer.measure.options import Options
 from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
@@ -31,6 +30,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
@@ -94,7 +94,6 @@ def prepare(
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
     habits = habits or Habits()
-    check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
     host = host or _host(options)
@@ -454,6 +453,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """What the user asked; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
+    del asked["given"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked

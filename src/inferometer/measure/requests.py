@@ -11,8 +11,8 @@ from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.json_file import read_step
 from inferometer.dataset.replay import Trace, TraceLine, place
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.options import Options
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from urllib.parse import unquote
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
@@ -31,7 +32,7 @@ LOOPBACK = "127.0.0.1"
 class InProcess(Service):
     """The address is that of the control calls, which are Triton's over HTTP."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._control = TritonHttp(connection)
         self._endpoint = connection.endpoint
         self._parameters = options.request_parameters

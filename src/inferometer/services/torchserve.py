@@ -17,11 +17,12 @@ from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options, Tls
 from inferometer.records.status import HTTP
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Reply, ReplyBody, Traffic, Wiring, render_http
 from inferometer.wire.http1 import Head
@@ -75,7 +76,7 @@ class _Whole:
 class TorchServe(Service):
     """A TorchServe server's inference port."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
 

@@ -9,11 +9,12 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.model import answers
 from inferometer.model.spec import ModelSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.services.discovery import ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
 from inferometer.services.shared_memory import CUDA, Placed, Placement, RegionPart, maybe_part, placed
 from inferometer.services.trace import TraceSettings
@@ -27,8 +28,8 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 class TritonGrpc(Service):
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions | None = None) -> None:
-        self._options = ServiceOptions(protocol="grpc") if options is None else options
+    def __init__(self, connection: Connection, options: Options | None = None) -> None:
+        self._options = Options(protocol="grpc") if options is None else options
         self._control = GrpcControl(connection, "inference.GRPCInferenceService")
 
     # --- control calls

@@ -12,10 +12,11 @@ from inferometer.model import answers
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.services.discovery import READY, ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
 from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
 from inferometer.services.trace import TraceSettings
@@ -29,9 +30,9 @@ _NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not 
 class TritonHttp(Service):
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions | None = None) -> None:
+    def __init__(self, connection: Connection, options: Options | None = None) -> None:
         self._connection = connection
-        self._options = ServiceOptions() if options is None else options
+        self._options = Options() if options is None else options
         self._control = HttpControl(connection)
 
     # --- control calls
@@ -137,9 +138,7 @@ class TritonHttp(Service):
         header_length, body = self._control.infer(request)
         return http_tensors(body, header_length)
 
-    def _formats_taken(
-        self, model: ModelSpec, step: Sequence[Tensor]
-    ) -> tuple[ServiceOptions, tuple[str, ...]]:
+    def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
         """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
         asked = self._options
         if asked.input_format == JSON or _is_good(self._ask(model, step, asked)[0]):
@@ -154,7 +153,7 @@ class TritonHttp(Service):
             )
         return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
 
-    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: ServiceOptions) -> tuple[int, bytes]:
+    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: Options) -> tuple[int, bytes]:
         """One inference as it would be sent, outside the load."""
         headers, body = _Rendering(self._connection, model, formats, None).parts(
             [(tensor, None) for tensor in step]
@@ -170,7 +169,7 @@ class _Rendering:
 
     connection: Connection
     model: ModelSpec
-    formats: ServiceOptions
+    formats: Options
     placement: Placement | None
     has_ids: bool = False
 

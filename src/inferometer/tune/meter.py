@@ -15,14 +15,15 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
+from inferometer.measure.checks import STABILITY_OPTIONS, changed
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
-from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
@@ -219,7 +220,7 @@ class EngineMeter:
         return _Line(setup, make_instrument(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, site: Deployment) -> Setup:
-        options = self._asking(replace(self._options[model], model=model, batch=batch))
+        options = self._asking(changed(self._options[model], model=model, batch=batch))
         host = site.host(model)
         if host is None:
             addresses = site.addresses
@@ -272,12 +273,12 @@ class EngineMeter:
 
 def prepare_held(options: Options, host: Host) -> Setup:
     """For a worker that holds the model: no server has metrics then, so this host is looked at instead."""
-    plain = Options(model=options.model)
-    asked = replace(
+    asked = changed(
         options,
+        service_kind=options.service_kind,
         model_repository=".",  # the host has one of its own
-        collect_metrics=False,
-        metrics_interval_ms=plain.metrics_interval_ms,
+        collect_metrics=None,
+        metrics_interval_ms=None,
     )
     setup = prepare(asked, command="tune", host=host)
     if not options.collect_metrics:
@@ -325,18 +326,7 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
 
 def _has_own_rule(options: Options) -> bool:
     """The user said how to judge windows."""
-    plain = Options(model=options.model)
-    return options.duration_s is not None or any(
-        getattr(options, name) != getattr(plain, name)
-        for name in (
-            "measurement_mode",
-            "measurement_interval_ms",
-            "measurement_request_count",
-            "stability_percentage",
-            "max_trials",
-            "request_count",
-        )
-    )
+    return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
 
 
 def _warm(load: ClientLoad) -> int:

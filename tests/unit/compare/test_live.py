@@ -7,8 +7,9 @@ from inferometer.base.units import NS_PER_S
 from inferometer.compare.live import Order, check_order, contestants
 from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, Look, Pace, schedules
 from inferometer.load.plan import Closed, Constant, Open
+from inferometer.measure.checks import changed
 from inferometer.measure.instrument import LoadPoint
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,9 @@ def test_what_is_no_comparison_is_refused(models, urls, words):
 )
 def test_options_without_meaning_are_refused(given):
     with pytest.raises(UsageError):
-        check_order(Order(contestants(["a", "b"], []), Options(model="a", **{"duration_s": 1.0, **given})))
+        check_order(
+            Order(contestants(["a", "b"], []), changed(Options(), model="a", **{"duration_s": 1.0, **given}))
+        )
 
 
 def look(per_s, latency_ns=NS_PER_S // 100):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from inferometer.options.options import SERVICE_KINDS
 from inferometer.services.detect import ProbeAnswer, recognize
-from inferometer.services.kinds import KINDS, NAMES
+from inferometer.services.kinds import KINDS
 
 MISSING = ProbeAnswer(404, {"detail": "Not Found"})
 TRITON = {"name": "triton", "version": "2.51.0", "extensions": ["statistics"]}
@@ -59,7 +60,7 @@ def test_answers_look_like(answers: dict[str, ProbeAnswer], kind: str):
     looks = recognize(answers)
     assert looks is not None
     assert f"{looks.kind} {looks.protocol}" == kind
-    assert looks.kind in NAMES
+    assert looks.kind in SERVICE_KINDS
 
 
 def test_silence_looks_like_nothing():
@@ -67,4 +68,4 @@ def test_silence_looks_like_nothing():
 
 
 def test_every_kind_can_be_asked_for():
-    assert set(KINDS) <= set(NAMES)
+    assert set(KINDS) <= set(SERVICE_KINDS)

@@ -19,7 +19,8 @@ from inferometer.dialects.model_analyzer.llm import applied, unmeasured
 from inferometer.dialects.model_analyzer.load_generator import Library, LoadGenerator
 from inferometer.dialects.model_analyzer.models import ModelEntry
 from inferometer.dialects.model_analyzer.values import ints, whole
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
@@ -228,7 +229,7 @@ def _options(
     except UsageError as error:
         raise UsageError(f"{model.path(_FLAGS)}: {error.message}", remedy=error.remedy) from error
     limited = any(row.tag == LATENCY_P99 for row in constraints)
-    return replace(
+    return changed(
         found,
         asynchronous=not found.synchronous,
         percentile=found.percentile if found.percentile is not None or not limited else 99,

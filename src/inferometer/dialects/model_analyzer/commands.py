@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.config import Config
     from inferometer.dialects.model_analyzer.load_generator import LoadGenerator
     from inferometer.dialects.model_analyzer.stored import SentData
-    from inferometer.measure.options import Options
+    from inferometer.options.options import Options
     from inferometer.tune.meter import Meter
     from inferometer.tune.scoring import Goal
     from inferometer.tune.study import Study
@@ -31,7 +31,8 @@ Profile = Callable[..., Iterator["Study"]]
 
 def parse_options(words: Sequence[str]) -> "Options":
     """The load generator's options, out of words."""
-    from inferometer.cli.parser import Ask, parse_classic
+    from inferometer.dialects.perf_analyzer.options import parse_classic
+    from inferometer.options.option import Ask
 
     found = parse_classic(words)
     if isinstance(found, Ask):
@@ -175,7 +176,7 @@ def _sent_data(job: "ProfileJob") -> "SentData":
     from inferometer.dialects.model_analyzer import load_generator
     from inferometer.dialects.model_analyzer.flags import data_flags
     from inferometer.dialects.model_analyzer.stored import SentData
-    from inferometer.measure.options import Options
+    from inferometer.options.options import Options
     from inferometer.tune.meter import fingerprint
     from inferometer.tune.session import sent_options, sent_prompts
 

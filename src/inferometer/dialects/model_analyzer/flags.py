@@ -5,7 +5,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import mapping, texts_by_name, wrong
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 
 Flags = tuple[tuple[str, Any], ...]
 ParseOptions = Callable[[Sequence[str]], Options]
