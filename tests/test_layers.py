@@ -66,7 +66,7 @@ def modules():
 
 
 def test_every_package_has_a_rank():
-    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages == set(RANK)
 
 

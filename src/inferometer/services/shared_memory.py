@@ -177,7 +177,7 @@ class Shared:
 def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
     """The region, filled and known to the server; afterwards nothing of it is left here or there."""
     region = shared.placement.region
-    undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S, gone=OSError)
+    undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S)
     with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as register:
         try:
             _register(register, registry, shared.kind)

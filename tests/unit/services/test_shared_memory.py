@@ -199,6 +199,16 @@ def test_a_region_in_use_is_forgotten_when_its_requests_have_ended(region: str):
     assert server.calls == 3
 
 
+def test_a_connection_that_is_reset_is_tried_again(region: str):
+    broken = PeerError("cannot be reached")
+    broken.__cause__ = ConnectionResetError()
+    server = Server(broken, broken)
+    with shared_region(shared(region), server):
+        pass
+    assert server.known == {}
+    assert server.calls == 3
+
+
 def test_a_server_that_does_not_see_the_region_is_told_how_to_start(region: str):
     with pytest.raises(PeerError) as caught, shared_region(shared(region), Elsewhere()):
         raise AssertionError
