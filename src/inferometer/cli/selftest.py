@@ -1,10 +1,15 @@
 """`inferometer selftest`: proves the instrument on this machine, in under a minute, without any server."""
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, option, rows
+from inferometer.options.values import path
+from inferometer.options.words import Command, read, taken
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -15,20 +20,31 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
-def main(argv: list[str]) -> int:
-    from rich_argparse import RichHelpFormatter
+@dataclass(frozen=True, slots=True)
+class SelftestOptions:
+    """What `selftest` is asked."""
 
-    parser = argparse.ArgumentParser(
-        prog="inferometer selftest",
-        description="Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
-        "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
-        "the machine's limits. The exit code is 0 when nothing failed.",
-        formatter_class=RichHelpFormatter,
-    )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures to this file")
-    parser.add_argument("--quick", action="store_true", help="a shorter, rougher test of about 20 seconds")
-    asked = parser.parse_args(argv)
-    return _selftest(asked.json, is_quick=asked.quick)
+    json: Path | None = option(None, "--json", "write all figures to this file", path(), group="Selftest")
+    quick: bool = option(False, "--quick", "a shorter, rougher test of about 20 seconds")
+
+
+COMMAND = Command(
+    "inferometer selftest",
+    "[options]",
+    "Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
+    "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
+    "the machine's limits. The exit code is 0 when nothing failed.",
+    rows(SelftestOptions),
+)
+
+
+def main(argv: list[str]) -> int:
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
+        return 0
+    own = taken(given, SelftestOptions)
+    return _selftest(own.json, is_quick=own.quick)
 
 
 def _selftest(json: Path | None, *, is_quick: bool) -> int:

@@ -41,7 +41,7 @@ class _Span:
 
 
 @dataclass(slots=True)
-class Pace:
+class ScheduleTiming:
     """Fed with the records of the level as they come."""
 
     _due: _Span = field(default_factory=_Span)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from inferometer.base.errors import LocalError
 from inferometer.base.writing import writing
-from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SWITCHES, data_flags, words
-from inferometer.dialects.model_analyzer.job import External
+from inferometer.dialects.model_analyzer.config import Config
+from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_flags, words
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import MEGA, resident
@@ -53,6 +53,25 @@ _GPU_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Library:
+    """What a load generator is to load itself: Triton's installation, and the folder of the variants."""
+
+    directory: Path
+    variants: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadGenerator:
+    """A program that sends the load, with the options it is started with."""
+
+    path: str
+    config: Config
+    flags: Mapping[str, Flags]  # of the user, by model
+    library: Library | None = None  # launch mode c_api: there is no server
+
+
+@dataclass(frozen=True, slots=True)
 class Windows:
     """How large a window is; every start that was not stable gets a larger one."""
 
@@ -74,22 +93,22 @@ class Windows:
         return {"measurement-mode": self.mode, **({name: self.size} if starts else {})}
 
 
-def command(external: External, job: "_Job", site: Deployment, extra: Mapping[str, object]) -> list[str]:
+def command(
+    generator: LoadGenerator, run: "_Run", site: Deployment, extra: Mapping[str, object]
+) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
-    model = job.model
     own: dict[str, object] = {
-        "model-name": model if external.library is None else job.variant,
-        "batch-size": job.load.batch,
-        "latency-report-file": str(job.table),
+        "model-name": run.model if generator.library is None else run.variant,
+        "batch-size": run.load.batch,
+        "latency-report-file": str(run.table),
         "verbose-csv": True,
-        **_load(job.load),
-        **_where(external, site),
+        **_load(run.load),
+        **_where(generator, site),
     }
-    members = dict(external.members).get(model)
-    if members:
-        own["bls-composing-models"] = ",".join(members)
-    user = dict(dict(external.flags).get(model, ()))
-    given = own | dict(extra) | user
+    if generator.config.bls_composing_models:
+        own["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
+    given = own | dict(extra) | dict(run.flags)
+    verbosity = ("verbose", "extra-verbose", "verbose-csv")
     short = (
         "model-name",
         "model-version",
@@ -99,35 +118,29 @@ def command(external: External, job: "_Job", site: Deployment, extra: Mapping[st
         "latency-report-file",
         "http-header",
     )
-    first = [(name, given[name]) for name in short if name in given]
-    verbosity = [(name, given[name]) for name in ("verbose", "extra-verbose", "verbose-csv") if name in given]
-    long = [
-        (name, given[name])
-        for name in LOAD_FLAGS
-        if name in given and name not in short and (name not in SWITCHES[-3:])
-    ]
-    return [external.program, *words(first), *words(verbosity), *words(long)]
+    long = [name for name in LOAD_FLAGS if name not in (*short, *verbosity)]
+    ordered = [(name, given[name]) for name in (*short, *verbosity, *long) if name in given]
+    return [generator.path, *words(ordered)]
 
 
-def _where(external: External, site: Deployment) -> dict[str, object]:
+def _where(generator: LoadGenerator, site: Deployment) -> dict[str, object]:
     """The server to ask, or what to load where there is none."""
-    library = external.library
+    library, config, addresses = generator.library, generator.config, site.addresses
     if library is not None:
         return {
             "service-kind": "triton_c_api",
             "triton-server-directory": str(library.directory),
             "model-repository": str(library.variants),
         }
-    addresses = site.addresses
     found: dict[str, object] = {
-        "url": addresses.grpc if external.protocol == "grpc" else addresses.http,
-        "protocol": external.protocol,
+        "url": addresses.grpc if config.client_protocol == "grpc" else addresses.http,
+        "protocol": config.client_protocol,
     }
-    if external.collects_gpus:
+    if not config.dcgm_disable:
         found |= {
             "collect-metrics": True,
             "metrics-url": addresses.metrics_url,
-            "metrics-interval": external.metrics_interval_ms,
+            "metrics-interval": round(1000 * config.monitoring_interval),
         }
     return found
 
@@ -170,11 +183,11 @@ def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
         yield uuid, Figures(tuple(values.items()))
 
 
-def fingerprint(external: External, models: Sequence[str]) -> str:
+def fingerprint(generator: LoadGenerator, models: Sequence[str]) -> str:
     """Of what is sent to these models, as far as it is not the default."""
-    flags = dict(external.flags)
+    flags = generator.flags
     rows = [(model, found) for model in models if (found := data_flags(flags.get(model, ())))]
-    if external.library is not None:
+    if generator.library is not None:
         rows.append(("", {"service-kind": ["triton_c_api"]}))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12] if rows else ""
 
@@ -183,44 +196,46 @@ def fingerprint(external: External, models: Sequence[str]) -> str:
 class ProgramMeter:
     """Starts the program for every trial; several models get a process each, at the same time."""
 
-    external: External
+    generator: LoadGenerator
     error_log: Path
     say: Callable[[str], None]
-    starts: int = 0
     _has_failed: bool = False
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
+    @property
+    def _config(self) -> Config:
+        return self.generator.config
+
     def fingerprint(self, models: Sequence[str]) -> str:
-        return fingerprint(self.external, models)
+        return fingerprint(self.generator, models)
 
     def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
-            jobs = [
-                _Job(
+            runs = [
+                _Run(
                     variant.model,
                     variant.name,
                     load,
                     Path(folder) / f"{variant.model}-results.csv",
-                    self._flags(variant.model),
+                    dict(self.generator.flags.get(variant.model, ())),
                 )
                 for variant, load in proposal.parts
             ]
-            for start in range(self.external.most_starts):
-                outcomes = self._start(jobs, site, start)
+            for start in range(self._config.perf_analyzer_max_auto_adjusts):
+                outcomes = self._start(runs, site, start)
                 if all(row.reason is None for row in outcomes):
-                    return self._reading(jobs, site)
+                    return self._reading(runs, site)
                 if not any(row.is_unstable for row in outcomes):
                     break
-                for job in jobs:
-                    job.windows = job.windows.larger()
+                for run in runs:
+                    run.windows = run.windows.larger()
         failed = next(row for row in outcomes if row.reason is not None)
-        raise TrialError(f"{self.external.program}: {failed.reason}")
+        raise TrialError(f"{self.generator.path}: {failed.reason}")
 
-    def _flags(self, model: str) -> Mapping[str, object]:
-        return dict(dict(self.external.flags).get(model, ()))
-
-    def _start(self, jobs: "Sequence[_Job]", site: Deployment, start: int) -> "list[_Outcome]":
-        commands = [command(self.external, job, site, job.windows.flags(start)) for job in jobs]
+    def _start(self, runs: "Sequence[_Run]", site: Deployment, start: int) -> "list[_Outcome]":
+        library = self.generator.library
+        environment = os.environ if library is None else {**os.environ, **library.environment}
+        commands = [command(self.generator, run, site, run.windows.flags(start)) for run in runs]
         try:
             for words_ in commands:
                 self._running.append(
@@ -229,33 +244,28 @@ class ProgramMeter:
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT,
-                        env=self._environment(),
+                        env=environment,
                     )
                 )
-                self.starts += 1
-            deadline = time.monotonic() + self.external.timeout_s
+            deadline = time.monotonic() + self._config.perf_analyzer_timeout
             found = [
-                self._outcome(process, job, words_, deadline)
-                for process, job, words_ in zip(self._running, jobs, commands, strict=True)
+                self._outcome(process, run, words_, deadline)
+                for process, run, words_ in zip(self._running, runs, commands, strict=True)
             ]
         except OSError as error:
-            raise LocalError(f"'{self.external.program}' cannot be started: {error.strerror}") from error
+            raise LocalError(f"'{self.generator.path}' cannot be started: {error.strerror}") from error
         finally:
             self.close()
         return found
 
-    def _environment(self) -> Mapping[str, str]:
-        library = self.external.library
-        return os.environ if library is None else {**os.environ, **library.environment}
-
     def _outcome(
-        self, process: "subprocess.Popen[bytes]", job: "_Job", words_: Sequence[str], deadline: float
+        self, process: "subprocess.Popen[bytes]", run: "_Run", words_: Sequence[str], deadline: float
     ) -> "_Outcome":
         output, reason = self._wait(process, deadline)
         self._show(output)
         if reason is None and process.returncode:
             reason = _ending(process.returncode)
-        if reason is None and not job.table.exists():
+        if reason is None and not run.table.exists():
             reason = "it wrote no table"
         if reason is None:
             return _Outcome(None)
@@ -282,10 +292,10 @@ class ProgramMeter:
             used = 0.0
             with contextlib.suppress(psutil.Error):
                 used = 0.0 if watched is None else watched.cpu_percent()
-            limit = self.external.cpu_percent
+            limit = self._config.perf_analyzer_cpu_util or 80.0 * (os.cpu_count() or 1)
             if time.monotonic() >= deadline:
-                reason = f"it did not end within {self.external.timeout_s:g} s"
-            elif limit is not None and used > limit and time.monotonic() - begun > 1:
+                reason = f"it did not end within {self._config.perf_analyzer_timeout:g} s"
+            elif used > limit and time.monotonic() - begun > 1:
                 reason = f"it used {used:.0f} % CPU, and --perf-analyzer-cpu-util allows {limit:.0f} %"
             if reason is not None:
                 process.kill()
@@ -293,12 +303,12 @@ class ProgramMeter:
                 return output.decode(errors="replace"), reason
 
     def _show(self, output: str) -> None:
-        if not self.external.shows_output:
+        if not self._config.perf_output:
             return
-        if self.external.output is None:
+        if self._config.perf_output_path is None:
             self.say(output)
             return
-        with writing(self.external.output), self.external.output.open("a") as sink:
+        with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
             sink.write(output)
 
     def _note(self, words_: Sequence[str], output: str, reason: str) -> None:
@@ -309,11 +319,11 @@ class ProgramMeter:
         with writing(self.error_log), self.error_log.open("a") as log:
             log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
 
-    def _reading(self, jobs: "Sequence[_Job]", site: Deployment) -> TrialFigures:
+    def _reading(self, runs: "Sequence[_Run]", site: Deployment) -> TrialFigures:
         parts: list[Figures] = []
         gpus: tuple[tuple[str, Figures], ...] = ()
-        for job in jobs:
-            figures, found = read_table(job.table.read_text())
+        for run in runs:
+            figures, found = read_table(run.table.read_text())
             gpus = gpus or found
             used = None if site.pid is None else resident(site.pid)
             rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
@@ -335,7 +345,7 @@ class ProgramMeter:
 
 
 @dataclass(slots=True)
-class _Job:
+class _Run:
     model: str
     variant: str
     load: ClientLoad
