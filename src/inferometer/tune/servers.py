@@ -23,14 +23,14 @@ STOP_S = 5  # for a container to end by itself
 
 
 class ModelServer(Protocol):
-    """A server process that is ours to start and stop, or somebody else's."""
+    """A server that we start and stop, or one that runs already."""
 
     @property
     def addresses(self) -> Addresses: ...
 
     @property
     def pid(self) -> int | None:
-        """None for a process that is not on this machine, or not ours."""
+        """None for a process that is not ours, or not on this machine."""
 
     def start(self) -> None:
         """Returns when it answers."""
@@ -267,7 +267,7 @@ class DockerServer:
             raise
 
     def command(self, ports: Ports) -> list[str]:
-        """The words of `docker run`: every part its own word, so blanks in paths do no harm."""
+        """The arguments of `docker run`, one per part, so blanks in paths do no harm."""
         launch = self._launch
         words = [self._docker, "run", "--rm", "--init", "--name", self._name]
         for number in ports.numbers():
