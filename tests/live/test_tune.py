@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from inferometer.measure.options import Options
+from inferometer.options.options import Options, Tls
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
 from inferometer.stats.watcher import Watcher
@@ -136,7 +136,7 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
             else Addresses(http="", grpc=server.grpc_address)
         )
         launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
-        from inferometer.measure.options import Options
+        from inferometer.options.options import Options
 
         asked = settings(models, tmp_path, launch, options=Options(model="W", protocol=protocol))
         (study,) = profile(asked, Trials())

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.options.options import Options
+    from inferometer.options.values import Range
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
@@ -24,19 +26,15 @@ def measure(
 ) -> "Result":
     """Load a model and measure it: one level, or (start, end[, step]) of them; one request at a time unless asked.
 
-    `options` are the fields of `inferometer.measure.options.Options`: url, batch, headers, data and so on. Each level
+    `options` are the fields of `inferometer.options.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
-    from inferometer.measure.options import Options, Range
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
 
-    levels = (concurrency,) if isinstance(concurrency, int) else concurrency
-    span = None if levels is None else Range(*levels)
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
+    asked = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
     setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True))
@@ -62,13 +60,11 @@ def find(
     """
     from inferometer.base.units import NS_PER_S
     from inferometer.find.run import Quest, run_find
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import prepare
     from inferometer.stats.slo import parse_slo
     from inferometer.stats.watcher import completed
 
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
+    asked = _options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
     quest = Quest(
         promise=parse_slo(slo),
         duration_ns=round(duration_s * NS_PER_S),
@@ -102,15 +98,13 @@ def tune(
     c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it.
     `inferometer.tune.study.recommend` says which trial won and why.
     """
-    from inferometer.measure.options import Options
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.session import profile
     from inferometer.tune.settings import TuneRequest, settings_of
     from inferometer.tune.space import SearchBounds
 
-    options.setdefault("request_timeout_s", 60.0)
     request = TuneRequest(
-        options=Options(model=model, **options),
+        options=_options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
         repositories=tuple(map(Path, repositories)),
@@ -145,7 +139,6 @@ def compare(
     from inferometer.compare.live import Order, compare_live, contestants, numbered
     from inferometer.compare.saved import compare_saved
     from inferometer.compare.verdict import Terms
-    from inferometer.measure.options import Options, Range
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
 
@@ -159,9 +152,8 @@ def compare(
         names = numbered([str(result.model.get("name", "result")) for result in results])
         return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=force)
     chosen = contestants([str(variant) for variant in variants], urls)
-    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
+    span = _span(concurrency)
+    asked = _options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
     return compare_live(Order(chosen, asked, terms, outputs), Watcher())
 
 
@@ -184,22 +176,31 @@ def diagnose(
     """
     from inferometer.diagnose.apply import Treatment, consult
     from inferometer.diagnose.run import Asked
-    from inferometer.measure.options import Options, Range
     from inferometer.stats.watcher import completed
 
-    span = (
-        Range(concurrency)
-        if isinstance(concurrency, int)
-        else None
-        if concurrency is None
-        else Range(*concurrency)
+    measured = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
+    outcome = consult(
+        Asked(measured, cores), Treatment(budget_s, keep) if apply else None, completed(watcher)
     )
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Asked(Options(model=model, concurrency=span, duration_s=duration_s, **options), cores)
-    outcome = consult(asked, Treatment(budget_s, keep) if apply else None, completed(watcher))
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+def _span(concurrency: int | tuple[int, ...] | None) -> "Range | None":
+    from inferometer.options.values import Range
+
+    if concurrency is None:
+        return None
+    return Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+
+
+def _options(**given: Any) -> "Options":
+    """Checked as the words of a command line are."""
+    from inferometer.measure.checks import changed
+    from inferometer.options.options import Options
+
+    return changed(Options(request_timeout_s=60.0), **given)
 
 
 def load(path: str) -> "Result":

@@ -13,8 +13,9 @@ from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.reconfigure import Reconfiguration
 from inferometer.diagnose.run import Asked, Patient, diagnose, examine, measure_once, watch_host
 from inferometer.diagnose.settings import changed_config
-from inferometer.measure.options import Range
+from inferometer.measure.checks import changed
 from inferometer.measure.prepare import prepare
+from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
@@ -128,7 +129,7 @@ class _Course:
 
     def _measure(self, suggestion: Suggestion) -> tuple[Observation | None, Result]:
         asked = self._patient.asked
-        options = replace(asked.options, concurrency=Range(suggestion.concurrency))
+        options = changed(asked.options, concurrency=Range(suggestion.concurrency))
         setup = prepare(options, command=self._diagnosis.command)
         return measure_once(setup, watch_host(setup, self._watcher), suggestion.concurrency)
 

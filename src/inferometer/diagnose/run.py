@@ -13,11 +13,14 @@ from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
-from inferometer.measure.level import Bench, Point, measure_level, warm_up
-from inferometer.measure.options import Options, Range
+from inferometer.measure.checks import changed
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import bench, crew
+from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
@@ -53,7 +56,7 @@ class Patient:
 def examine(asked: Asked, watcher: Watcher) -> Patient:
     """Measure the sweep, and once a batch where batches are possible but not seen."""
     _check(asked.options)
-    setup = prepare(replace(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
+    setup = prepare(changed(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
     for warning in setup.warnings:
         watcher.said(warning)
     watch = watch_host(setup, watcher)
@@ -151,8 +154,8 @@ def watch_host(setup: Setup, inner: Watcher) -> Watcher:
 def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
     result = setup.result
-    with crew(setup) as load:
-        instrument = bench(setup, load, watch)
+    with start_workers(setup) as load:
+        instrument = make_instrument(setup, load, watch)
         for concurrency in _planned(wanted, rows):
             level = measure(instrument, setup, concurrency)
             result = replace(result, levels=(*result.levels, level))
@@ -174,11 +177,13 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def measure(instrument: Bench, setup: Setup, concurrency: int) -> Level:
+def measure(instrument: Instrument, setup: Setup, concurrency: int) -> Level:
     """One level; the first requests after a change are not in it."""
     instrument.load.apply(Closed(0))
     warm_up(instrument, Closed(concurrency, count=setup.options.warmup_request_count or 2 * concurrency))
-    return measure_level(instrument, setup.recipe, Point("concurrency", concurrency, Closed(concurrency)))
+    return measure_level(
+        instrument, setup.level_settings, LoadPoint("concurrency", concurrency, Closed(concurrency))
+    )
 
 
 def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
@@ -202,7 +207,7 @@ def _probe(
     is_of_use = any(step.setup.max_batch > 1 and step.batch < 1.5 * top.items for step, _, _ in top.walk())
     if size <= top.items or not is_of_use or model.any_sequence or watch.is_interrupted():
         return (), ()
-    options = replace(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
+    options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
     try:
         row, _ = measure_once(prepare(options, command=COMMAND), watch, 1)
     except InferometerError as error:

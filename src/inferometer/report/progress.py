@@ -10,9 +10,9 @@ from rich.live import Live
 from inferometer.base.clock import Clock
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
-from inferometer.report.console import level_sentence
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
+from inferometer.report.sentences import level_sentence
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
 
@@ -33,7 +33,7 @@ class Progress(Watcher):
         return self._interrupted()
 
     def tried(self, trial: "Trial") -> None:
-        from inferometer.report.diagnosis import trial_words
+        from inferometer.report.documents.diagnosis import trial_words
 
         self.said(trial_words(trial))
 

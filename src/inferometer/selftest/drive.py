@@ -17,7 +17,8 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.records.records import Records, join
@@ -160,17 +161,17 @@ class MeasuredLoad:
 def run_for(load: Load, plan: Closed, duration_s: float) -> MeasuredLoad:
     """One window of this length."""
     duration_ns = round(duration_s * NS_PER_S)
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL, batch=1, percentile=None, rule=Precision(0.0, duration_ns), window_ns=duration_ns
     )
-    return _run(load, plan, recipe, duration_ns)
+    return _run(load, plan, level_settings, duration_ns)
 
 
 def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
     """Every request of the plan, which should take about so long."""
     assert plan.count is not None
     duration_ns = round(duration_s * NS_PER_S)
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL,
         batch=1,
         percentile=None,
@@ -178,13 +179,15 @@ def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
         window_count=plan.count,
         is_whole=True,
     )
-    return _run(load, plan, recipe, duration_ns)
+    return _run(load, plan, level_settings, duration_ns)
 
 
-def _run(load: Load, plan: Plan, recipe: Recipe, duration_ns: int) -> MeasuredLoad:
+def _run(load: Load, plan: Plan, level_settings: LevelSettings, duration_ns: int) -> MeasuredLoad:
     recorded = Recorded(load)
-    bench = Bench(recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS))
-    level = measure_level(bench, recipe, Point("selftest", 0.0, plan))
+    instrument = Instrument(
+        recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS)
+    )
+    level = measure_level(instrument, level_settings, LoadPoint("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")
     return MeasuredLoad(level.measurement, join(recorded.parts))

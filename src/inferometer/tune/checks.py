@@ -8,9 +8,9 @@ from typing import Any
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.dataset.build import build
 from inferometer.measure.checks import check_model
-from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields

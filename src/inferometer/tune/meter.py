@@ -15,13 +15,15 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, measure_level, warm_up
-from inferometer.measure.options import Options
+from inferometer.measure.checks import STABILITY_OPTIONS, changed
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
-from inferometer.measure.run import bench, crew
+from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
@@ -73,7 +75,7 @@ class _Client:
     """Worker processes with their requests, for one model and one client batch size."""
 
     setup: Setup
-    bench: Bench
+    instrument: Instrument
     stack: contextlib.ExitStack
 
 
@@ -145,9 +147,9 @@ class EngineMeter:
         if is_fresh or (is_new and client.setup.host is not None):
             begun_ns = monotonic_ns()
             with self._failing(model, load):
-                is_answered = warm_up(client.bench, Closed(_warm(load), count=_warm(load)))
+                is_answered = warm_up(client.instrument, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
-                limit_s = client.setup.options.request_timeout_s or client.bench.silence_ns / NS_PER_S
+                limit_s = client.setup.options.request_timeout_s or client.instrument.silence_ns / NS_PER_S
                 raise TrialError(f"it timed out: no request was answered within {limit_s:g} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
@@ -156,12 +158,12 @@ class EngineMeter:
         client = self._client(model, load.batch, deployment)
         plan = _plan(load, client.setup.options)
         with self._failing(model, load):
-            client.bench.load.apply(Closed(0))
-            level = measure_level(client.bench, self._recipe(model, client.setup, effort), plan)
+            client.instrument.load.apply(Closed(0))
+            level = measure_level(client.instrument, self._level_settings(model, client.setup, effort), plan)
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            client.bench.load.apply(Closed(0))  # so that no load disturbs loading the next variant
+            client.instrument.load.apply(Closed(0))  # so that no load disturbs loading the next variant
         _check(level)
         return level
 
@@ -180,16 +182,16 @@ class EngineMeter:
             self._end([key])
             raise TrialError(str(error)) from error
 
-    def _recipe(self, model: str, setup: Setup, effort: Effort | None) -> Recipe:
+    def _level_settings(self, model: str, setup: Setup, effort: Effort | None) -> LevelSettings:
         asked = effort or self._effort
         if effort is None and _has_own_rule(setup.options):
-            return setup.recipe
+            return setup.level_settings
         duration_s = asked.duration_s
         if model in self._prompts:  # one answer may take longer than a whole trial of another model
             duration_s = max(duration_s, ROUNDS * self._round_s.get(model, 0.0))
         duration_ns = round(duration_s * NS_PER_S)
         return replace(
-            setup.recipe,
+            setup.level_settings,
             rule=Precision(asked.precision, duration_ns),
             window_ns=max(duration_ns // SLICES, 10 * NS_PER_MS),
             window_count=None,
@@ -210,16 +212,16 @@ class EngineMeter:
     def _started(self, setup: Setup) -> _Client:
         stack = contextlib.ExitStack()
         try:
-            workers: Workers = stack.enter_context(crew(setup))
+            workers: Workers = stack.enter_context(start_workers(setup))
         except UsageError as error:
             if setup.host is None:
                 raise
             reason = " ".join(error.message.split())  # may hold the traceback of a python model
             raise TrialError(reason) from error
-        return _Client(setup, bench(setup, workers, self._watcher), stack)
+        return _Client(setup, make_instrument(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, deployment: Deployment) -> Setup:
-        options = self._asking(replace(self._options[model], model=model, batch=batch))
+        options = self._asking(changed(self._options[model], model=model, batch=batch))
         host = deployment.host(model)
         if host is None:
             addresses = deployment.addresses
@@ -232,7 +234,11 @@ class EngineMeter:
             )
             setup = prepare(options, command="tune")
             is_text = model in self._prompts and options.streaming
-            return replace(setup, recipe=replace(setup.recipe, has_tokens=True)) if is_text else setup
+            return (
+                replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
+                if is_text
+                else setup
+            )
         self._end([key for key in self._clients if key[0] == model])  # only one worker holds a model
         known = self._setups.get((model, batch))
         if known is None:
@@ -268,12 +274,12 @@ class EngineMeter:
 
 def prepare_held(options: Options, host: Host) -> Setup:
     """For a worker that holds the model: there is no server with metrics, so those of this host are collected."""
-    plain = Options(model=options.model)
-    asked = replace(
+    asked = changed(
         options,
+        service_kind=options.service_kind,
         model_repository=".",  # the host has one of its own
-        collect_metrics=False,
-        metrics_interval_ms=plain.metrics_interval_ms,
+        collect_metrics=None,
+        metrics_interval_ms=None,
     )
     setup = prepare(asked, command="tune", host=host)
     if not options.collect_metrics:
@@ -322,18 +328,7 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
 
 def _has_own_rule(options: Options) -> bool:
     """Whether the user said how long to measure or when to stop."""
-    plain = Options(model=options.model)
-    return options.duration_s is not None or any(
-        getattr(options, name) != getattr(plain, name)
-        for name in (
-            "measurement_mode",
-            "measurement_interval_ms",
-            "measurement_request_count",
-            "stability_percentage",
-            "max_trials",
-            "request_count",
-        )
-    )
+    return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
 
 
 def _warm(load: ClientLoad) -> int:
@@ -341,16 +336,16 @@ def _warm(load: ClientLoad) -> int:
     return load.concurrency or 8
 
 
-def _plan(load: ClientLoad, options: Options) -> Point:
+def _plan(load: ClientLoad, options: Options) -> LoadPoint:
     if load.concurrency is not None:
-        return Point("concurrency", float(load.concurrency), Closed(load.concurrency))
+        return LoadPoint("concurrency", float(load.concurrency), Closed(load.concurrency))
     if load.intervals is not None:
         times_ns = read_intervals(load.intervals)
-        return Point("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
+        return LoadPoint("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
     assert load.request_rate is not None
     rate = load.request_rate
     is_poisson = options.request_distribution == "poisson"
-    return Point(
+    return LoadPoint(
         "request_rate", rate, Open(Poisson(rate, options.data.seed) if is_poisson else Constant(rate))
     )
 

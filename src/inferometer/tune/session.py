@@ -16,10 +16,10 @@ import inferometer
 from inferometer.base.clock import Clock, monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.options import Options
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
+from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
 from inferometer.tune.checks import check_settings

@@ -4,16 +4,16 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
-from inferometer.services.endpoint import Tls
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.prompts import Prompts
@@ -197,7 +197,7 @@ def settings_of(request: TuneRequest) -> TuneSettings:
     model = ModelSettings(
         options.model,
         constraints=constraints,
-        options=replace(options, duration_s=None, asynchronous=True, percentile=percentile),
+        options=changed(options, duration_s=None, asynchronous=True, percentile=percentile),
         batches=(options.batch or 1,),
     )
     return TuneSettings(

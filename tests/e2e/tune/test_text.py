@@ -1,7 +1,7 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
 from inferometer.dialects.model_analyzer.llm import applied, genai_flags
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.meter import EngineMeter
 from inferometer.tune.search.search import Proposal

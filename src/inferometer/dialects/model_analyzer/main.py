@@ -15,20 +15,20 @@ OUR_MARK = "inferometer"
 
 def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> int:
     """`profile` stands in for the real search in tests."""
-    from inferometer.dialects.model_analyzer.asked import CLASSIC, UnknownKeys, ask, parser
+    from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
 
-    dialect = replace(CLASSIC, version=__version__)
+    program = replace(CLASSIC, version=__version__)
     console = Console(MARK)
     is_verbose = False
     try:
-        asked = ask(sys.argv[1:] if argv is None else argv, dialect)
-        if asked is None:
-            parser(dialect).print_help()
+        config = read_command(sys.argv[1:] if argv is None else argv, program)
+        if config is None:
+            parser(program).print_help()
             return OK
-        is_verbose = asked.is_verbose
-        console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=is_verbose)
+        is_verbose = config.is_verbose
+        console = Console(MARK, is_quiet=config.is_quiet, is_verbose=is_verbose)
         with interruptible():
-            return run(asked, dialect, console, profile=profile)
+            return run(config, program, console, profile=profile)
     except InferometerError as error:
         if is_verbose:
             complain(traced(error))
@@ -48,14 +48,14 @@ def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> in
 
 def our_command(name: str, argv: list[str], *, profile: Profile | None = None) -> int:
     """`inferometer profile`, `analyze` or `report`."""
-    from inferometer.dialects.model_analyzer.asked import OURS, ask
+    from inferometer.dialects.model_analyzer.command_line import OURS, read_command
 
-    dialect = replace(OURS, commands=(name,))
+    program = replace(OURS, commands=(name,))
     try:
-        asked = ask([name, *argv], dialect)
-        assert asked is not None
-        console = Console(OUR_MARK, is_quiet=asked.is_quiet, is_verbose=asked.is_verbose)
-        return run(asked, dialect, console, profile=profile)
+        config = read_command([name, *argv], program)
+        assert config is not None
+        console = Console(OUR_MARK, is_quiet=config.is_quiet, is_verbose=config.is_verbose)
+        return run(config, program, console, profile=profile)
     except InferometerError as error:
         complain(f"{OUR_MARK} {name}: {error}")
         return FAILURE

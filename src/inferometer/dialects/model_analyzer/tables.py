@@ -5,7 +5,12 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from inferometer.dialects.model_analyzer.keys import GPU_FIELDS, INFERENCE_FIELDS, SERVER_FIELDS, TOKEN_FIELDS
+from inferometer.dialects.model_analyzer.config import (
+    GPU_FIELDS,
+    INFERENCE_FIELDS,
+    SERVER_FIELDS,
+    TOKEN_FIELDS,
+)
 from inferometer.report.escape import cell
 from inferometer.tune import model_config
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY

@@ -12,15 +12,15 @@ from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import export, write_result
-from inferometer.cli.parser import Ask, parse_classic
 from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
-from inferometer.dialects.perf_analyzer.usage import classic_usage
+from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
+from inferometer.options.option import Ask
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import Setup
     from inferometer.observe.metrics import Sample
+    from inferometer.options.options import Options
     from inferometer.stats.measurement import Level, Measurement, WindowFigures
     from inferometer.stats.result import Result
 
