@@ -17,7 +17,8 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.options.effective import Effective

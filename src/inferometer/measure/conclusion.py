@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Open, Plan
+from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.measure.remarks import (
     client_remarks,
     count_remarks,
@@ -33,9 +33,6 @@ from inferometer.stats.stopping import Precision, StopDecision, is_over
 from inferometer.stats.warm_up import fast_start
 from inferometer.stats.windows import Window
 
-if TYPE_CHECKING:
-    from inferometer.measure.level import LevelSettings, LoadPoint
-
 _UNSURE = (Note.NOT_PRECISE, Note.NOT_STABLE)
 
 
@@ -43,8 +40,8 @@ _UNSURE = (Note.NOT_PRECISE, Note.NOT_STABLE)
 class RawLevel:
     """A level as it went."""
 
-    settings: "LevelSettings"
-    point: "LoadPoint"
+    settings: LevelSettings
+    point: LoadPoint
     decision: StopDecision
     cold: Sequence[Window]  # left out at the start
     windows: Sequence[Window]  # that are merged
@@ -62,7 +59,7 @@ class RawLevel:
         return is_capped(self.settings, self.point.plan)
 
 
-def is_capped(settings: "LevelSettings", plan: Plan) -> bool:
+def is_capped(settings: LevelSettings, plan: Plan) -> bool:
     return isinstance(plan, Open) and (plan.cap is not None or settings.is_serial)
 
 

@@ -9,7 +9,7 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
 from inferometer.measure.agenda import Agenda
-from inferometer.measure.level import LoadPoint
+from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.search import LastOutcome, binary, linear
 from inferometer.options.options import Options
 from inferometer.options.values import Range

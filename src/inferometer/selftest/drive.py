@@ -17,7 +17,8 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.records.records import Records, join

@@ -16,7 +16,8 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level, warm_up
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
