@@ -15,8 +15,7 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.load.plan import Closed, Constant, Open, Periodic, Plan, Poisson
 from inferometer.load.workers import Workers
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour

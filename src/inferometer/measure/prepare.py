@@ -19,11 +19,10 @@ from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.agenda import Agenda, maybe_agenda
 from inferometer.measure.checks import check_model
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.journal import RequestJournal
-from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
+from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
