@@ -290,7 +290,7 @@ def test_workers_auto_starts_with_one_and_measures(run: Callable, tmp_path: Path
         assert len(fake.inferences) == 50
     assert ended.code == 0
     result = api.load(str(tmp_path / "r.json"))
-    assert result.effective["workers"] == "auto"
+    assert result.effective.workers == "auto"
     assert result.levels[0].measurement.client.workers == 1
 
 
