@@ -16,7 +16,8 @@ import psutil
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
 from inferometer.stats.watcher import Watcher

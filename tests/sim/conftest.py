@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.measure.level import Instrument, LevelSettings
+from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
 from inferometer.stats.watcher import Watcher

@@ -11,7 +11,7 @@ from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifferenc
 from inferometer.compare.differences import headline_metrics, of_turns, overall
 from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.stopping import Precision

@@ -11,7 +11,8 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.level import Instrument, LoadPoint, measure_level
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.measure.points import points
 from inferometer.measure.search import LastOutcome
 from inferometer.options.options import Options

@@ -7,7 +7,8 @@ import pytest
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import Closed
-from inferometer.measure.level import LoadPoint, measure_level
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.observe.metrics import Sample
 from tests.support.simulation import Reply
 

@@ -11,9 +11,9 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Ramps
 from inferometer.load.shape import parse_shape
-from inferometer.measure.agenda import Agenda
-from inferometer.measure.level import Instrument, LoadPoint, measure_level
-from inferometer.measure.scaling import measure_with_enough_workers
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_level, measure_with_enough_workers
+from inferometer.measure.points import Agenda
 from inferometer.records import status
 from inferometer.records.records import join
 from inferometer.selftest.schedule import ks_distance, ks_p_value
@@ -323,7 +323,7 @@ def test_workers_lose_no_request_and_count_none_twice(level_settings, workers):
 def test_workers_are_added_as_long_as_they_are_the_limit(level_settings, cpu_us, most, expected):
     clock = FakeClock()
     crew = SimulatedWorkers(lambda number, sent: Reply(MS), clock, cpu_ns=cpu_us * 1000)
-    instrument = Instrument(crew, clock, lambda: None, Watcher(), crew=crew, most_workers=most)
+    instrument = Instrument(crew, clock, lambda: None, Watcher(), resizable=crew, most_workers=most)
     level = measure_with_enough_workers(
         instrument, level_settings(), LoadPoint("request_rate", 4000, Open(Constant(4000)), 4000)
     )
@@ -334,6 +334,6 @@ def test_workers_are_added_as_long_as_they_are_the_limit(level_settings, cpu_us,
 def test_no_worker_is_added_without_a_request_for_it(level_settings):
     clock = FakeClock()
     crew = SimulatedWorkers(lambda number, sent: Reply(MS), clock, cpu_ns=MS)
-    instrument = Instrument(crew, clock, lambda: None, Watcher(), crew=crew, most_workers=8)
+    instrument = Instrument(crew, clock, lambda: None, Watcher(), resizable=crew, most_workers=8)
     measure_with_enough_workers(instrument, level_settings(), LoadPoint("concurrency", 3, Closed(3)))
     assert crew.count == 3

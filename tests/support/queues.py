@@ -9,7 +9,7 @@ from functools import partial
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.run import Quest, find
-from inferometer.measure.level import Instrument, LevelSettings
+from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.measurement import Level

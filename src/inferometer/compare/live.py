@@ -20,7 +20,8 @@ from inferometer.compare.similarity import similarities
 from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.checks import changed, option_name
-from inferometer.measure.level import LoadPoint, warm_up
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.level import warm_up
 from inferometer.measure.points import points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers

@@ -13,7 +13,8 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import is_capped
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level_windows
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level_windows
 from inferometer.measure.remarks import client_remarks
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.merge import Subject, measurement

@@ -14,7 +14,8 @@ from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.level import Instrument, LoadPoint, measure_level, warm_up
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host

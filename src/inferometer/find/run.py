@@ -16,10 +16,10 @@ from inferometer.find.keeping import Judgement, Run, judge, judge_one, needed_re
 from inferometer.find.sampling import Sampling
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import end_load, make_instrument, start_workers
-from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, Judged, Result

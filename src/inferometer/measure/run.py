@@ -12,11 +12,11 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Instrument, LoadPoint, warm_up
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
-from inferometer.measure.scaling import measure_with_enough_workers
 from inferometer.measure.search import LastOutcome
 from inferometer.measure.silence import silence_limit_ns
 from inferometer.observe.poller import Poller
@@ -152,7 +152,7 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
     )
     if options.workers != "auto":
         return found
-    return replace(found, crew=load, most_workers=_most_workers(setup))
+    return replace(found, resizable=load, most_workers=_most_workers(setup))
 
 
 def _maybe_poller(setup: Setup) -> Poller | None:

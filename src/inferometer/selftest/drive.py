@@ -17,9 +17,9 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Instrument, LevelSettings, LoadPoint, measure_level
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint

@@ -8,7 +8,7 @@ from inferometer.compare.live import Order, check_order, contestants
 from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, Look, Pace, schedules
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.checks import changed
-from inferometer.measure.level import LoadPoint
+from inferometer.measure.instrument import LoadPoint
 from inferometer.options.options import Options
 
 

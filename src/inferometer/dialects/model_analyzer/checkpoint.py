@@ -289,15 +289,7 @@ def _options(part: TrialPart) -> dict[str, Any]:
 def _key(trial: Trial, variants: Mapping[str, ModelVariant]) -> str:
     texts = []
     for part in trial.parts:
-        words = [
-            part.variant,
-            "-m",
-            part.model,
-            "-b",
-            str(part.load.batch),
-            "-f",
-            f"{part.model}-results.csv",
-        ]
+        words = [part.variant, *(str(word) for pair in _options(part).items() for word in pair)]
         words += [f"--{name}={value}" for name, value in _arguments(part.load).items() if value is not None]
         members = ",".join(row.name for row in variants[part.variant].composing)
         texts.append(" ".join([*words, *([members] if members else [])]))

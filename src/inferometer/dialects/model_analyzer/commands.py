@@ -1,46 +1,38 @@
 """What `model-analyzer` and `inferometer profile | analyze | report` do."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import writing
+from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs, stored
+from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
+from inferometer.dialects.model_analyzer.checkpoint import Checkpoint
+from inferometer.dialects.model_analyzer.command_line import Program
+from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts, error_log
+from inferometer.dialects.model_analyzer.flags import data_flags
+from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, ProgramMeter
+from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
+from inferometer.dialects.model_analyzer.stored import SentData
+from inferometer.observe.gpu import open_nvml
+from inferometer.options.options import Options
+from inferometer.tune import journal as journals
+from inferometer.tune import meter, session
+from inferometer.tune.meter import Meter
+from inferometer.tune.report import facts
+from inferometer.tune.report.files import ReportFiles
+from inferometer.tune.scoring import Goal
+from inferometer.tune.study import Study
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from inferometer.dialects.model_analyzer.build import ProfileJob
-    from inferometer.dialects.model_analyzer.checkpoint import Checkpoint
-    from inferometer.dialects.model_analyzer.command_line import Program
-    from inferometer.dialects.model_analyzer.config import Config
-    from inferometer.dialects.model_analyzer.load_generator import LoadGenerator
-    from inferometer.dialects.model_analyzer.stored import SentData
-    from inferometer.options.options import Options
-    from inferometer.tune.meter import Meter
-    from inferometer.tune.scoring import Goal
-    from inferometer.tune.study import Study
-
-OK, FAILURE = 0, 1
-
-Profile = Callable[..., Iterator["Study"]]
+Profile = Callable[..., Iterator[Study]]
 
 
-def parse_options(words: Sequence[str]) -> "Options":
-    """The load generator's options, out of words."""
-    from inferometer.dialects.perf_analyzer.options import parse_classic
-    from inferometer.options.option import Ask
-
-    found = parse_classic(words)
-    if isinstance(found, Ask):
-        raise UsageError("help and version are not flags of a load", remedy="leave them out")
-    return found
-
-
-def run(config: "Config", program: "Program", console: Console, *, profile: Profile | None = None) -> int:
+def run(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
     """The command that was asked for."""
     for line in config.lines():
         console.debug(line)
@@ -51,10 +43,7 @@ def run(config: "Config", program: "Program", console: Console, *, profile: Prof
     return run_profile(config, program, console, profile=profile)
 
 
-def _report_command(config: "Config", program: "Program") -> str:
-    import shlex
-
-    from inferometer.dialects.model_analyzer.config import option
+def _report_command(config: Config, program: Program) -> str:
 
     words = [program.name, "report"]
     for name in ("export_path", "checkpoint_directory", "config_file"):
@@ -63,14 +52,8 @@ def _report_command(config: "Config", program: "Program") -> str:
     return shlex.join(words)
 
 
-def run_profile(
-    config: "Config", program: "Program", console: Console, *, profile: Profile | None = None
-) -> int:
-    from inferometer.dialects.model_analyzer.build import profile_job
-    from inferometer.dialects.model_analyzer.rules import check_profile
-    from inferometer.tune.session import profile as real
-
-    job = profile_job(config, program, parse_options)
+def run_profile(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
+    job = profile_job(config, program)
     for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
     earlier = _earlier(job)
@@ -80,12 +63,11 @@ def run_profile(
             folder.mkdir(exist_ok=True)
     with SearchInterrupts(console.info).caught() as interrupts:
         watcher = SearchConsole(job, console, interrupts)
-        _recall(job, console, watcher, earlier)
-        _remember_gpus(job, gpus)
+        _recall(job, console, watcher, earlier, gpus)
         studies = []
         make_meter = None if job.generator is None else _program_meter(job.generator, config, console)
         try:
-            for study in (profile or real)(job.settings, watcher, make_meter=make_meter):
+            for study in (profile or session.profile)(job.settings, watcher, make_meter=make_meter):
                 studies.append(study)
         finally:
             watcher.tell_saved()
@@ -102,22 +84,16 @@ def run_profile(
     return OK
 
 
-def _program_meter(generator: "LoadGenerator", config: "Config", console: Console) -> "Callable[..., Meter]":
-    from inferometer.dialects.model_analyzer.load_generator import ProgramMeter
-
-    def make(*_: object) -> "Meter":
+def _program_meter(generator: LoadGenerator, config: Config, console: Console) -> Callable[..., Meter]:
+    def make(*_: object) -> Meter:
         return ProgramMeter(generator, error_log(config), console.plain)
 
     return make
 
 
-def _checked_gpus(job: "ProfileJob", console: Console) -> list[str]:
+def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
     """One line per GPU; figures of other GPUs than those of the checkpoint would not compare."""
-    from inferometer.observe.gpu import open_nvml
-    from inferometer.tune import journal as journals
-    from inferometer.tune.session import known_gpus
-
-    present = known_gpus(job.settings, open_nvml())
+    present = session.known_gpus(job.settings, open_nvml())
     for number, (uuid, row) in enumerate(present.items()):
         console.info(f"Using GPU {number} {row['name']} with UUID {uuid}")
     if job.config.journal.exists():
@@ -125,13 +101,6 @@ def _checked_gpus(job: "ProfileJob", console: Console) -> list[str]:
             before = journal.recall("gpus") if journal.has_measured else None
         check_gpus(before, sorted(present), job.config.checkpoint_directory)
     return sorted(present)
-
-
-def _remember_gpus(job: "ProfileJob", present: Sequence[str]) -> None:
-    from inferometer.tune import journal as journals
-
-    with journals.opened(job.config.journal) as journal:
-        journal.remember("gpus", present)
 
 
 def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object) -> None:
@@ -143,21 +112,20 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
         )
 
 
-def _earlier(job: "ProfileJob") -> "tuple[Path, Checkpoint] | None":
+def _earlier(job: ProfileJob) -> tuple[Path, Checkpoint] | None:
     """The newest classic checkpoint, if there is one."""
-    from inferometer.dialects.model_analyzer import checkpoint
-
     newest = checkpoint.newest(job.config.checkpoint_directory)
     return None if newest is None else (newest, checkpoint.read(newest))
 
 
 def _recall(
-    job: "ProfileJob", console: Console, watcher: SearchConsole, earlier: "tuple[Path, Checkpoint] | None"
+    job: ProfileJob,
+    console: Console,
+    watcher: SearchConsole,
+    earlier: tuple[Path, Checkpoint] | None,
+    gpus: Sequence[str],
 ) -> None:
     """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
-    from inferometer.dialects.model_analyzer import stored
-    from inferometer.tune import journal as journals
-
     with journals.opened(job.config.journal) as journal:
         had_measured = journal.has_measured
         if earlier is not None:
@@ -169,36 +137,27 @@ def _recall(
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
         known = stored.of_journal(journal)
+        journal.remember("gpus", gpus)
     watcher.begin(known.variants, known.trials)
 
 
-def _sent_data(job: "ProfileJob") -> "SentData":
-    from inferometer.dialects.model_analyzer import load_generator
-    from inferometer.dialects.model_analyzer.flags import data_flags
-    from inferometer.dialects.model_analyzer.stored import SentData
-    from inferometer.options.options import Options
-    from inferometer.tune.meter import fingerprint
-    from inferometer.tune.session import sent_options, sent_prompts
-
+def _sent_data(job: ProfileJob) -> SentData:
     protocol = job.settings.launch.control.protocol
-    asked = sent_options(job.settings)
+    asked = session.sent_options(job.settings)
 
     def mark(models: Sequence[str]) -> str:
         if job.generator is not None:
             return load_generator.fingerprint(job.generator, models)
         plain = {model: Options(model=model, protocol=protocol) for model in models}
-        known = sent_prompts([row for row in job.settings.models if row.name in models])
-        return fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
+        known = session.sent_prompts([row for row in job.settings.models if row.name in models])
+        return meter.fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
 
     flags = {model: data_flags(rows) for model, rows in job.flags.items()}
     return SentData(protocol, flags, mark)
 
 
-def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":
+def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
     """Studies with all measurements of their models, also of earlier runs."""
-    from inferometer.dialects.model_analyzer import stored
-    from inferometer.tune import journal as journals
-
     with journals.opened(job.config.journal) as journal:
         stored.remember(journal, studies)
         known = stored.of_journal(journal)
@@ -210,13 +169,7 @@ def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":
     ]
 
 
-def _write_reports(
-    config: "Config", program: "Program", studies: "Sequence[Study]", console: Console
-) -> None:
-    from inferometer.dialects.model_analyzer import outputs
-    from inferometer.tune.report import facts
-    from inferometer.tune.report.files import ReportFiles
-
+def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:
     if config.skip_summary_reports:
         return
     files = ReportFiles()
@@ -244,7 +197,7 @@ def _write_reports(
             console.info(reason)
 
 
-def _print_all(files: Any, console: Console) -> None:
+def _print_all(files: ReportFiles, console: Console) -> None:
     problem = files.print_all()
     for path in files.written:
         console.info(f"Wrote {path}")
@@ -253,12 +206,8 @@ def _print_all(files: Any, console: Console) -> None:
     files.outputs.settle()
 
 
-def run_analyze(config: "Config", program: "Program", console: Console) -> int:
+def run_analyze(config: Config, program: Program, console: Console) -> int:
     """The reports of `profile` from what the journal or a checkpoint holds: no server, no measurement."""
-    from inferometer.dialects.model_analyzer import stored
-    from inferometer.dialects.model_analyzer.build import analyzed
-    from inferometer.dialects.model_analyzer.rules import check_folder
-
     folder = config.checkpoint_directory
     known = stored.read(folder)
     measured = list(dict.fromkeys(trial.models for trial in known.trials if trial.is_measured))
@@ -279,15 +228,11 @@ def run_analyze(config: "Config", program: "Program", console: Console) -> int:
     return OK
 
 
-def _judged(study: "Study", goals: "Mapping[str, Goal]", mode: str) -> "Study":
+def _judged(study: Study, goals: Mapping[str, Goal], mode: str) -> Study:
     return replace(study, goals=tuple(goals.get(goal.model, goal) for goal in study.goals), mode=mode)
 
 
-def run_report(config: "Config", console: Console) -> int:
-    from inferometer.dialects.model_analyzer import outputs, stored
-    from inferometer.dialects.model_analyzer.rules import check_report
-    from inferometer.tune.report.files import ReportFiles
-
+def run_report(config: Config, console: Console) -> int:
     wanted = check_report(config)
     known = stored.read(config.checkpoint_directory)
     by_name = {variant.name: variant for variant in known.variants}
@@ -310,13 +255,3 @@ def run_report(config: "Config", console: Console) -> int:
         outputs.write_detailed(config, study, name, files, plots=plots, formats=config.output_formats)
     _print_all(files, console)
     return OK
-
-
-def complain(text: str) -> None:
-    print(printable(text), file=sys.stderr, flush=True)
-
-
-def traced(error: InferometerError) -> str:
-    import traceback
-
-    return "".join(traceback.format_exception(error)).rstrip()

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
+from inferometer.dialects.model_analyzer import checkpoint
+from inferometer.dialects.model_analyzer.build import ProfileJob
+from inferometer.dialects.model_analyzer.config import Config
 from inferometer.stats.watcher import Watcher
-
-if TYPE_CHECKING:
-    from inferometer.dialects.model_analyzer.build import ProfileJob
-    from inferometer.dialects.model_analyzer.config import Config
-    from inferometer.tune.search.search import Proposal, SkippedProposal
-    from inferometer.tune.trial import Trial
-    from inferometer.tune.variant import ModelVariant
+from inferometer.tune import model_config
+from inferometer.tune.report.facts import load_text
+from inferometer.tune.report.text import trial_line
+from inferometer.tune.search.search import Proposal, SkippedProposal
+from inferometer.tune.settings import IN_PROCESS
+from inferometer.tune.trial import Trial
+from inferometer.tune.variant import ModelVariant, changes
 
 INTERRUPTS = 3
 
@@ -92,9 +94,7 @@ class SearchInterrupts:
 class SearchConsole(Watcher):
     """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
 
-    def __init__(self, job: "ProfileJob", console: Console, interrupts: SearchInterrupts) -> None:
-        from inferometer.tune.settings import IN_PROCESS
-
+    def __init__(self, job: ProfileJob, console: Console, interrupts: SearchInterrupts) -> None:
         self._job = job
         self._console = console
         self._interrupts = interrupts
@@ -113,7 +113,7 @@ class SearchConsole(Watcher):
         self._known_names: frozenset[str] = frozenset()
         self.failures = 0
 
-    def begin(self, variants: "Sequence[ModelVariant]", trials: "Sequence[Trial]") -> None:
+    def begin(self, variants: Sequence[ModelVariant], trials: Sequence[Trial]) -> None:
         """What is known from before."""
         self._variants = {variant.name: variant for variant in variants}
         self._known_names = frozenset(self._variants)
@@ -124,7 +124,7 @@ class SearchConsole(Watcher):
         speak = console.warn if is_warning else console.debug if is_detail else console.info
         speak(text)
 
-    def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
+    def proposed(self, proposal: Proposal, *, is_known: bool) -> None:
         self._is_known = is_known
         self._make_output()
         for variant in proposal.variants:
@@ -136,10 +136,7 @@ class SearchConsole(Watcher):
         for variant, load in proposal.parts:
             self._console.info(f"Profiling {variant.name}: {load}")
 
-    def tried(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import load_text
-        from inferometer.tune.report.text import trial_line
-
+    def tried(self, trial: Trial) -> None:
         if self._is_known:
             return
         if trial.is_measured:
@@ -152,7 +149,7 @@ class SearchConsole(Watcher):
         if self._job.generator is None:
             self._note(trial)
 
-    def skipped(self, skip: "SkippedProposal") -> None:
+    def skipped(self, skip: SkippedProposal) -> None:
         names = ",".join(variant.name for variant in skip.proposal.variants)
         self._console.debug(f"{names}: {skip.reason}")
 
@@ -171,9 +168,7 @@ class SearchConsole(Watcher):
             self._console.warn(f'Overriding the output model repo path "{output}"')
         _make_folder(output)
 
-    def _introduce(self, variant: "ModelVariant") -> None:
-        from inferometer.tune.variant import changes
-
+    def _introduce(self, variant: ModelVariant) -> None:
         for part in (*variant.composing, variant):
             self._variants[part.name] = part
             if part.name in self._seen:
@@ -186,8 +181,6 @@ class SearchConsole(Watcher):
 
     def save(self) -> None:
         """The classic checkpoint, beside the journal."""
-        from inferometer.dialects.model_analyzer import checkpoint
-
         if self._checkpoint is None:
             self._checkpoint = checkpoint.next_path(self._job.config.checkpoint_directory)
         checkpoint.write(
@@ -205,9 +198,7 @@ class SearchConsole(Watcher):
         else:
             self._console.info(f"Saved checkpoint to {self._checkpoint}")
 
-    def _note(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import load_text
-
+    def _note(self, trial: Trial) -> None:
         path = error_log(self._job.config)
         if self.failures == 1:
             path.unlink(missing_ok=True)
@@ -217,7 +208,7 @@ class SearchConsole(Watcher):
             )
 
 
-def error_log(config: "Config") -> Path:
+def error_log(config: Config) -> Path:
     return config.export_path / "perf_analyzer_error.log"
 
 
@@ -244,15 +235,13 @@ class VariantFolders:
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
-    def write(self, variant: "ModelVariant") -> None:
+    def write(self, variant: ModelVariant) -> None:
         for member in variant.composing:
             self.write(member)
             self._write(member, member.model)  # what the members are now, under their own names
         self._write(variant, variant.name)
 
-    def _write(self, variant: "ModelVariant", name: str) -> None:
-        from inferometer.tune import model_config
-
+    def _write(self, variant: ModelVariant, name: str) -> None:
         if self._written.get(name) == variant.key:
             return
         folder = self.output / name

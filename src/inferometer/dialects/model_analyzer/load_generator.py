@@ -200,7 +200,6 @@ class ProgramMeter:
     generator: LoadGenerator
     error_log: Path
     say: Callable[[str], None]
-    starts: int = 0
     _has_failed: bool = False
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
@@ -235,6 +234,8 @@ class ProgramMeter:
         raise TrialError(f"{self.generator.path}: {failed.reason}")
 
     def _start(self, runs: "Sequence[_Run]", site: Deployment, start: int) -> "list[_Outcome]":
+        library = self.generator.library
+        environment = os.environ if library is None else {**os.environ, **library.environment}
         commands = [command(self.generator, run, site, run.windows.flags(start)) for run in runs]
         try:
             for words_ in commands:
@@ -244,10 +245,9 @@ class ProgramMeter:
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT,
-                        env=self._environment(),
+                        env=environment,
                     )
                 )
-                self.starts += 1
             deadline = time.monotonic() + self._config.perf_analyzer_timeout
             found = [
                 self._outcome(process, run, words_, deadline)
@@ -258,10 +258,6 @@ class ProgramMeter:
         finally:
             self.close()
         return found
-
-    def _environment(self) -> Mapping[str, str]:
-        library = self.generator.library
-        return os.environ if library is None else {**os.environ, **library.environment}
 
     def _outcome(
         self, process: "subprocess.Popen[bytes]", run: "_Run", words_: Sequence[str], deadline: float
