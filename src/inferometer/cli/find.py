@@ -2,12 +2,12 @@
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.measure import (
+    check_files,
     export,
     make_progress,
     measure_options,
@@ -74,18 +74,12 @@ def main(argv: list[str]) -> int:
 def _find(options: "Options", own: FindOptions) -> int:
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
 
     promise = parse_slo(own.slo)
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     duration_s = options.duration_s or DURATION_S
     quest = Quest(
         promise=promise,

@@ -80,16 +80,10 @@ def main(argv: list[str]) -> int:
 
 def _measure(options: "Options") -> int:
     from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
 
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
     for warning in setup.warnings:
         print(printable(warning), file=sys.stderr)
@@ -100,6 +94,18 @@ def _measure(options: "Options") -> int:
     export(setup, outputs)
     outputs.settle()
     return exit_code(result, options.max_error_rate)
+
+
+def check_files(options: Options) -> None:
+    """What cannot be written is said before anything is measured."""
+    from inferometer.report.export import exportable
+    from inferometer.report.files import writable
+
+    for name in (options.csv, options.json, options.html):
+        if name is not None:
+            writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:

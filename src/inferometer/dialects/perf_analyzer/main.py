@@ -11,7 +11,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import export, write_result
+from inferometer.cli.measure import check_files, export, write_result
 from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.option import Ask
@@ -100,14 +100,8 @@ def _profile(options: "Options") -> int:
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
 
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     habits = Habits(
         metrics_warnings=metrics_warnings,
         data_read=lambda found: _say(classic.data_line(found)),
