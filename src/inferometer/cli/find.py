@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.measure import (
-    check_files,
     export,
     make_progress,
     measure_options,
     write_reports,
-    write_result,
 )
 from inferometer.options.help import answer
 from inferometer.options.option import Ask, option, rows
@@ -74,6 +72,7 @@ def main(argv: list[str]) -> int:
 def _find(options: "Options", own: FindOptions) -> int:
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
+    from inferometer.report.export import check_files
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
@@ -100,8 +99,9 @@ def _find(options: "Options", own: FindOptions) -> int:
 
 
 def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.find.run import run_find
+    from inferometer.report.files import write_result
 
     result = setup.result
     with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:
