@@ -12,8 +12,8 @@ from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import Chart, Document, Table
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import detailed, facts
 from inferometer.tune.report.charts import curves
 from inferometer.tune.report.study import ACROSS_MODELS, across_document, study_document
