@@ -61,7 +61,7 @@ class InProcessLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: NextStep,
+        next_step: NextStep,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -74,7 +74,7 @@ class InProcessLink:
         self._replies = replies
         self._clock = clock
         self._finish = finish
-        self._turn = turn
+        self._next_step = next_step
         self._explain = explain
         self._cost = SendCost()
         self._sends = 0
@@ -210,7 +210,7 @@ class InProcessLink:
     def _report(self, call: _Call, end_ns: int) -> None:
         if call.responses == 1 and not call.status and not self._is_streaming:
             call.times.clear()
-            step, due_ns = self._turn(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
+            step, due_ns = self._next_step(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
             if step >= 0:
                 self.send(call.slot, step, due_ns, None)
             return

@@ -9,11 +9,16 @@ connection is read in the general way (wire/http2.py), for which plain calls are
 from typing import Any, Protocol
 
 from inferometer.load.engine import NextStep
-from inferometer.load.numbering import Steps
 from inferometer.wire.frames import LARGEST_STREAM_ID, LARGEST_WINDOW, Buffer
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import ID, Http2Request, Stream, patch, put_id
 from inferometer.wire.usual import UPDATE, UPDATE_SIZE, unpack_update
+
+
+class Steps(Protocol):
+    """The request of a step, as it is to be sent this time."""
+
+    def __getitem__(self, step: int, /) -> Http2Request: ...
 
 
 class Caller(Protocol):
@@ -29,17 +34,17 @@ class Caller(Protocol):
 class PlainCalls:
     """Those of one connection; frames that they cause are put into its queue, and they into `unwritten`."""
 
-    __slots__ = ("_http2", "_requests", "_sender", "_turn", "_unwritten", "late", "only")
+    __slots__ = ("_http2", "_next_step", "_requests", "_sender", "_unwritten", "late", "only")
 
     def __init__(
-        self, http2: Http2Connection, requests: Steps[Http2Request], turn: NextStep, unwritten: list[Any]
+        self, http2: Http2Connection, requests: Steps, next_step: NextStep, unwritten: list[Any]
     ) -> None:
         self.late: list[Any] = []  # calls that found no place in exchange()
         self.only: Any = None  # the call that exchange() left to its caller to send
         self._http2 = http2
         self._sender = http2.sender
         self._requests = requests
-        self._turn = turn
+        self._next_step = next_step
         self._unwritten = unwritten
 
     def open(self, call: Caller, request: Http2Request) -> bool:
@@ -63,7 +68,7 @@ class PlainCalls:
         Returns how far it came. When there was but one, its successor is not queued: it is `only`, and its request's
         frames are to be sent. It does what open() does, and much of HTTP/2, without calling them: between two replies
         the server has had the caches, and each further function is one more place that is not in them."""
-        http2, sender, turn = self._http2, self._sender, self._turn
+        http2, sender, next_step = self._http2, self._sender, self._next_step
         plain, usual = http2.plain, http2.likely
         unpack, size = usual.unpack, usual.size
         at, stop = 0, size
@@ -94,7 +99,7 @@ class PlainCalls:
             http2.unreturned = unreturned
             sender.window = window
             call.request = None
-            step, due = turn(call.slot, call.sent_ns, call.wrote_ns, now_ns, size)
+            step, due = next_step(call.slot, call.sent_ns, call.wrote_ns, now_ns, size)
             if step >= 0:
                 call.request = request = self._requests[step]
                 call.sent_ns = due

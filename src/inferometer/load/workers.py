@@ -31,6 +31,7 @@ SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waite
 DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
+EXIT_S = 5.0  # a worker that has closed its connection exits within this time
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")
@@ -42,7 +43,8 @@ class WorkerProcess(Protocol):
     @property
     def pid(self) -> int: ...
     def kill(self) -> None: ...
-    def wait(self) -> int: ...
+    def wait(self, timeout_s: float | None = None, /) -> int:
+        """Its exit code; TimeoutError or TimeoutExpired when it does not end in time."""
 
 
 StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
@@ -339,9 +341,14 @@ def _receive(process: _Worker) -> object:
 
 
 def _died(child: WorkerProcess) -> LocalError:
-    child.kill()  # it has closed its end; should it still be there, it is of no use
-    code = child.wait()
+    """It has closed its end and so is about to exit; only one that does not is killed, by us."""
     remedy = "what was measured is kept"
+    try:
+        code = child.wait(EXIT_S)
+    except (TimeoutError, subprocess.TimeoutExpired):
+        child.kill()
+        child.wait()
+        return LocalError("a worker process closed its connection and went on running", remedy=remedy)
     if code == -signal.SIGKILL:
         remedy = f"look for a message of the system's out-of-memory killer; {remedy}"
     how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
