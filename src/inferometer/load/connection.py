@@ -98,7 +98,7 @@ class ConnectAttempt:
         self._connect()
 
     def give_up(self) -> None:
-        """Close what is half open; nobody is told."""
+        """Close what is half open; neither callback is called."""
         self._connector.reactor.remove(self._socket.fileno())
         self._socket.close()
 
@@ -349,7 +349,7 @@ class Connection(ABC):
             self._receive_pending()
 
     def _receive_pending(self) -> None:
-        """Over TLS: bytes that are decrypted already, of which epoll will not tell."""
+        """Over TLS: bytes that are decrypted already, which epoll does not report."""
         assert self._pending is not None
         if self._is_open and self._pending():
             self._receive()

@@ -70,7 +70,7 @@ class Finish(Protocol):
 class NextStep(Protocol):
     """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
 
-    A step below 0 means that the engine has seen to the slot itself."""
+    A step below 0 means that the link has nothing to send."""
 
     def __call__(
         self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
@@ -131,7 +131,7 @@ class Link(Protocol):
     def close(self, slot: int) -> None: ...
 
     def watch(self, responded: "Responded") -> None:
-        """From now on, tell of every response of a stream as it comes."""
+        """From now on, report every response of a stream as it comes."""
 
 
 class Reactor(Protocol):
@@ -646,8 +646,8 @@ class Engine:
     def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
         """A server that does not answer is asked again after a pause, longer each time: True when pausing.
 
-        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: nobody gains
-        by a client that spins, and a count of requests that all fail still comes to its end.
+        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: a client that
+        spins helps nobody, and a count of requests that all fail still comes to its end.
         """
         if self._periodic is not None:
             self._reached(slot)

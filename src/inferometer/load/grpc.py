@@ -334,7 +334,7 @@ class _Channel(Connection):
     def give_up(self, call: _Call) -> None:
         if call in self.waiting:
             self.waiting.remove(call)
-        self.plain.unfold()
+        self.plain.make_streams()
         stream = call.stream
         if call.shared is not None:
             call.shared.forget(call)
@@ -492,7 +492,7 @@ class _Channel(Connection):
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
-        self.plain.unfold()
+        self.plain.make_streams()
         events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
             self._handle(events, now_ns)
@@ -637,7 +637,7 @@ class _Channel(Connection):
         now = self._link.clock()
         status = loss_status(error)
         self._close()
-        self.plain.unfold()
+        self.plain.make_streams()
         for stream in list(self._connection.http2.streams.values()):
             lost = stream.token.leave() if self._is_sharing else [stream.token]
             for call in lost:

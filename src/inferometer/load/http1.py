@@ -91,7 +91,7 @@ class Http1Link(SocketLink):
             self._connections[slot].close()
 
     def watch(self, responded: Responded) -> None:
-        """There are no streams to tell of: a reply is one response."""
+        """Nothing to report: a reply is one response."""
 
     @property
     def opening(self) -> int:
@@ -204,8 +204,8 @@ class _Connection(Connection):
             return
         now = clock()
         if (
-            length == decoder.usual_size
-            and buffer.startswith(decoder.usual_raw)
+            length == decoder.expected_size
+            and buffer.startswith(decoder.expected_start)
             and not (decoder.received or decoder.keep or self._request is None)
         ):
             # The usual case, in one piece: a whole reply like the one before, and the next request.
@@ -358,7 +358,7 @@ class _Connection(Connection):
         self.fail(loss_status(error), str(error))
 
     def fail(self, status: int, text: str) -> None:
-        """End the request badly and drop the socket: what is still to come on it belongs to no one."""
+        """End the request badly and close the socket, since the rest of the reply may still come on it."""
         received = self._decoder.received if self._is_open else 0
         self.close()
         if self._request is None:

@@ -40,7 +40,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Carrier:
-    """A request object, whom it serves, and what it waits for."""
+    """A request object, the call that uses it, and what it still waits for."""
 
     request: Request
     step: int
@@ -154,7 +154,7 @@ class InProcessLink:
         if call.carrier is None:
             return
         self._server.cancel(call.carrier.request)
-        call.carrier.call = None  # what still comes belongs to no one
+        call.carrier.call = None  # what still comes is dropped
         call.carrier = None
         call.status, call.text = status, text
         self._report(call, self._clock())

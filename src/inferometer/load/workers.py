@@ -29,7 +29,7 @@ NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
 DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
-HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
+HEAD_START_NS = 20 * NS_PER_MS  # for workers to receive a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 EXIT_S = 5.0  # a worker that has closed its connection exits within this time
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
@@ -106,7 +106,7 @@ class Workers:
         # By those at work: requests, and how often one was sent again.
         self._sent: tuple[int, int] = (0, 0)
         self._last: Collected | None = None  # without its records
-        self._nap_ns = NAP_NS  # nobody knows yet how many records will come
+        self._nap_ns = NAP_NS  # how many records will come is not known yet
         self._around = _Around(0, 0, 0)
         self._look_ns = 0  # when to look around again
 
@@ -198,7 +198,7 @@ class Workers:
         try:
             answers = self._answers(Synced, ANSWER_S)
         except LocalError:
-            left = self._take()  # a ring outlives its worker; whoever asks once more gets the error
+            left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
             return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))

@@ -70,7 +70,7 @@ class Peer:
             at = self.plain.exchange(data, len(data), 1)
             self.send_only()
         if at < len(data):
-            self.plain.unfold()
+            self.plain.make_streams()
         for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
             if ending is not None:
                 self.ended.append((stream.token.slot, ending.code))
