@@ -16,8 +16,8 @@ from benchmarks.drive import get_traffic
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Constant, Open
 from inferometer.load.workers import Workers
-from inferometer.measure.options import Options
 from inferometer.measure.prepare import prepare
+from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.services.traffic import Traffic
 

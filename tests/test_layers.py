@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "inferometer"
 
 RANK = {
     "base": 0,
+    "options": 1,
     "wire": 1,
     "model": 1,
     "records": 1,
@@ -36,7 +37,7 @@ NEVER = {("stats", lower) for lower in ("load", "services", "wire")} | {
 }
 
 # Circles and doubles that are still there: these may only get fewer.
-KNOWN_CIRCLES = {("measure.conclusion", "measure.level")}
+KNOWN_CIRCLES: set[tuple[str, str]] = set()
 KNOWN_DOUBLES = {
     "Answer", "Asked", "Change", "Child", "Constant", "Course", "Dialect", "Difference",
     "Entry", "Evidence", "Head", "Journal", "Metric", "Outputs", "Pace", "Part",
@@ -65,7 +66,7 @@ def modules():
 
 
 def test_every_package_has_a_rank():
-    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages == set(RANK)
 
 

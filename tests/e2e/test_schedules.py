@@ -17,12 +17,12 @@ from inferometer.load.plan import Closed, Constant, Open, Periodic, Plan, Poisso
 from inferometer.load.workers import Workers
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.selftest.drive import NullServer, run_whole, workers
 from inferometer.selftest.schedule import ks_distance
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.traffic import Traffic
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
@@ -232,9 +232,7 @@ def test_a_fixed_schedule_is_exported_as_rate_0(run: Callable, tmp_path: Path) -
 
 def ramp_traffic(fake: FakeGrpcTriton) -> Traffic:
     host, _, port = fake.server.address.partition(":")
-    target = TritonGrpc(
-        Connection(Endpoint(host, int(port))), ServiceOptions(protocol="grpc", streaming=True)
-    )
+    target = TritonGrpc(Connection(Endpoint(host, int(port))), Options(protocol="grpc", streaming=True))
     return target.traffic(MODEL, ((Tensor("INPUT0", "INT32", (1,), bytes(4)),),))
 
 

@@ -119,7 +119,8 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                 for fd in fds:
                     os.close(fd)
                 end = os.pidfd_open(pid)
-                socket.send_fds(connection, [b"%d" % pid], [end])
+                with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked was killed meanwhile
+                    socket.send_fds(connection, [b"%d" % pid], [end])
                 selector.register(end, selectors.EVENT_READ, partial(_tell_end, pid, end, connection))
 
 
@@ -143,7 +144,7 @@ def _put(fds: list[int], places: list[int]) -> None:
 def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
     os.close(end)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with connection, suppress(BrokenPipeError):
+    with connection, suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"%d" % code)
 
 

@@ -11,10 +11,10 @@ from inferometer.dataset.files import read_files
 from inferometer.dataset.generate import generate
 from inferometer.dataset.json_file import read_json
 from inferometer.dataset.messages import build_messages
-from inferometer.dataset.options import GENERATED, DataOptions
 from inferometer.dataset.payloads import build_payloads
 from inferometer.dataset.shapes import check_given_shapes
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import GENERATED, DataOptions
 
 __all__ = ["DataOptions", "batch", "build"]
 

@@ -13,10 +13,10 @@ from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.formats import Wanted, read_literal, reader_for
 from inferometer.dataset.generate import generate_steps
-from inferometer.dataset.options import DataOptions
 from inferometer.dataset.shapes import Shape, maybe_shape
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import DataOptions
 
 
 def read_files(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:

@@ -17,9 +17,9 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.lines import read_bytes
-from inferometer.dataset.options import GENERATED, DataOptions
 from inferometer.dataset.payloads import compact
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import GENERATED, DataOptions
 
 GENERATOR = "message_generator"
 GENERATOR_S = 60

@@ -13,9 +13,9 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.lines import read_bytes, split_lines
-from inferometer.dataset.options import GENERATED, DataOptions
 from inferometer.dataset.words import WORDS
 from inferometer.model.tensor import Tensor
+from inferometer.options.options import GENERATED, DataOptions
 
 POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
 WORDS_OF_A_PROMPT = 100

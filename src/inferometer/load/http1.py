@@ -14,7 +14,7 @@ from inferometer.load.send_cost import FIRST, MASK
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
-from inferometer.services.traffic import Reading, Reply, ReplyReader, Wiring
+from inferometer.services.traffic import Reply, ReplyBody, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
 
 Request = bytes | memoryview
@@ -149,7 +149,7 @@ class _Connection(Connection):
         self._replies = 0  # on this socket
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
-        self._reading: Reading | None = None  # of the reply that is coming, where its body counts
+        self._reading: ReplyBody | None = None  # of the reply that is coming, where its body counts
 
     @property
     def heard(self) -> int:

@@ -18,7 +18,12 @@ from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.services.in_process import serve_control
 from inferometer.services.traffic import Wiring
-from inferometer.services.tritonserver import Request, Server, Settings, TritonError
+from inferometer.services.tritonserver import (
+    InProcessRequest,
+    InProcessServer,
+    InProcessSettings,
+    TritonError,
+)
 
 
 @dataclass(slots=True)
@@ -42,7 +47,7 @@ class _Call:
 class _Carrier:
     """A request object, the call that uses it, and what it still waits for."""
 
-    request: Request
+    request: InProcessRequest
     step: int
     call: _Call | None = None
     is_answered: bool = True
@@ -84,7 +89,7 @@ class InProcessLink:
         self._came: deque[tuple[int, int, int | None, bool]] = deque()  # (number, time, response, is final)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         reactor.add(self._wake, READ, self._ready)
-        self._server = Server(Settings.from_environment(), self._responded, self._released)
+        self._server = InProcessServer(InProcessSettings.from_environment(), self._responded, self._released)
         serve_control(self._server, wiring.endpoint.port)
 
     # --- on threads of the library

@@ -8,7 +8,7 @@ from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.replay import Trace
 from inferometer.load.plan import Listed, Open, Schedule
 from inferometer.load.shape import parse_shape
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class _Span:
 
 
 @dataclass(slots=True)
-class Journal:
+class RequestJournal:
     """Made before the load, filled while it runs, read when it is over."""
 
     path: Path  # of the export; what is kept meanwhile needs room on the same disk

@@ -9,9 +9,10 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
 from inferometer.measure.agenda import Agenda
-from inferometer.measure.level import Point
-from inferometer.measure.options import Options, Range
-from inferometer.measure.search import Verdicts, binary, linear
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.search import LastOutcome, binary, linear
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 
 THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
 RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
@@ -40,61 +41,61 @@ def is_rate(options: Options) -> bool:
 
 
 def points(
-    options: Options, last: float | None, verdicts: Verdicts, agenda: Agenda | None = None
-) -> Iterator[Point]:
-    """One after the other, each chosen after the verdict on the one before; `last` is the end of the range."""
+    options: Options, last: float | None, outcome: LastOutcome, agenda: Agenda | None = None
+) -> Iterator[LoadPoint]:
+    """One after the other, each chosen after the outcome of the one before; `last` is the end of the range."""
     if agenda is not None:
         yield _agenda_point(options, agenda)
     elif options.periodic_concurrency is not None:
         yield _periodic_point(options)
     elif options.session_concurrency is not None:
-        yield Point("concurrency", options.session_concurrency, Closed(options.session_concurrency))
+        yield LoadPoint("concurrency", options.session_concurrency, Closed(options.session_concurrency))
     elif options.request_intervals is not None:
         yield _intervals_point(options, options.request_intervals)
     else:
-        yield from _range_points(options, last, verdicts)
+        yield from _range_points(options, last, outcome)
 
 
-def _agenda_point(options: Options, agenda: Agenda) -> Point:
+def _agenda_point(options: Options, agenda: Agenda) -> LoadPoint:
     cap = _cap(options)
     before = None if agenda.before is None else agenda.before.plan(cap)
-    return Point("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
+    return LoadPoint("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
 
 
-def _periodic_point(options: Options) -> Point:
+def _periodic_point(options: Options) -> LoadPoint:
     span = options.periodic_concurrency
     assert span is not None
     plan = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
     before = Closed(plan.start, options.warmup_request_count)
-    return Point("concurrency", 1, plan, before=before)  # the classic tool's export says 1
+    return LoadPoint("concurrency", 1, plan, before=before)  # the classic tool's export says 1
 
 
-def _intervals_point(options: Options, path: str) -> Point:
+def _intervals_point(options: Options, path: str) -> LoadPoint:
     times_ns = read_intervals(path)
     plan = Open(Intervals(times_ns), cap=_cap(options), count=options.request_count or None)
     asked = len(times_ns) * NS_PER_S / times_ns[-1]
-    return Point("request_rate", float(int(asked)), plan, asked)
+    return LoadPoint("request_rate", float(int(asked)), plan, asked)
 
 
-def _range_points(options: Options, last: float | None, verdicts: Verdicts) -> Iterator[Point]:
+def _range_points(options: Options, last: float | None, outcome: LastOutcome) -> Iterator[LoadPoint]:
     count = options.request_count or None
-    make: Callable[[float], Point]
+    make: Callable[[float], LoadPoint]
     if options.request_rate is not None:
         span = options.request_rate
 
-        def make(value: float) -> Point:
+        def make(value: float) -> LoadPoint:
             plan = Open(_schedule(options, value), cap=_cap(options), count=count)
-            return Point("request_rate", value, plan, value)
+            return LoadPoint("request_rate", value, plan, value)
     else:
         span = options.concurrency or Range(1)
 
-        def make(value: float) -> Point:
-            return Point("concurrency", value, Closed(int(value), count))
+        def make(value: float) -> LoadPoint:
+            return LoadPoint("concurrency", value, Closed(int(value), count))
 
     if options.binary_search and last is not None:
-        values = binary(span.start, last, span.step, verdicts, is_whole=options.request_rate is None)
+        values = binary(span.start, last, span.step, outcome, is_whole=options.request_rate is None)
     else:
-        values = linear(span.start, last, span.step, verdicts)
+        values = linear(span.start, last, span.step, outcome)
     yield from map(make, values)
 
 

@@ -20,10 +20,9 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.agenda import Agenda, maybe_agenda
-from inferometer.measure.checks import check, check_model
-from inferometer.measure.journal import Journal
-from inferometer.measure.level import Recipe
-from inferometer.measure.options import Options
+from inferometer.measure.checks import check_model
+from inferometer.measure.instrument import LevelSettings
+from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
@@ -31,14 +30,14 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
-from inferometer.services.traffic import Traffic
-from inferometer.services.validation import Validation
+from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability
@@ -58,7 +57,7 @@ class Setup:
     model: ModelSpec
     traffic: Traffic
     shared: Shared | None  # tensors for shared memory
-    recipe: Recipe
+    level_settings: LevelSettings
     sequences: SequencePlan | None
     result: Result  # with no levels yet
     service: Service
@@ -66,7 +65,7 @@ class Setup:
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | HostEndpoint | None = None  # only when they are collected
-    journal: Journal | None = None  # only when requests are exported
+    journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: Host | None = None  # of the worker, where that is to hold the server
 
@@ -94,7 +93,6 @@ def prepare(
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
     habits = habits or Habits()
-    check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
     host = host or _host(options)
@@ -147,7 +145,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     metrics, metrics_warnings = _metrics(options, endpoint, habits)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
-    recipe = _recipe(options, model, agenda, habits)
+    level_settings = _recipe(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -159,14 +157,14 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             validation=_validation(options, requests.expected),
         ),
         shared=shared,
-        recipe=recipe,
+        level_settings=level_settings,
         sequences=requests.sequences,
         result=Result(
             tool=f"inferometer {inferometer.__version__}",
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
-            effective=_effective(options, recipe, dataset, last, agenda),
+            effective=_effective(options, level_settings, dataset, last, agenda),
             host=describe_host(),
             server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
             model=_described(model),
@@ -192,10 +190,10 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
 
 def _maybe_journal(
     options: Options, service: Service, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
-) -> Journal | None:
+) -> RequestJournal | None:
     if options.profile_export is None:
         return None
-    return Journal(
+    return RequestJournal(
         path=Path(options.profile_export),
         service_kind=options.service_kind,
         endpoint=options.endpoint,
@@ -334,9 +332,9 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> LevelSettings:
     is_counted = options.measurement_mode == "count_windows"
-    common = Recipe(
+    common = LevelSettings(
         model=model,
         batch=options.batch or 1,
         percentile=options.percentile,
@@ -377,7 +375,11 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: H
 
 
 def _effective(
-    options: Options, recipe: Recipe, dataset: Dataset, last: float | None, agenda: Agenda | None
+    options: Options,
+    level_settings: LevelSettings,
+    dataset: Dataset,
+    last: float | None,
+    agenda: Agenda | None,
 ) -> dict[str, Any]:
     span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
     return {
@@ -391,7 +393,7 @@ def _effective(
         "shared_memory": options.shared_memory,
         "input_format": options.input_format,
         "output_format": options.output_format,
-        "batch": recipe.batch,
+        "batch": level_settings.batch,
         "batch_given": options.batch is not None,
         "concurrency_start": 1 if span is None else int(span.start),
         "concurrency_end": None if span is None or span.end is None else int(last or 0),
@@ -406,7 +408,7 @@ def _effective(
         "measurement_mode": options.measurement_mode,
         "measurement_interval_ms": options.measurement_interval_ms,
         "measurement_request_count": options.measurement_request_count,
-        "stopping": "precision" if isinstance(recipe.rule, Precision) else "stability",
+        "stopping": "precision" if isinstance(level_settings.rule, Precision) else "stability",
         "stability_percentage": options.stability_percentage,
         "max_trials": options.max_trials,
         "duration_s": options.duration_s,
@@ -450,6 +452,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """What the user asked; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
+    del asked["given"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked

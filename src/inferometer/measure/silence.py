@@ -6,6 +6,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Collected
 
 LIMIT_NS = 60 * NS_PER_S
+GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 

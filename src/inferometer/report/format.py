@@ -9,6 +9,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.stats.measurement import Distribution, Estimate, Level
 
 NONE = "-"  # stands for a figure that does not exist
+BAR_WIDTH = 24
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 
 _UNITS = ((NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))
@@ -113,6 +114,20 @@ def change_text(part: float) -> str:
     return f"{'−' if part < 0 else '+'}{share(abs(part))}"
 
 
+def difference(percent: Estimate) -> str:
+    """`+3.1 % (+1.9 to +4.4)`."""
+    words = f"{signed(percent.value)} %"
+    if percent.low is None or percent.high is None:
+        return words
+    return f"{words} ({signed(percent.low)} to {signed(percent.high)})"
+
+
+def signed(value: float) -> str:
+    """With its sign and one decimal: `+3.1`, `-0.4`, `+120`."""
+    places = 0 if abs(value) >= 99.95 else 1
+    return f"{value:+.{places}f}" if abs(value) >= 0.05 else "0.0"
+
+
 def interval(estimate: Estimate) -> str:
     """`±1.4 %`, or nothing where no interval is known."""
     half = estimate.relative_half_width
@@ -128,3 +143,14 @@ def first_line(text: str, limit: int = 200) -> str:
     lines = text.strip().splitlines()
     line = printable(lines[0]) if lines else ""
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def bar(part: float) -> str:
+    """A share as a bar of text."""
+    filled = min(BAR_WIDTH, round(BAR_WIDTH * part))
+    return "█" * filled if filled else "▏" if part > 0 else ""
+
+
+def when(started_at: str) -> str:
+    """The moment as people write it."""
+    return started_at.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")

@@ -17,15 +17,17 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.model.tensor import Tensor
 from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
-from inferometer.stats.measurement import Level, Measurement, WindowFigures
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 
 # --- processes: started, asked, stopped; none outlives its context
 
@@ -139,16 +141,10 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
 
 
 @dataclass(slots=True)
-class _Watcher:
+class _Deadline(Watcher):
     """Ends a level that takes far too long."""
 
     deadline_ns: int
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return monotonic_ns() > self.deadline_ns
@@ -165,17 +161,17 @@ class MeasuredLoad:
 def run_for(load: Load, plan: Closed, duration_s: float) -> MeasuredLoad:
     """One window of this length."""
     duration_ns = round(duration_s * NS_PER_S)
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL, batch=1, percentile=None, rule=Precision(0.0, duration_ns), window_ns=duration_ns
     )
-    return _run(load, plan, recipe, duration_ns)
+    return _run(load, plan, level_settings, duration_ns)
 
 
 def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
     """Every request of the plan, which should take about so long."""
     assert plan.count is not None
     duration_ns = round(duration_s * NS_PER_S)
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL,
         batch=1,
         percentile=None,
@@ -183,13 +179,15 @@ def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
         window_count=plan.count,
         is_whole=True,
     )
-    return _run(load, plan, recipe, duration_ns)
+    return _run(load, plan, level_settings, duration_ns)
 
 
-def _run(load: Load, plan: Plan, recipe: Recipe, duration_ns: int) -> MeasuredLoad:
+def _run(load: Load, plan: Plan, level_settings: LevelSettings, duration_ns: int) -> MeasuredLoad:
     recorded = Recorded(load)
-    bench = Bench(recorded, monotonic_ns, lambda: None, _Watcher(monotonic_ns() + duration_ns + PATIENCE_NS))
-    level = measure_level(bench, recipe, Point("selftest", 0.0, plan))
+    instrument = Instrument(
+        recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS)
+    )
+    level = measure_level(instrument, level_settings, LoadPoint("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")
     return MeasuredLoad(level.measurement, join(recorded.parts))

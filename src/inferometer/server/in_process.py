@@ -31,7 +31,7 @@ from inferometer.server.wheel import (
     make_interpreter,
     server_environment,
 )
-from inferometer.services.tritonserver import Settings
+from inferometer.services.tritonserver import InProcessSettings
 
 _POLL_S = 0.02
 _START_S = 120.0
@@ -98,7 +98,7 @@ class Host:
         self._children.append(child)
         return child
 
-    def _settings(self, traces: Traces) -> Settings:
+    def _settings(self, traces: Traces) -> InProcessSettings:
         if self.directory is None:
             wheel = find_wheel()
             make_backends(wheel, traces.runtime)
@@ -109,7 +109,7 @@ class Host:
         else:
             library = installed_library(self.directory)
             backends, caches = self.directory / "backends", self.directory / "caches"
-        return Settings(
+        return InProcessSettings(
             library=str(library),
             backends=str(backends),
             caches=str(caches) if caches.is_dir() else "",

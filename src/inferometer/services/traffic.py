@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from inferometer.model.tensor import Tensor
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.validation import Validation
 from inferometer.wire.http1 import Head, encode_request
 
 
@@ -23,7 +23,7 @@ class Reply(NamedTuple):
     end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
 
 
-class Reading(Protocol):
+class ReplyBody(Protocol):
     """One reply with a good status, as its body comes."""
 
     def receive(self, data: bytes, now_ns: int) -> None:
@@ -36,14 +36,14 @@ class Reading(Protocol):
 class ReplyReader(Protocol):
     """What replies over HTTP mean beyond their status. Goes to the workers, so it must pickle."""
 
-    def start(self, head: Head) -> Reading:
+    def start(self, head: Head) -> ReplyBody:
         """Of a reply with a good status."""
 
     def refusal(self, status: int, text: str) -> str:
         """What to say of a reply with a bad status; `text` is the server's own."""
 
 
-class Outputs(Protocol):
+class OutputReader(Protocol):
     """Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
 
     def __call__(self, reply: bytes | bytearray | memoryview, /) -> Mapping[str, bytes]: ...
@@ -80,7 +80,7 @@ class Wiring:
     is_whole_calls: bool = False  # gRPC: a request is all messages of a call; any number come back
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
-    outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
+    outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
     has_ids: bool = False  # every request carries another id; on streams they always do
     worker: int = 0  # whose it is, of so many
@@ -103,6 +103,16 @@ class Wiring:
             worker=index,
             workers=parts,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
+
+    expected: tuple[tuple[Tensor, ...], ...]
+    tolerance: float = 0.0  # absolute
+    relative: float = 0.0  # of the expected value
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ VALLEY = 0.25  # of the lower peak
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DoubtEvidence:
     """What is known of a level whose figures are not sure."""
 
     windows: Sequence[WindowFigures]
@@ -43,7 +43,7 @@ class Evidence:
     is_capped: bool  # by rate, with a limit of outstanding requests
 
 
-def explain(evidence: Evidence) -> Doubt:
+def explain(evidence: DoubtEvidence) -> Doubt:
     """The most likely reason, in words, with the course of the figure that is least sure."""
     kind, text = _reason(evidence)
     rate, latency = evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width
@@ -52,7 +52,7 @@ def explain(evidence: Evidence) -> Doubt:
     return Doubt(kind, text, evidence.name, sparkline([float(row.latency_ns) for row in evidence.windows]))
 
 
-def _reason(evidence: Evidence) -> tuple[str, str]:
+def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     found = evidence.found
     limit = client_limit(found, is_capped=evidence.is_capped)
     if limit is not None:
@@ -88,7 +88,7 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
     return None
 
 
-def _longer(evidence: Evidence) -> str:
+def _longer(evidence: DoubtEvidence) -> str:
     """The width of an interval falls with the root of the time."""
     widths = (evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width)
     width = max((each for each in widths if each is not None), default=None)

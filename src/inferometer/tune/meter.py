@@ -15,16 +15,19 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
-from inferometer.measure.options import Options
+from inferometer.measure.checks import STABILITY_OPTIONS, changed
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
-from inferometer.measure.run import bench, crew
+from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import figures, gpu_figures
 from inferometer.tune.prompts import Prompts
@@ -72,7 +75,7 @@ class _Line:
     """Workers with their requests, ready for one model and one client batch size."""
 
     setup: Setup
-    bench: Bench
+    instrument: Instrument
     stack: contextlib.ExitStack
 
 
@@ -143,9 +146,9 @@ class EngineMeter:
         if is_fresh or (is_new and line.setup.host is not None):
             begun_ns = monotonic_ns()
             with self._failing(model, load):
-                is_answered = warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
+                is_answered = warm_up(line.instrument, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
-                limit_s = line.setup.options.request_timeout_s or line.bench.silence_ns / NS_PER_S
+                limit_s = line.setup.options.request_timeout_s or line.instrument.silence_ns / NS_PER_S
                 raise TrialError(f"it timed out: no request was answered within {limit_s:g} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
@@ -154,12 +157,12 @@ class EngineMeter:
         line = self._line(model, load.batch, site)
         plan = _plan(load, line.setup.options)
         with self._failing(model, load):
-            line.bench.load.apply(Closed(0))
-            level = measure_level(line.bench, self._recipe(model, line.setup, effort), plan)
+            line.instrument.load.apply(Closed(0))
+            level = measure_level(line.instrument, self._recipe(model, line.setup, effort), plan)
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            line.bench.load.apply(Closed(0))  # the next variant is loaded in peace
+            line.instrument.load.apply(Closed(0))  # the next variant is loaded in peace
         _check(level)
         return level
 
@@ -178,16 +181,16 @@ class EngineMeter:
             self._end([key])
             raise TrialError(str(error)) from error
 
-    def _recipe(self, model: str, setup: Setup, effort: Effort | None) -> Recipe:
+    def _recipe(self, model: str, setup: Setup, effort: Effort | None) -> LevelSettings:
         asked = effort or self._effort
         if effort is None and _has_own_rule(setup.options):
-            return setup.recipe
+            return setup.level_settings
         duration_s = asked.duration_s
         if model in self._prompts:  # an answer may take longer than other trials altogether
             duration_s = max(duration_s, ROUNDS * self._round_s.get(model, 0.0))
         duration_ns = round(duration_s * NS_PER_S)
         return replace(
-            setup.recipe,
+            setup.level_settings,
             rule=Precision(asked.precision, duration_ns),
             window_ns=max(duration_ns // SLICES, 10 * NS_PER_MS),
             window_count=None,
@@ -208,16 +211,16 @@ class EngineMeter:
     def _started(self, setup: Setup) -> _Line:
         stack = contextlib.ExitStack()
         try:
-            workers: Workers = stack.enter_context(crew(setup))
+            workers: Workers = stack.enter_context(start_workers(setup))
         except UsageError as error:
             if setup.host is None:
                 raise
             reason = " ".join(error.message.split())  # with a python model's own words
             raise TrialError(reason) from error
-        return _Line(setup, bench(setup, workers, self._watcher), stack)
+        return _Line(setup, make_instrument(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, site: Deployment) -> Setup:
-        options = self._asking(replace(self._options[model], model=model, batch=batch))
+        options = self._asking(changed(self._options[model], model=model, batch=batch))
         host = site.host(model)
         if host is None:
             addresses = site.addresses
@@ -230,7 +233,11 @@ class EngineMeter:
             )
             setup = prepare(options, command="tune")
             is_text = model in self._prompts and options.streaming
-            return replace(setup, recipe=replace(setup.recipe, has_tokens=True)) if is_text else setup
+            return (
+                replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
+                if is_text
+                else setup
+            )
         self._end([key for key in self._lines if key[0] == model])  # a model is held once
         known = self._setups.get((model, batch))
         if known is None:
@@ -266,12 +273,12 @@ class EngineMeter:
 
 def prepare_held(options: Options, host: Host) -> Setup:
     """For a worker that holds the model: no server has metrics then, so this host is looked at instead."""
-    plain = Options(model=options.model)
-    asked = replace(
+    asked = changed(
         options,
+        service_kind=options.service_kind,
         model_repository=".",  # the host has one of its own
-        collect_metrics=False,
-        metrics_interval_ms=plain.metrics_interval_ms,
+        collect_metrics=None,
+        metrics_interval_ms=None,
     )
     setup = prepare(asked, command="tune", host=host)
     if not options.collect_metrics:
@@ -319,18 +326,7 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
 
 def _has_own_rule(options: Options) -> bool:
     """The user said how to judge windows."""
-    plain = Options(model=options.model)
-    return options.duration_s is not None or any(
-        getattr(options, name) != getattr(plain, name)
-        for name in (
-            "measurement_mode",
-            "measurement_interval_ms",
-            "measurement_request_count",
-            "stability_percentage",
-            "max_trials",
-            "request_count",
-        )
-    )
+    return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
 
 
 def _warm(load: ClientLoad) -> int:
@@ -338,16 +334,16 @@ def _warm(load: ClientLoad) -> int:
     return load.concurrency or 8
 
 
-def _plan(load: ClientLoad, options: Options) -> Point:
+def _plan(load: ClientLoad, options: Options) -> LoadPoint:
     if load.concurrency is not None:
-        return Point("concurrency", float(load.concurrency), Closed(load.concurrency))
+        return LoadPoint("concurrency", float(load.concurrency), Closed(load.concurrency))
     if load.intervals is not None:
         times_ns = read_intervals(load.intervals)
-        return Point("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
+        return LoadPoint("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
     assert load.request_rate is not None
     rate = load.request_rate
     is_poisson = options.request_distribution == "poisson"
-    return Point(
+    return LoadPoint(
         "request_rate", rate, Open(Poisson(rate, options.data.seed) if is_poisson else Constant(rate))
     )
 

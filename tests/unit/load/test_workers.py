@@ -1,8 +1,9 @@
-"""What is said of a worker process that is gone."""
+"""Worker processes: what they load when they start, and what is said of one that is gone."""
 
 import os
 import signal
 import subprocess
+import sys
 import threading
 from multiprocessing.connection import Connection
 
@@ -62,3 +63,13 @@ def test_a_worker_that_does_not_exit_is_not_blamed_on_the_system() -> None:
     found = error_after(None)
     assert "went on running" in found
     assert "out-of-memory" not in found
+
+
+def test_a_worker_starts_without_what_only_commands_need() -> None:
+    unwanted = ("numpy", "json", "argparse", "rich", "pydantic", "inferometer.options")
+    code = (
+        "import sys, inferometer.load.worker, inferometer.load.grpc; "
+        f"print(*(name for name in {unwanted} if name in sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from inferometer.base.errors import PeerError
-from inferometer.measure.journal import DISORDER_NS, Journal
+from inferometer.measure.journal import DISORDER_NS, RequestJournal
 from inferometer.model.tensor import Tensor
 from inferometer.records import status
 from inferometer.records.spool import Spool, SpoolHead
@@ -17,7 +17,7 @@ def read_outputs(body, header_length):
 
 def make(folder: Path, *workers, missing=b"", steps=1):
     """A journal whose workers kept requests with these ends; (end, status, body) where they differ from the usual."""
-    journal = Journal(
+    journal = RequestJournal(
         path=folder / "x.json",
         service_kind="triton",
         endpoint="",

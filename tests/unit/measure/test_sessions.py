@@ -5,7 +5,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
 from inferometer.dataset.dataset import Step
-from inferometer.measure.sessions import session_plan
+from inferometer.measure.requests import session_plan
 from inferometer.model.tensor import Tensor
 
 

@@ -22,9 +22,17 @@ from inferometer.report.format import (
     whole_us,
 )
 from inferometer.report.gpus import GPU_COLUMNS
+from inferometer.report.sentences import token_origin
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
-from inferometer.report.tokens import classic_lines
-from inferometer.stats.measurement import FailureGroup, Level, Measurement, Rates, Streaming, WindowFigures
+from inferometer.stats.measurement import (
+    Distribution,
+    FailureGroup,
+    Level,
+    Measurement,
+    Rates,
+    Streaming,
+    WindowFigures,
+)
 from inferometer.stats.result import Result
 from inferometer.stats.server_metrics import ServerMetrics
 
@@ -262,7 +270,7 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield _rates(level.rates)
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield from _streaming(measurement.streaming)
-    yield from classic_lines(measurement)
+    yield from token_lines(measurement)
     if measurement.sequences is not None:
         whole = measurement.sequences.latency
         yield (
@@ -409,3 +417,29 @@ def _percentile(result: Result) -> int | None:
 
 def _joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+def token_lines(measurement: Measurement) -> Iterator[str]:
+    """Tokens and goodput, as lines added to the Client block."""
+    streaming, tokens = measurement.streaming, measurement.tokens
+    if tokens is not None and streaming is not None:
+        yield f"    Time to first token: {_times(streaming.first)}"
+        if tokens.between.count:
+            yield f"    Time between tokens: {_times(tokens.between)}"
+    if tokens is not None and tokens.output:
+        yield f"    Output token throughput: {decimal(tokens.output_per_s)} tokens/sec"
+        yield f"    Output length: {decimal(tokens.output / tokens.per_answer.count)} tokens per request"
+    if tokens is not None and tokens.prompt:
+        yield f"    Input length: {decimal(tokens.prompt / tokens.per_prompt.count)} tokens per request"
+    if tokens is not None and tokens.from_events:
+        yield f"    [WARNING] {token_origin(tokens)}"
+    if measurement.goodput is not None:
+        goodput = measurement.goodput
+        yield f"    Goodput: {decimal(goodput.per_s)} infer/sec ({goodput.share * 100:.2f} %) within {goodput.promise}"
+
+
+def _times(times: Distribution) -> str:
+    return (
+        f"{whole_us(times.mean_ns)} usec "
+        f"(p50 {whole_us(times.percentile_ns(50))} usec, p99 {whole_us(times.percentile_ns(99))} usec)"
+    )

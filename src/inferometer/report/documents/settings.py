@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inferometer.report.document import Column, Facts, Section, Table
+from inferometer.report.document import Column, Depth, Facts, Section, Table
 from inferometer.report.format import quantity
 from inferometer.stats.result import Result
 
@@ -29,8 +29,8 @@ def settings_section(result: Result) -> Section | None:
         for name in names
         if {asked.get(name, ABSENT), effective.get(name, ABSENT)} != {ABSENT}
     )
-    table = Table(f"All {len(rows)} settings", _TEXT, rows, is_folded=True)
-    return Section("settings", "Settings", "", (table,))
+    table = Table(f"All {len(rows)} settings", _TEXT, rows, Depth.DETAIL)
+    return Section("settings", "Settings", "", (table,), is_detail=True)
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -65,7 +65,7 @@ def host_section(result: Result) -> Section | None:
         )
         if rows
     )
-    return Section("host", "Host and server", "", tables) if tables else None
+    return Section("host", "Host and server", "", tables, is_detail=True) if tables else None
 
 
 def _host(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

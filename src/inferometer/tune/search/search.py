@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import LocalError
 from inferometer.tune.scoring import Goal
-from inferometer.tune.settings import Effort, OptunaLimits
-from inferometer.tune.space import SearchBounds, Space, doubling
+from inferometer.tune.settings import Effort, SearchSettings
+from inferometer.tune.space import Space, doubling
 from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
 from inferometer.tune.variant import ModelVariant
 
@@ -30,23 +30,18 @@ class ModelProblem:
     def model(self) -> str:
         return self.space.model
 
+    @property
+    def is_ensemble(self) -> bool:
+        return "ensemble_scheduling" in self.space.base
+
 
 @dataclass(frozen=True, slots=True)
 class SearchProblem:
     """Everything a search knows before its first trial."""
 
     tasks: tuple[ModelProblem, ...]  # several: loaded together
-    bounds: SearchBounds = field(default_factory=SearchBounds)
-    by_rate: bool = False
-    intervals: str | None = None  # a file of send times: one run, no sweep
-    is_search_on: bool = True
-    early_exit: bool = False
-    top: int = 3  # variants that are looked at closely
-    binary_steps: int = 5
-    sweep_after: bool = True
-    budget_s: float | None = None
+    settings: SearchSettings = field(default_factory=SearchSettings)
     seed: int = 0
-    optuna: OptunaLimits = field(default_factory=OptunaLimits)
 
     @property
     def goals(self) -> tuple[Goal, ...]:
@@ -56,10 +51,9 @@ class SearchProblem:
         """What the user listed, or powers of two within the bounds."""
         if task.loads is not None:
             return tuple(sorted(task.loads))
-        if not self.is_search_on:
+        if not self.settings.is_search_on:
             return (1.0,)
-        low, high = self.bounds.request_rate if self.by_rate else self.bounds.concurrency
-        return tuple(float(value) for value in doubling(low, high))
+        return tuple(float(value) for value in doubling(*self.settings.load_bounds))
 
 
 @dataclass(frozen=True, slots=True)

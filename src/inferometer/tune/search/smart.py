@@ -110,18 +110,18 @@ def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
 
 
 def is_over(state: SmartState, *, left_for: float) -> bool:
-    if state.problem.budget_s is None:
+    if state.problem.settings.budget_s is None:
         return False
     next_s = max((cost for _, cost in state.costs[-5:]), default=3.0)
-    return state.spent_s + next_s + left_for > state.problem.budget_s
+    return state.spent_s + next_s + left_for > state.problem.settings.budget_s
 
 
 def race_cost(state: SmartState) -> float:
     """What the race will take: the leader held twice, a rival or two."""
-    if state.problem.budget_s is None:
+    if state.problem.settings.budget_s is None:
         return 0.0
     fresh = [cost for is_fresh, cost in state.costs if is_fresh]
-    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.problem.budget_s / 3)
+    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.problem.settings.budget_s / 3)
 
 
 def standing_of(state: SmartState) -> list[Trial]:
