@@ -1,4 +1,4 @@
-"""What can be refused before a server is started: every mistake that files and settings show by themselves."""
+"""What is refused before a server is started: every mistake that files and settings show by themselves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from inferometer.wire.http1 import encode_request
 
 
 def check_settings(settings: TuneSettings, *, sends: bool) -> None:
-    """`sends` where our own engine is the load generator; another one judges its options itself."""
+    """`sends` where our own engine is the load generator; another one checks its options itself."""
     _check_models(settings)
     _check_search(settings)
     if sends:
@@ -32,7 +32,7 @@ def check_settings(settings: TuneSettings, *, sends: bool) -> None:
 
 
 def _check_models(settings: TuneSettings) -> None:
-    """Names that are not in the repository are said at once, before anything is started."""
+    """Models that are not in the repository."""
     folders = settings.launch.repositories
     if settings.launch.mode == "remote" or not folders:
         return
@@ -60,7 +60,7 @@ def _check_search(settings: TuneSettings) -> None:
 
 
 def _check_sent(settings: TuneSettings) -> None:
-    """What cannot be sent is refused before anything is started, as far as the models' own files say what they take."""
+    """Data and headers that cannot be sent, as far as the models' own files describe their inputs."""
     if settings.search.intervals is not None:
         read_intervals(settings.search.intervals)
     for model in settings.models:

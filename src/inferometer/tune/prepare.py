@@ -48,10 +48,10 @@ def own_config(settings: TuneSettings, model: str) -> Fields | None:
     return {**found, "name": model} if found.get("input") or found.get("ensemble_scheduling") else None
 
 
-def base_config(settings: TuneSettings, site: Deployment, model: str) -> Fields:
+def base_config(settings: TuneSettings, deployment: Deployment, model: str) -> Fields:
     """The model's own file, else what the server makes of it."""
     found = own_config(settings, model)
-    return site.base_config(model) if found is None else found
+    return deployment.base_config(model) if found is None else found
 
 
 def make_problem(

@@ -35,7 +35,7 @@ from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
 
-FIRST_ATTEMPTS = 2  # when so many fail in a row at the start, nothing will ever succeed
+FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
 
 MakeMeter = Callable[[TuneSettings], Meter]
 
@@ -46,7 +46,7 @@ def profile(
     *,
     make_meter: MakeMeter | None = None,
 ) -> Iterator[Study]:
-    """A study per model, or one of all models together, each as soon as its search ended."""
+    """A study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=make_meter is None)
     nvml = open_nvml()
     has_gpus = nvml is not None
@@ -105,7 +105,7 @@ def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Wat
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
-    """Name and memory by UUID; those of somebody else's server are not ours to see."""
+    """Name and memory by UUID; the GPUs of a remote server are unknown."""
     if nvml is None or settings.watch_gpus is False or settings.launch.mode == "remote":
         return {}
     names = nvml.names()
@@ -129,11 +129,11 @@ def _deployment_for(
     deployment: Deployment | None,
     stack: contextlib.ExitStack,
 ) -> Deployment:
-    """Models with server flags of their own get a server of their own."""
+    """The deployment for these models: another one where a model has server flags of its own."""
     own = group[0]
     launch = settings.launch
     if launch.mode == "local" and launch.executable is None and are_whole(settings):
-        # Completing a configuration starts the model once more, at every load.
+        # Otherwise the server starts each model once more at every load, to complete its configuration.
         launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
     if deployment is not None and not own.server_flags and not own.environment and not deployment.is_special:
         return deployment
@@ -151,7 +151,7 @@ def _deployment_for(
 
 
 def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
-    """The user's, else the one of the search that is resumed, else a new one."""
+    """The user's seed, else that of the search that is resumed, else a new one."""
     if settings.search.seed is not None:
         return settings.search.seed
     known = journal.recall("seed")
@@ -184,7 +184,7 @@ def sent_options(settings: TuneSettings) -> Mapping[str, Options]:
 
 @dataclass(slots=True)
 class TrialRunner:
-    """What trials are made with."""
+    """What a search needs to measure its proposals."""
 
     deployment: Deployment
     meter: Meter
@@ -192,7 +192,7 @@ class TrialRunner:
     names: VariantNames
     clock: Clock
     watcher: Watcher
-    has_measured: bool = False  # another model of this session: so the set-up works
+    has_measured: bool = False  # another model of this session was, so the set-up works
 
 
 def run(runner: TrialRunner, search: Search, study: Study) -> Study:
@@ -222,7 +222,7 @@ def run(runner: TrialRunner, search: Search, study: Study) -> Study:
             fresh = [trial]
         for trial in fresh:
             runner.watcher.tried(trial)
-        listed = {known.number for known in trials}  # a search may look at one again
+        listed = {known.number for known in trials}  # a search may propose the same again
         trials += [trial for trial in fresh if trial.number not in listed]
         trial = fresh[-1]
         successes += trial.is_measured
@@ -241,7 +241,7 @@ def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | N
     found = runner.journal.find(key, with_failed=not retry)
     if found is None:
         return None
-    # Names may have changed hands since: what counts is the content.
+    # The name may belong to another variant by now: trials are found by content.
     parts = tuple(
         replace(part, variant=variant.name)
         for part, variant in zip(found.parts, proposal.variants, strict=True)
@@ -254,7 +254,7 @@ def stored_key(runner: TrialRunner, proposal: Proposal) -> str:
 
 
 def key_of(proposal: Proposal, sent: str) -> str:
-    """What trials are kept under: equal for those that can stand for each other."""
+    """The key of a trial in the journal: equal for trials of the same content and load."""
     return f"{proposal.key} {sent}".strip()
 
 
@@ -266,7 +266,7 @@ def _with(study: Study, runner: TrialRunner, trials: list[Trial], ended: str) ->
 
 
 def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial]:
-    """One, or two where the server died in the first: that may be no fault of the variant's."""
+    """One attempt, or two where the server died during the first: the variant may not be the reason."""
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
@@ -275,7 +275,8 @@ def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial
 
 
 def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
-    """One trial, with its figures or its reason. A user's mistake ends the search, unless other models worked."""
+    """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
+    were measured."""
     number = runner.journal.next_number()
     begun_ns = runner.clock()
     try:
@@ -290,7 +291,7 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
         if isinstance(error, UsageError) and not runner.has_measured:
             models = ", ".join(variant.model for variant in proposal.variants)
             raise UsageError(f"{models}: {error.message}", remedy=error.remedy) from error
-        reason = " ".join(str(error).split())  # a server's words may have lines
+        reason = " ".join(str(error).split())  # a server's message may have several lines
         if not runner.deployment.is_running():
             reason = f"the server ended: {reason}"
         trial = proposal.trial(number, Status.FAILED, reason)

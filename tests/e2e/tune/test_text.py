@@ -1,6 +1,7 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
 from inferometer.dialects.model_analyzer.llm import applied, genai_flags
+from inferometer.measure.checks import changed
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.meter import EngineMeter
@@ -31,7 +32,9 @@ class Elsewhere:
 def test_prompts_go_to_an_openai_server_and_tokens_come_back():
     with FakeOpenAi() as fake:
         flags = genai_flags("genai_perf_flags", {**FLAGS, "url": fake.server.address})
-        options, prompts = applied(Options(model="tiny"), flags, "genai_perf_flags", has_data=False)
+        options, prompts = applied(
+            changed(Options(), model="tiny"), flags, "genai_perf_flags", has_data=False
+        )
         meter = EngineMeter({"tiny": options}, Watcher(), Effort(0.3, 0.5), {"tiny": prompts})
         proposal = Proposal(
             ((ModelVariant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)

@@ -18,12 +18,10 @@ from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import ModelVariant, VariantNames
 
 PER_DOUBLING = 8  # loads between n and 2n
-PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is what an answer can be off by
+PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is the resolution of the result
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
-PER_INSTANCE_DOUBLING = (
-    2.0  # another instance changes more than another doubling of the batch: there may be a core less
-)
+PER_INSTANCE_DOUBLING = 2.0  # doubling the instances changes more than doubling the batch: cores may run out
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Candidates:
     which: NDArray[np.int64]  # the configuration of each row
     batches: Array  # what a client sends together
     places: Array
-    spots: OperatingPoints
+    points: OperatingPoints
 
     kinds: NDArray[np.int64]  # the same number for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
@@ -75,10 +73,10 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     which = np.array([number for number, _ in rows])
     batches = np.array([load.batch for _, load in rows], float)
     load_values = np.array([load.value for _, load in rows])
-    spots = _spots(configurations, which, batches, load_values, by_rate=problem.settings.by_rate)
-    places = _places(configurations, which, batches, spots)
+    points = _points(configurations, which, batches, load_values, by_rate=problem.settings.by_rate)
+    places = _places(configurations, which, batches, points)
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
-    return Candidates(tuple(configurations), rows, which, batches, places, spots, kinds.reshape(-1), firsts)
+    return Candidates(tuple(configurations), rows, which, batches, places, points, kinds.reshape(-1), firsts)
 
 
 def _largest(configuration: Configuration) -> int:
@@ -139,12 +137,12 @@ def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
 
 
 def _batch(config: Mapping[str, Any]) -> int:
-    """What one execution can take: without dynamic batching only what a client sends together."""
+    """Requests in one execution: without dynamic batching only what a client sends together."""
     return model_config.max_batch_size(config) if model_config.has_dynamic_batching(config) else 1
 
 
 def _mark(config: Mapping[str, Any]) -> float:
-    """A number of its own for everything else in the configuration."""
+    """A number for everything else in the configuration: equal for equal rests."""
     rest = {name: value for name, value in config.items() if name not in (BATCH, INSTANCES, "name")}
     if BATCHING in rest:
         rest[BATCHING] = {name: value for name, value in rest[BATCHING].items() if name != DELAY}
@@ -153,19 +151,19 @@ def _mark(config: Mapping[str, Any]) -> float:
 
 
 def _places(
-    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, spots: OperatingPoints
+    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, points: OperatingPoints
 ) -> Array:
     places = np.array([configuration.place for configuration in configurations])[which]
-    if not spots.by_rate:
-        # No batch can be larger than what an instance finds in flight: beyond that all sizes are one.
-        in_flight = np.log2(spots.load * batches)
+    if not points.by_rate:
+        # No batch is larger than the requests in flight per instance: beyond that all batch sizes are the same.
+        in_flight = np.log2(points.load * batches)
         for start in range(0, places.shape[1], WIDTH):
             found = np.maximum(0.0, in_flight - places[:, start] / PER_INSTANCE_DOUBLING)
             places[:, start + 1] = np.minimum(places[:, start + 1], found)
-    return np.column_stack((places, np.log2(np.maximum(spots.load, 1.0)), np.log2(batches)))
+    return np.column_stack((places, np.log2(np.maximum(points.load, 1.0)), np.log2(batches)))
 
 
-def _spots(
+def _points(
     configurations: list[Configuration],
     which: NDArray[np.int64],
     client: Array,

@@ -1,4 +1,7 @@
-"""What a smart search believes about every candidate: the queueing forecast, corrected by what was measured."""
+"""Forecasts of every figure for every candidate: the throughput model, corrected by what was measured.
+
+The correction is a Gaussian process on the differences between model and measurement, in logarithms.
+"""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +19,6 @@ from inferometer.tune.trial import Trial
 
 LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
-LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, far from what was measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,12 @@ class Forecaster:
     _forecast: Array | None = None  # with these parameters, for every candidate
 
     def forecasts(self, rows: list[int], trials: list[Trial]) -> Forecasts:
-        """Of every model, for every figure its goal needs; `rows` are the candidates the trials are of."""
+        """For every model and every figure its goal needs; `rows` are the candidates of the trials."""
         base = self._base(rows, trials)
-        ground = self._ground(rows)
-        return tuple(self._of_part(part, base, ground, rows, trials) for part in range(len(self.goals)))
+        covariances = self._covariances(rows)
+        return tuple(self._of_part(part, base, covariances, rows, trials) for part in range(len(self.goals)))
 
-    def _ground(self, rows: list[int]) -> gaussian_process.Covariances:
+    def _covariances(self, rows: list[int]) -> gaussian_process.Covariances:
         """These candidates, and one of each kind to predict."""
         places = self.candidates.places
         return gaussian_process.Covariances(places[rows], places[self.candidates.firsts])
@@ -57,13 +59,13 @@ class Forecaster:
         self,
         part: int,
         base: Array,
-        ground: gaussian_process.Covariances,
+        covariances: gaussian_process.Covariances,
         rows: list[int],
         trials: list[Trial],
     ) -> dict[str, Forecast]:
         found: dict[str, Forecast] = {}
         measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
-        speed = self._corrected(ground, measured - base[rows], base)
+        speed = self._corrected(covariances, measured - base[rows], base)
         found[THROUGHPUT] = speed
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
@@ -71,8 +73,8 @@ class Forecaster:
             if tag in found or not known:
                 continue
             at = [rows[number] for number in known]
-            own = ground if at == rows else self._ground(at)
-            if tag.startswith(LATENCY) and not self.candidates.spots.by_rate:
+            own = covariances if at == rows else self._covariances(at)
+            if tag.startswith(LATENCY) and not self.candidates.points.by_rate:
                 # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
                 little = np.log(self._requests()) - speed.mean
                 tail = gaussian_process.fit(own, values[known] - little[at], least_scale=0.08)
@@ -88,8 +90,8 @@ class Forecaster:
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
         return found
 
-    def _corrected(self, ground: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
-        mean, deviation = self._everywhere(gaussian_process.fit(ground, misses, least_scale=0.08))
+    def _corrected(self, covariances: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
+        mean, deviation = self._everywhere(gaussian_process.fit(covariances, misses, least_scale=0.08))
         return Forecast(base + mean, deviation)
 
     def _everywhere(self, fitted: gaussian_process.GaussianProcess) -> tuple[Array, Array]:
@@ -101,12 +103,12 @@ class Forecaster:
     def _waiting(self) -> Array:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
         assert self.parameters is not None
-        spots = _at(self.candidates.spots, self.candidates.firsts)
-        each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], spots)[0])
+        points = _at(self.candidates.points, self.candidates.firsts)
+        each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], points)[0])
         return np.asarray(each[self.candidates.kinds])
 
     def _requests(self) -> Array:
-        return self.candidates.spots.load
+        return self.candidates.points.load
 
     def _values(self, rates: list[float | None], trials: list[Trial]) -> Array:
         """Logarithms of requests per second."""
@@ -118,17 +120,17 @@ class Forecaster:
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
             measured = np.exp(self._values([trial.combined(THROUGHPUT) for trial in trials], trials))
-            at = _at(self.candidates.spots, rows)
+            at = _at(self.candidates.points, rows)
             waited = None
-            if self.candidates.spots.by_rate:
+            if self.candidates.points.by_rate:
                 waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
             if waited is not None and np.isnan(waited).all():
                 waited = None
             self.parameters = throughput_model.fit(
                 at, measured, self.seed, start=self.parameters, waited_s=waited
             )
-            spots = _at(self.candidates.spots, self.candidates.firsts)
-            each = np.log(throughput_model.throughput(self.parameters[None, :], spots)[0])
+            points = _at(self.candidates.points, self.candidates.firsts)
+            each = np.log(throughput_model.throughput(self.parameters[None, :], points)[0])
             self._forecast = each[self.candidates.kinds]
         return self._forecast
 
@@ -142,9 +144,9 @@ def _logs(values: list[float | None]) -> Array:
     return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
 
 
-def _at(spots: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
+def _at(points: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
     return OperatingPoints(
-        spots.instances[rows], spots.batch[rows], spots.delay_s[rows], spots.load[rows], spots.by_rate
+        points.instances[rows], points.batch[rows], points.delay_s[rows], points.load[rows], points.by_rate
     )
 
 
@@ -170,7 +172,7 @@ def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Fore
 
 
 def together(forecasts: Forecasts) -> Forecast:
-    """Of the request rate of all models."""
+    """The request rate of all models together."""
     speeds = [own[THROUGHPUT] for own in forecasts]
     if len(speeds) == 1:
         return speeds[0]
@@ -179,7 +181,7 @@ def together(forecasts: Forecasts) -> Forecast:
 
 
 def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array:
-    """That the constraints of all models are kept."""
+    """The probability that the constraints of all models are kept."""
     found = np.ones(len(batches))
     rows = [
         (row, own.get(row.tag))
@@ -198,7 +200,7 @@ def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array
 
 
 def expected_gain(forecast: Forecast, best: float) -> Array:
-    """Of utility over the best so far."""
+    """The expected gain of utility over the best so far."""
     z = (forecast.mean - best) / forecast.deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
     return np.asarray((forecast.mean - best) * normal_share(z) + forecast.deviation * density)

@@ -88,7 +88,7 @@ def _loads_of(problem: SearchProblem, task: ModelProblem, batch: int) -> list[Cl
 
 
 def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: int = 1) -> Sweep:
-    """The load sweep of chosen variants once more (what is known costs nothing), then bisection around a limit."""
+    """The load sweep of chosen variants (known trials are not repeated), then bisection around a limit."""
     found: list[Trial] = []
 
     def make(value: float) -> Proposal:
@@ -125,7 +125,7 @@ def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: 
 
 
 def _has_stopped_growing(problem: SearchProblem, rows: Sequence[Trial]) -> bool:
-    """Over the last four, or with the last doubling: a server that is full gives no more for more."""
+    """Over the last four loads, or with the last doubling: the server is saturated."""
     return _objective_gain(problem, rows) < PLATEAU or score(problem.goals, rows[-1], rows[-2]) < FLAT
 
 

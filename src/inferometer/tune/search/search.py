@@ -68,7 +68,7 @@ class Proposal:
 
     @property
     def key(self) -> str:
-        """Equal for proposals whose trials can stand for each other."""
+        """Equal for proposals of the same content and load: their trials are interchangeable."""
         # A numbered variant that equals the default is measured on its own all the same.
         rows = [
             f"{variant.key}{' default' if variant.is_default else ''} {load}" for variant, load in self.parts

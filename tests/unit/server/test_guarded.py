@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferometer.server.startlog import is_about_models, ports_in_use, telling_lines
+from inferometer.server.guarded import is_about_models, ports_in_use, telling_lines
 
 NOISE = """\
 E1115 04:07:31.506159 5771 server.cc:241] "CudaDriverHelper has not been initialized."
