@@ -196,7 +196,7 @@ class SocketLink:
         self.connector = make_connector(wiring.endpoint, reactor, clock, protocols=protocols)
 
 
-class Connection(ABC):
+class SocketConnection(ABC):
     """A socket and what is half sent on it."""
 
     __slots__ = (

@@ -15,7 +15,7 @@ from itertools import count
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
-from inferometer.load.connection import LATER, Connection, SocketLink, loss_status
+from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.engine import Explain, Finish, NextStep, Responded
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ, EpollReactor
@@ -272,7 +272,7 @@ class GrpcLink(SocketLink):
         )
 
 
-class _Channel(Connection):
+class _Channel(SocketConnection):
     """One connection, from its opening to its end; after that the link makes another."""
 
     _link: GrpcLink

@@ -6,7 +6,7 @@ from itertools import count
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
-from inferometer.load.connection import LATER, Connection, SocketLink, loss_status
+from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.engine import Explain, Finish, NextStep, Responded, always_finish
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
@@ -129,7 +129,7 @@ class NumberedRequests:
         return b"".join((before, (b'"%d"' % next(self._numbers)).ljust(len(ID_PLACE)), after))
 
 
-class _Connection(Connection):
+class _Connection(SocketConnection):
     """One connection and the request on it."""
 
     __slots__ = (
