@@ -28,8 +28,8 @@ RANK = {
     "tune": 8,
     "api": 9,
     "selftest": 9,
-    "cli": 10,
-    "dialects": 11,
+    "dialects": 10,
+    "cli": 11,
 }
 MODELS = (("server", "models"), ("server", "vocoder"))  # of the embedded server, which runs them itself
 NEVER = {("stats", lower) for lower in ("load", "services", "wire")} | {

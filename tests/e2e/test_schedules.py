@@ -15,8 +15,7 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.load.plan import Closed, Constant, Open, Periodic, Plan, Poisson
 from inferometer.load.workers import Workers
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour
@@ -291,7 +290,7 @@ def test_workers_auto_starts_with_one_and_measures(run: Callable, tmp_path: Path
         assert len(fake.inferences) == 50
     assert ended.code == 0
     result = api.load(str(tmp_path / "r.json"))
-    assert result.effective["workers"] == "auto"
+    assert result.effective.workers == "auto"
     assert result.levels[0].measurement.client.workers == 1
 
 

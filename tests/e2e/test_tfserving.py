@@ -9,7 +9,7 @@ import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.model.numbers import encode
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.options.options import Options, Tls
 from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.kind import Answering

@@ -12,7 +12,7 @@ from fuzz_replies import JSON_WORDS, make_documents
 from harness import Choices, Family, damaged, damaged_seeds, each
 
 from inferometer.dataset.build import build
-from inferometer.dataset.formats import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
+from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
 from inferometer.dataset.replay import read_trace
 from inferometer.load.shape import parse_shape
 from inferometer.measure.points import read_intervals

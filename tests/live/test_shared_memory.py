@@ -18,8 +18,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from inferometer.base.errors import PeerError
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
 from inferometer.options.options import Options
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.services.discovery import describe_model

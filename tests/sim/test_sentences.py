@@ -21,6 +21,7 @@ from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
+from inferometer.options.effective import Effective
 from inferometer.records import status
 from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label
@@ -178,18 +179,18 @@ def result_of(run: Run, level: Level) -> Result:
         command="measure",
         started_at="2025-01-02T03:04:05+00:00",
         asked={},
-        effective={
-            "batch": 1,
-            "service_kind": "triton",
-            "protocol": "http",
-            "measurement_mode": "time_windows",
-            "measurement_interval_ms": 400,
-            "asynchronous": False,
-            "percentile": run.level_settings.percentile,
-            "latency_limit_ms": run.level_settings.latency_limit_ms,
-            "mode": mode,
-            "max_error_rate": 0.0,
-        },
+        effective=Effective(
+            batch=1,
+            service_kind="triton",
+            protocol="http",
+            measurement_mode="time_windows",
+            measurement_interval_ms=400,
+            asynchronous=False,
+            percentile=run.level_settings.percentile,
+            latency_limit_ms=run.level_settings.latency_limit_ms,
+            mode=mode,
+            max_error_rate=0.0,
+        ),
         host={},
         server={},
         model={"name": "fake", "version": "1", "is_decoupled": False},

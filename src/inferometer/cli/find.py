@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S
@@ -12,7 +11,6 @@ from inferometer.cli.measure import (
     make_progress,
     measure_options,
     write_reports,
-    write_result,
 )
 from inferometer.options.help import answer
 from inferometer.options.option import Ask, option, rows
@@ -74,18 +72,13 @@ def main(argv: list[str]) -> int:
 def _find(options: "Options", own: FindOptions) -> int:
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
+    from inferometer.report.export import check_files
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
 
     promise = parse_slo(own.slo)
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     duration_s = options.duration_s or DURATION_S
     quest = Quest(
         promise=promise,
@@ -106,8 +99,9 @@ def _find(options: "Options", own: FindOptions) -> int:
 
 
 def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.find.run import run_find
+    from inferometer.report.files import write_result
 
     result = setup.result
     with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:

@@ -10,7 +10,7 @@ from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Step
 from inferometer.measure.prepare import Setup
 from inferometer.model.numbers import ElementError, encode_fractions, values
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.services.kind import Answering
 
 

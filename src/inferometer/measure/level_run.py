@@ -16,9 +16,8 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Arrivals, Open
-from inferometer.measure.conclusion import RawLevel, latency_name
+from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
-from inferometer.measure.schedule_timing import ScheduleTiming
 from inferometer.measure.silence import GONE_NS, Silence
 from inferometer.observe.metrics import Sample
 from inferometer.records import status

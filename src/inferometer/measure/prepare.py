@@ -19,17 +19,17 @@ from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.agenda import Agenda, maybe_agenda
 from inferometer.measure.checks import check_model
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.journal import RequestJournal
-from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
+from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.options.effective import Effective, effective
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
@@ -78,9 +78,7 @@ class Habits:
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = (
         warnings_about  # after the first look at the metrics
     )
-    data_read: Callable[[Mapping[str, Any]], None] | None = (
-        None  # told of the input data, as in `Result.effective`
-    )
+    data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
     bad_data: str = ""  # stands before the reason when input data cannot be read
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
 
@@ -136,7 +134,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
     if habits.data_read is not None:
-        habits.data_read(_data(dataset))
+        habits.data_read(Effective(**_data(dataset)))
     with _data_refused(habits.bad_requests):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
@@ -380,52 +378,26 @@ def _effective(
     dataset: Dataset,
     last: float | None,
     agenda: Agenda | None,
-) -> dict[str, Any]:
+) -> Effective:
     span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
-    return {
-        "session_concurrency": options.session_concurrency,
-        "mode": load_mode(options),
-        "request_rate_start": None if rate is None else rate.start,
-        "request_rate_end": None if rate is None or rate.end is None else (last or 0),
-        "distribution": options.request_distribution,
-        "service_kind": options.service_kind,
-        "protocol": options.protocol,
-        "shared_memory": options.shared_memory,
-        "input_format": options.input_format,
-        "output_format": options.output_format,
-        "batch": level_settings.batch,
-        "batch_given": options.batch is not None,
-        "concurrency_start": 1 if span is None else int(span.start),
-        "concurrency_end": None if span is None or span.end is None else int(last or 0),
-        "concurrency_step": 1 if span is None else int(span.step),
-        "request_count": _count(options, dataset, agenda),
-        "schedule_s": None if agenda is None else agenda.length_ns / NS_PER_S,
-        "schedule": _schedule_name(options),
-        "speed": options.speed,
-        "periodic": None if periodic is None else [periodic.start, periodic.end, periodic.step],
-        "request_period": options.request_period,
-        "warmup_request_count": options.warmup_request_count,
-        "measurement_mode": options.measurement_mode,
-        "measurement_interval_ms": options.measurement_interval_ms,
-        "measurement_request_count": options.measurement_request_count,
-        "stopping": "precision" if isinstance(level_settings.rule, Precision) else "stability",
-        "stability_percentage": options.stability_percentage,
-        "max_trials": options.max_trials,
-        "duration_s": options.duration_s,
-        "precision": options.precision,
-        "percentile": options.percentile,
-        "latency_limit_ms": options.latency_limit_ms,
-        "asynchronous": options.asynchronous,
-        "request_timeout_s": options.request_timeout_s,
-        "max_error_rate": options.max_error_rate,
-        "workers": options.workers,
-        "verbose": options.verbose,
-        "verbose_csv": options.verbose_csv,
-        "collect_metrics": options.collect_metrics,
-        "metrics_interval_ms": options.metrics_interval_ms,
-        "binary_search": options.binary_search,
+    return effective(
+        options,
+        mode=load_mode(options),
+        request_rate_start=None if rate is None else rate.start,
+        request_rate_end=None if rate is None or rate.end is None else (last or 0),
+        distribution=options.request_distribution,
+        batch=level_settings.batch,
+        batch_given=options.batch is not None,
+        concurrency_start=1 if span is None else int(span.start),
+        concurrency_end=None if span is None or span.end is None else int(last or 0),
+        concurrency_step=1 if span is None else int(span.step),
+        request_count=_count(options, dataset, agenda),
+        schedule_s=None if agenda is None else agenda.length_ns / NS_PER_S,
+        schedule=_schedule_name(options),
+        periodic=None if periodic is None else dataclasses.astuple(periodic),
+        stopping="precision" if isinstance(level_settings.rule, Precision) else "stability",
         **_data(dataset),
-    }
+    )
 
 
 def _data(dataset: Dataset) -> dict[str, Any]:

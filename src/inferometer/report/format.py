@@ -1,11 +1,10 @@
 """How numbers are written: the classic tool's formats, and the ones for people."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import Distribution, Estimate, Level
 
 NONE = "-"  # stands for a figure that does not exist
@@ -29,18 +28,18 @@ def level_value(mode: str, value: float) -> str:
     return str(int(value)) if mode == "concurrency" else decimal(value)
 
 
-def has_schedule(effective: Mapping[str, Any]) -> bool:
+def has_schedule(effective: Effective) -> bool:
     """The load had times of its own and ended with them."""
-    return effective.get("mode") in ("fixed_schedule", "replay", "shape_load")
+    return effective.mode in ("fixed_schedule", "replay", "shape_load")
 
 
-def is_periodic(effective: Mapping[str, Any]) -> bool:
-    return effective.get("mode") == "periodic_concurrency"
+def is_periodic(effective: Effective) -> bool:
+    return effective.mode == "periodic_concurrency"
 
 
-def classic_value(effective: Mapping[str, Any], level: Level) -> str:
+def classic_value(effective: Effective, level: Level) -> str:
     """The level as the classic tool's summary and CSV have it: a fixed schedule is rate 1 there."""
-    return "1" if effective.get("mode") == "fixed_schedule" else level_value(level.mode, level.value)
+    return "1" if effective.mode == "fixed_schedule" else level_value(level.mode, level.value)
 
 
 def level_label(mode: str, value: float) -> str:

@@ -19,8 +19,7 @@ from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.records.records import Records, join
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint

@@ -11,8 +11,7 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl
@@ -24,7 +23,7 @@ from inferometer.services.traffic import Traffic
 from inferometer.wire.grpc import frame_message
 
 MESSAGES = TensorSpec("message", "MESSAGE", (1,))
-"""What a call sends; `dataset.messages` reads it."""
+"""What a call sends; `dataset.payloads` reads it."""
 
 
 class DynamicGrpc(Service):

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import RESPONSE, Service

@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from inferometer.base.errors import InferometerError, UsageError
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import Document, Service

@@ -15,8 +15,7 @@ from inferometer.options.options import Options
 from inferometer.options.rule import Rule
 
 if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
-    from inferometer.model.spec import ModelSpec
-    from inferometer.model.tensor import Tensor
+    from inferometer.model.spec import ModelSpec, Tensor
     from inferometer.services.endpoint import Connection
     from inferometer.services.shared_memory import Placement
     from inferometer.services.traffic import Traffic

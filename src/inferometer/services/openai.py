@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.model.answers import OPENAI_MODELS
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl

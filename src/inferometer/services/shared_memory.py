@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services.undo import Undo, guarded
 
 SYSTEM, CUDA = "system", "cuda"

@@ -15,8 +15,7 @@ from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.text import is_digits
 from inferometer.model.answers import SIGNATURES, TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode, flat, little_endian
-from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ANY_BATCH, ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document

@@ -15,8 +15,7 @@ from urllib.parse import quote
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
 from inferometer.model.numbers import decode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options, Tls
 from inferometer.records.status import HTTP
 from inferometer.services.endpoint import Connection, parse_endpoint

@@ -7,8 +7,7 @@ from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.model import answers
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
 from inferometer.options.options import Options
 from inferometer.services.discovery import ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection

@@ -10,8 +10,7 @@ from urllib.parse import quote
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model import answers
 from inferometer.model.numbers import decode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.discovery import READY, ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection

@@ -14,7 +14,6 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.quantiles import BINS_PER_OCTAVE
-from inferometer.stats.sparkline import sparkline
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 LATE_SHARE = 0.1  # of the median latency that may be our own late sending
@@ -194,3 +193,21 @@ def _valley(smooth: NDArray[np.float64], counts: NDArray[np.float64]) -> int | N
         return None
     place = int(np.argmin(np.where(inside, depth, np.inf)))
     return place + 1 if depth[place] <= VALLEY else None
+
+
+# --- a series of figures as a line of small bars
+
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS = 40
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """From the lowest to the highest; long series are averaged down to what fits."""
+    if not len(values):
+        return ""
+    parts = np.array_split(np.asarray(values, dtype=np.float64), min(len(values), MOST_BARS))
+    points = np.array([part.mean() for part in parts])
+    spread = float(points.max() - points.min())
+    if spread == 0:
+        return BARS[0] * len(points)
+    return "".join(BARS[round(float(point - points.min()) / spread * (len(BARS) - 1))] for point in points)

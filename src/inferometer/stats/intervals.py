@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.quantiles import rank
-from inferometer.stats.series import Series
-from inferometer.stats.sketch import Sketch
+from inferometer.stats.series import Series, Sketch
 
 MOST_SECTIONS = 64
 FEWEST_SECTIONS = 8

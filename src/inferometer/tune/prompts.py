@@ -9,8 +9,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
-from inferometer.dataset.payloads import build_payloads
-from inferometer.dataset.words import WORDS
+from inferometer.dataset.payloads import WORDS, build_payloads
 from inferometer.options.options import DataOptions
 
 TEXT = "text_input"

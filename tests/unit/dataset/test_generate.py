@@ -6,8 +6,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.build import build
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import decode
+from inferometer.model.numbers import DATATYPES, decode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions
 

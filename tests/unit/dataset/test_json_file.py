@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.build import build
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import decode, encode
+from inferometer.model.numbers import DATATYPES, decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions
 

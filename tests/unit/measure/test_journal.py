@@ -4,7 +4,7 @@ from pathlib import Path
 
 from inferometer.base.errors import PeerError
 from inferometer.measure.journal import DISORDER_NS, RequestJournal
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.records import status
 from inferometer.records.spool import Spool, SpoolHead
 

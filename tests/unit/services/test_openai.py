@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inferometer.base.errors import PeerError
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.options.options import Options
 from inferometer.records import status as outcome
 from inferometer.services.endpoint import Connection, Endpoint

@@ -12,10 +12,8 @@ from tritonclient.http import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
 
 from inferometer.base.errors import UsageError
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import encode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES, encode
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.shared_memory import OutputPlaces, Placement, layout

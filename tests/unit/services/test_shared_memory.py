@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services import cuda
 from inferometer.services.shared_memory import (
     FOLDER,

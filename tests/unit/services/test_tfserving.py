@@ -9,8 +9,7 @@ from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.model.numbers import encode
-from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ANY_BATCH, ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.tfserving import Columns, TfServing, TfServingRest, content, model_of, predicted

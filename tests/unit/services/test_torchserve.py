@@ -8,8 +8,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.model.numbers import encode
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.torchserve import TorchServe, counters

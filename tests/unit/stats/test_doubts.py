@@ -11,13 +11,13 @@ from inferometer.stats.doubts import (
     drift,
     explain,
     slow_ends,
+    sparkline,
     stall_period_s,
     two_modes,
 )
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import ClientCost, Estimate, Measurement, WindowFigures
 from inferometer.stats.quantiles import distribution
-from inferometer.stats.sparkline import sparkline
 
 MS = 1_000_000
 RNG = np.random.default_rng(3)

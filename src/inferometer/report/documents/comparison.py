@@ -108,8 +108,8 @@ def _facts(comparison: Comparison) -> tuple[str, ...]:
     rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
     words = (
         f"baseline {comparison.baseline}",
-        f"{effective.get('service_kind', '')} {effective.get('protocol', '')}".strip(),
-        f"batch {effective.get('batch', 1)}",
+        f"{effective.service_kind} {effective.protocol}".strip(),
+        f"batch {effective.batch}",
         f"{plural(rounds, 'round')} in turns",
     )
     return tuple(word for word in (*words, *ends) if word)
@@ -375,7 +375,7 @@ def _variant(result: Result) -> Iterator[tuple[str, str]]:
     yield "Model", str(result.model.get("name", "")) + (f" version {version}" if version else "")
     yield "Server", " ".join(str(result.server.get(name, "")) for name in ("name", "version", "url")).strip()
     kind, protocol = (result.effective.get(name, "") for name in ("service_kind", "protocol"))
-    yield "Load", f"{kind} {protocol}, batch {result.effective.get('batch', 1)}".strip()
+    yield "Load", f"{kind} {protocol}, batch {result.effective.batch}".strip()
     host = ", ".join(str(result.host[name]) for name in ("name", "processor") if name in result.host)
     yield "Client host", host
     yield "Measured", f"{when(result.started_at)}, {plural(len(result.levels), 'level')}"

@@ -40,7 +40,7 @@ def throughput_section(result: Result) -> Section | None:
     rows = measured(result)
     if not rows:
         return None
-    chosen = result.effective.get("percentile")
+    chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = "request rate" if rows[0][0].mode != "concurrency" else "concurrency"
     note = f"The numbers are the {name}; bars are 95 % intervals."

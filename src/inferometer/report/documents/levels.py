@@ -10,7 +10,6 @@ from inferometer.report.format import (
     duration,
     first_line,
     interval,
-    is_periodic,
     level_label,
     level_value,
     percentiles,
@@ -64,7 +63,7 @@ def levels_section(result: Result) -> Section | None:
     levels = sorted(result.levels, key=lambda row: row.value) if result.finding else result.levels
     if not levels:
         return None
-    chosen = result.effective.get("percentile")
+    chosen = result.effective.percentile
     shown = percentiles(chosen)
     columns = (
         load_column(levels[0]),
@@ -74,7 +73,7 @@ def levels_section(result: Result) -> Section | None:
         *map(Column, ("Errors", "Client CPU")),
         Column("Verdict", is_number=False),
     )
-    ramp = "{:g}..{:g}".format(*result.effective["periodic"][:2]) if is_periodic(result.effective) else ""
+    ramp = "" if (periodic := result.effective.periodic) is None else "{:g}..{:g}".format(*periodic[:2])
     words = [verdict_words(level, result.finding) for level in levels]
     rows = tuple(
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)

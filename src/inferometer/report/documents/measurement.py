@@ -58,8 +58,8 @@ def facts(result: Result) -> tuple[str, ...]:
     effective, version = result.effective, result.model.get("version")
     words = (
         f"version {version}" if version else "",
-        f"{effective.get('service_kind', '')} {effective.get('protocol', '')}".strip(),
-        f"batch {effective.get('batch', 1)}",
+        f"{effective.service_kind} {effective.protocol}".strip(),
+        f"batch {effective.batch}",
         _schedule(result) if has_schedule(effective) else "",
         str(result.server.get("url", "")),
         when(result.started_at),
@@ -69,9 +69,12 @@ def facts(result: Result) -> tuple[str, ...]:
 
 def _schedule(result: Result) -> str:
     effective = result.effective
-    count, time = plural(effective["request_count"], "request"), duration(effective["schedule_s"] * NS_PER_S)
-    speed = f" at speed {effective['speed']:g}" if effective["speed"] != 1 else ""
-    return f"{effective['schedule']}{speed}: {count} in {time}"
+    count, time = (
+        plural(effective.request_count, "request"),
+        duration((effective.schedule_s or 0.0) * NS_PER_S),
+    )
+    speed = f" at speed {effective.speed:g}" if effective.speed != 1 else ""
+    return f"{effective.schedule}{speed}: {count} in {time}"
 
 
 def _verdict(result: Result) -> str:
@@ -108,7 +111,7 @@ def _tone(result: Result) -> Tone:
 
 
 def _has_failed(result: Result) -> bool:
-    return result.failed_share > float(result.effective.get("max_error_rate") or 0.0)
+    return result.failed_share > float(result.effective.max_error_rate or 0.0)
 
 
 def _figures(result: Result) -> Iterator[Figure]:

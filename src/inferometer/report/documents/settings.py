@@ -1,5 +1,6 @@
 """What was asked for, what ran, on which machine and against which server."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def settings_section(result: Result) -> Section | None:
     """Asked and effective, side by side."""
-    asked, effective = dict(_flat(result.asked)), dict(_flat(result.effective))
+    asked, effective = dict(_flat(result.asked)), dict(_flat(dataclasses.asdict(result.effective)))
     names = sorted({*asked, *effective})
     if not names:
         return None

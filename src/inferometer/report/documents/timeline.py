@@ -147,7 +147,7 @@ def _latency_lines(rows: tuple[_Row, ...], result: Result) -> Iterator[ChartLine
     is_marked = len(rows) <= MARKED
     answered = tuple(row for row in rows if row.window.request_count)
     if not any(row.window.p99_ns for row in answered):  # a file from before windows had percentiles
-        chosen = result.effective.get("percentile")
+        chosen = result.effective.percentile
         name = "mean latency" if chosen is None else f"p{chosen} latency"
         yield ChartLine(name, _runs(answered, "latency_ns"), "blue", has_marks=is_marked)
         return
@@ -183,7 +183,7 @@ def _tip(row: _Row) -> str:
 
 
 def _table(rows: tuple[_Row, ...], result: Result) -> Table:
-    chosen = result.effective.get("percentile")
+    chosen = result.effective.percentile
     headline = "Average" if chosen is None else f"p{chosen}"
     names = ("Level", "From (s)", "To (s)", "Infer/s", headline, "p50", "p99", "Requests", "Failed")
     columns = (*map(Column, names), Column("Counted", is_number=False))
