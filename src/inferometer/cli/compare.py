@@ -15,11 +15,11 @@ from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import appended, option, rows
 from inferometer.options.options import OPTIONS, OURS
 from inferometer.options.values import text, whole
-from inferometer.options.words import WORDS, Command, read, taken, without
+from inferometer.options.words import WORDS, Command, taken, without
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ _OF_SAVED = frozenset(
 
 def main(argv: list[str]) -> int:
     try:
-        given = read(argv, COMMAND)
-        if isinstance(given, Ask):
-            answer(given, COMMAND)
+        given = read_or_answer(argv, COMMAND)
+        if given is None:
             return 0
         _check(given)
         names = given.pop(WORDS, ())

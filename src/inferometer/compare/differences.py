@@ -12,11 +12,24 @@ from inferometer.compare.comparison import (
     Difference,
     LevelDifference,
 )
-from inferometer.compare.metrics import Metric
 from inferometer.compare.paired import FEWEST, paired_percent, unpaired_percent
-from inferometer.compare.turns import Course
-from inferometer.stats.measurement import Estimate, Level, Measurement
+from inferometer.compare.turns import PERCENTILES, Course
+from inferometer.stats.figures import Metric, named
+from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.series import joined
+
+
+def headline_metrics(chosen: int | None, more: Sequence[int] = ()) -> tuple[Metric, ...]:
+    """The headline figures, with the percentiles that were asked for among them."""
+    wanted = sorted({*PERCENTILES, *more, *(() if chosen is None else (chosen,))})
+    return tuple(row for name in (THROUGHPUT, *(f"p{p}" for p in wanted)) if (row := named(name)) is not None)
+
+
+def _verdict(metric: Metric, percent: Estimate) -> str:
+    """What the interval shows."""
+    if percent.low is None or percent.high is None or percent.low <= 0 <= percent.high:
+        return NO_DIFFERENCE
+    return FASTER if (percent.low > 0) == metric.is_higher_better else SLOWER
 
 
 def of_turns(base: Course, other: Course, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:
@@ -33,7 +46,9 @@ def _of_turns(metric: Metric, base: Course, other: Course, rounds: int, looks: i
         return _without_interval(metric, whole, _figure(metric, other, range(rounds)), few)
     pairs = [[_figure(metric, course, block) for block in blocks] for course in (base, other)]
     percent = paired_percent(pairs[0], pairs[1], looks)
-    return Difference(metric.name, whole, whole * (1 + percent.value / 100), percent, metric.verdict(percent))
+    return Difference(
+        metric.short, whole, whole * (1 + percent.value / 100), percent, _verdict(metric, percent)
+    )
 
 
 def _blocks(metric: Metric, base: Course, other: Course, rounds: int) -> list[range]:
@@ -69,7 +84,7 @@ def _figure(metric: Metric, course: Course, rounds: range) -> float:
 
 def _without_interval(metric: Metric, base: float, value: float, reason: str) -> Difference:
     percent = Estimate((value / base - 1) * 100 if base else 0.0)
-    return Difference(metric.name, base, value, percent, NO_DIFFERENCE, reason)
+    return Difference(metric.short, base, value, percent, NO_DIFFERENCE, reason)
 
 
 def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:
@@ -78,20 +93,18 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
         return ()
     found = []
     for metric in wanted:
-        one, two = (_estimate(metric, measured) for measured in (base.measurement, other.measurement))
+        one, two = (
+            None if metric.interval is None else metric.interval(measured)
+            for measured in (base.measurement, other.measurement)
+        )
         if one is None or two is None or one.value <= 0 or two.value <= 0:
             continue
         percent = unpaired_percent(one, two, looks)
         reason = "too few requests for an interval" if percent.low is None else ""
-        found.append(Difference(metric.name, one.value, two.value, percent, metric.verdict(percent), reason))
+        found.append(
+            Difference(metric.short, one.value, two.value, percent, _verdict(metric, percent), reason)
+        )
     return tuple(found)
-
-
-def _estimate(metric: Metric, found: Measurement) -> Estimate | None:
-    if metric.percentile is None:
-        return found.infer_per_s
-    known = dict(found.latency_intervals)
-    return known.get(metric.name)
 
 
 def overall(levels: Sequence[LevelDifference]) -> str:

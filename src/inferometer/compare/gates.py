@@ -1,7 +1,7 @@
 """When a comparison counts as a regression, such as `p99 > +5%, throughput < -3%, snr < 40`."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
@@ -17,61 +17,44 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
+from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
 
 _WORDS = re.compile(r"\s*(?P<name>[^\s<>=]*)\s*(?P<sign>[<>]?=?)\s*(?P<limit>.*?)\s*")
-_PERCENTILE = re.compile(r"p([1-9]\d?)")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
-Figure = Callable[[OutputSimilarity], float | None]
-
-
-def _snr(output: OutputSimilarity) -> float | None:
-    return float("inf") if output.is_identical else output.snr_db
-
-
-def _cosine(output: OutputSimilarity) -> float | None:
-    return 1.0 if output.is_identical else output.cosine
-
-
-def _relative(output: OutputSimilarity) -> float | None:
-    return 0.0 if output.is_identical else output.relative
-
-
-OUTPUT_FIGURES: dict[str, Figure] = {
-    "snr": _snr,
-    "cosine": _cosine,
-    "relative": _relative,
-    "max_abs": lambda output: output.max_abs,
-    "mean_abs": lambda output: output.mean_abs,
-    "top1": lambda output: output.top1,
-    "exact": lambda output: output.exact,
-}
-_SHARES = ("top1", "exact", "errors", "relative")  # may be written in percent
 ERRORS = "errors"
-KNOWN = f"{THROUGHPUT}, p50, p95, p99, {ERRORS}, {', '.join(OUTPUT_FIGURES)}"
+KNOWN = ", ".join((THROUGHPUT, "p50", "p95", "p99", ERRORS, *(metric.short for metric in OUTPUT_METRICS)))
+
+
+def _metric(name: str) -> Metric | None:
+    """A figure that variants are compared by: throughput, a whole percentile of the latency, errors, of outputs."""
+    found = named(name)
+    if found is None or found.source is Source.OUTPUT or name in (THROUGHPUT, ERRORS):
+        return found
+    return found if re.fullmatch(r"p\d+", name) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A condition under which a variant fails: a difference in percent, or a figure of its outputs or errors."""
 
-    name: str
+    metric: Metric
     is_above: bool  # fails above the limit; else below it
     limit: float  # percent for speed, a share for errors
     text: str
 
     @property
-    def percentile(self) -> int | None:
-        found = _PERCENTILE.fullmatch(self.name)
-        return int(found[1]) if found else None
+    def name(self) -> str:
+        return self.metric.short
 
     @property
     def is_speed(self) -> bool:
+        """Judged by its difference from the baseline's."""
         return self.name == THROUGHPUT or self.percentile is not None
 
     @property
-    def is_output(self) -> bool:
-        return self.name in OUTPUT_FIGURES
+    def percentile(self) -> int | None:
+        return None if self.metric.percentile is None else int(self.metric.percentile)
 
     def is_beyond(self, value: float) -> bool:
         return value > self.limit if self.is_above else value < self.limit
@@ -98,22 +81,23 @@ def _gate(part: str, whole: str, position: int) -> Gate:
 
     if not name:
         raise refuse("a condition is missing", "name", "write conditions like 'p99 > +5%, snr < 40'")
-    if name not in (THROUGHPUT, ERRORS, *OUTPUT_FIGURES) and not _PERCENTILE.fullmatch(name):
+    metric = _metric(name)
+    if metric is None:
         raise refuse(f"'{found['name']}' is no figure of a comparison", "name", f"take one of {KNOWN}")
     if sign.rstrip("=") not in ("<", ">"):
         raise refuse(f"after '{found['name']}' comes < or >", "sign", "write it like 'p99 > +5%'")
     number, is_percent = limit.removesuffix("%").strip(), limit.endswith("%")
     if not _NUMBER.fullmatch(number):
         raise refuse(f"'{limit}' is no number", "limit", "write it like +5%, -3% or 40")
-    is_speed = name == THROUGHPUT or name.startswith("p")
+    is_speed = name == THROUGHPUT or metric.percentile is not None
     if is_speed and not is_percent:
         raise refuse(
             f"'{name}' is compared with the baseline's, so '{limit}' needs a %", "limit", f"write {limit}%"
         )
-    if is_percent and not is_speed and name not in _SHARES:
+    if is_percent and not is_speed and not metric.is_share:
         raise refuse(f"'{name}' has no percent", "limit", f"write {number}")
     value = float(number) / 100 if is_percent and not is_speed else float(number)
-    return Gate(name, sign.startswith(">"), value, " ".join(part.split()))
+    return Gate(metric, sign.startswith(">"), value, " ".join(part.split()))
 
 
 def judge(
@@ -138,7 +122,7 @@ def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tupl
     if gate.name == ERRORS:
         share = variant.result.failed_share
         yield FAILED if gate.is_beyond(share) else PASSED, f"{share:.2%} of the requests failed"
-    elif gate.is_output:
+    elif gate.metric.source is Source.OUTPUT:
         if not contrast.outputs:
             yield INCONCLUSIVE, contrast.outputs_note or "outputs were not compared"
         for output in contrast.outputs:
@@ -173,7 +157,7 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
             f"output '{output.name}' has {output.non_finite} elements with NaN or infinity on one side only",
         )
         return
-    value = OUTPUT_FIGURES[gate.name](output)
+    value = None if gate.metric.get is None else gate.metric.get(output)
     if value is not None:  # a figure that does not apply to this output says nothing about it
         shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
         yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} {where}"

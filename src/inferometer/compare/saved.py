@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from inferometer.base.errors import UnlikeError, UsageError
 from inferometer.compare.comparison import Comparison, Contrast, LevelDifference, Variant
-from inferometer.compare.differences import of_levels, overall
+from inferometer.compare.differences import headline_metrics, of_levels, overall
 from inferometer.compare.likeness import unlike
-from inferometer.compare.metrics import metrics
 from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
@@ -40,7 +39,7 @@ def compare_saved(
                 f"'{name}' and '{results[0][0]}' have no level of load in common",
                 remedy="measure both at the same levels",
             )
-    wanted = metrics(base.effective.percentile, terms.percentiles)
+    wanted = headline_metrics(base.effective.percentile, terms.percentiles)
     looks = len(wanted) * sum(map(len, matched))
     contrasts = tuple(
         _contrast(

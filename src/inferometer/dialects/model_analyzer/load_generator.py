@@ -18,9 +18,10 @@ from inferometer.base.errors import LocalError
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_flags, words
+from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
-from inferometer.tune.figures import MEGA, resident
+from inferometer.tune.figures import resident
 from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import ClientLoad, Figures
