@@ -1,4 +1,4 @@
-"""The KServe v2 protocol as bytes, the same for Triton and its plain kin: what the links of `load` write and read.
+"""The KServe v2 protocol as bytes, for Triton and for plain KServe v2 servers: what the links of `load` write and read.
 
 A request is rendered once. What differs each time it is sent, its sequence and its id, is written into places of fixed
 length over HTTP, and appended to the message over gRPC, where fields may come in any order. Replies are opened only
@@ -172,7 +172,7 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
 
 
 def grpc_tensors(message: bytes) -> dict[str, Tensor]:
-    """The outputs of a ModelInferResponse with datatype and shape, for those who are in no hurry."""
+    """The outputs of a ModelInferResponse with datatype and shape; slower than `grpc_outputs`."""
     data = grpc_outputs(message)
     reply = _message(message)
     return {
