@@ -15,10 +15,9 @@ from inferometer.compare.comparison import (
     Variant,
 )
 from inferometer.compare.differences import headline_metrics, of_turns, overall
-from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
-from inferometer.compare.similarity import similarities
+from inferometer.compare.gates import Findings, Terms, conclude
+from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs, similarities
 from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
-from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import warm_up
