@@ -25,7 +25,7 @@ from inferometer.stats.watcher import Watcher
 if TYPE_CHECKING:
     from inferometer.base.signals import Interrupts
     from inferometer.compare.comparison import Comparison
-    from inferometer.compare.verdict import Terms
+    from inferometer.compare.gates import Terms
 
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
 PERIOD_NS = 5 * NS_PER_S
@@ -131,8 +131,7 @@ def _chosen(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | N
 def _compare(
     names: Sequence[str], own: CompareOptions, given: Mapping[str, Any], files: Mapping[str, str | None]
 ) -> "Comparison":
-    from inferometer.compare.gates import parse_gates
-    from inferometer.compare.verdict import Terms
+    from inferometer.compare.gates import Terms, parse_gates
     from inferometer.report.files import writable
 
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))

@@ -18,8 +18,8 @@ from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
     from inferometer.diagnose.apply import Outcome, Treatment
+    from inferometer.diagnose.reconfigure import Config
     from inferometer.diagnose.run import Asked
-    from inferometer.diagnose.settings import Config
     from inferometer.options.options import Options
 
 LEVEL_S = 3.0
@@ -110,7 +110,7 @@ def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
-    from inferometer.diagnose.settings import write_configs
+    from inferometer.diagnose.reconfigure import write_configs
 
     for written in write_configs(configs, folder):
         print(printable(f"Written: {written}"))
