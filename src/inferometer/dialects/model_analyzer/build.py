@@ -220,7 +220,7 @@ def _options(config: Config, model: ModelEntry, flags: Flags, constraints: Seque
     """What the built-in load generator is to send."""
     protocol = dict(flags).get("protocol", config.client_protocol)
     if config.has("perf_analyzer_path"):
-        return Options(model=model.name, protocol=str(protocol).lower())
+        return changed(Options(), model=model.name, protocol=str(protocol).lower())
     handed = [row for row in flags if row[0] not in (*_LOADS, *_NOT_HERE, "protocol")]
     # Without it, a page of metrics and its interval would be refused.
     handed += [] if "collect-metrics" in dict(handed) else [("collect-metrics", True)]
