@@ -245,7 +245,7 @@ def seen(run: Run) -> Seen:
 def odd_numbers(this: Seen) -> Iterator[str]:
     """Nothing is shown that is no number, or that nobody would write."""
     for text in this.texts:
-        yield from re.findall(r"(?i)\bnan\b|\binf\b|\bNone\b|(?<![\w.])-0(?:\.0+)?(?![\w.])", text)
+        yield from re.findall(r"(?i:\bnan\b|\binf\b)|\bNone\b|(?<![\w.])-0(?:\.0+)?(?![\w.])", text)
 
 
 def figures_of_nothing(this: Seen) -> Iterator[str]:
