@@ -89,7 +89,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ChangeTrial:
     """A suggestion that was tried: predicted against measured."""
 
     suggestion: Suggestion
@@ -150,12 +150,12 @@ class Diagnosis:
     suggestions: tuple[Suggestion, ...]
     curve: tuple[CurvePoint, ...]
     results: tuple[Result, ...]
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[ChangeTrial, ...] = ()
     after: Verdict | None = None  # once trials were kept: what limits it now
     is_restored: bool | None = None  # once something was applied: whether the original configuration is back
     notes: tuple[str, ...] = ()  # what could not be seen, and what that means
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> ChangeTrial | None:
         """The last trial that was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
