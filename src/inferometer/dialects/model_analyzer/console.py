@@ -15,8 +15,7 @@ from inferometer.dialects.model_analyzer.build import ProfileJob
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
-from inferometer.tune.report.facts import load_text
-from inferometer.tune.report.text import trial_line
+from inferometer.tune.report.facts import load_text, trial_line
 from inferometer.tune.search.search import Proposal, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS
 from inferometer.tune.trial import Trial
