@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture docs dist clean
+.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture mutate docs dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -94,6 +94,11 @@ JOBS ?= 4
 
 torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=10000 SEED=2 for more, 40 minutes
 	$(PYTHON) -m tests.torture --runs $(RUNS) --seed $(SEED) --jobs $(JOBS)
+
+COUNT ?= 60
+
+mutate: $(STAMP)  ## plant small faults into the arithmetic, and see whether tests notice: COUNT=200 SEED=2 for more
+	$(PYTHON) -m tools.mutate --count $(COUNT) --seed $(SEED)
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
 	$(PYTHON) -m benchmarks

@@ -16,8 +16,8 @@ from benchmarks.drive import get_traffic
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Constant, Open
 from inferometer.load.workers import Workers
-from inferometer.measure.options import Options
 from inferometer.measure.prepare import prepare
+from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.services.traffic import Traffic
 
@@ -52,9 +52,9 @@ def _records(workers: Workers, plan: Open) -> Records:
     workers.apply(plan)
     parts = []
     while True:
-        harvest = workers.collect(monotonic_ns() + _ROUND_NS)
-        parts.append(harvest.records)
-        if harvest.is_finished:
+        collected = workers.collect(monotonic_ns() + _ROUND_NS)
+        parts.append(collected.records)
+        if collected.is_finished:
             return join(parts)
 
 

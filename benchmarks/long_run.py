@@ -16,10 +16,11 @@ import psutil
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.load.plan import Closed
-from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
-from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.stopping import Stability
+from inferometer.stats.watcher import Watcher
 
 CONCURRENCY = 8
 _SERVICE_NS = 100_000
@@ -34,22 +35,8 @@ class LongRunReport:
     rate: float  # requests per second of real time
 
 
-class _Silent:
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        pass
-
-    def level_finished(self, level: Level) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
-
-
 def long_run(count: int, port: int | None) -> LongRunReport:
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=ModelSpec(name="fake", version="", inputs=(), outputs=()),
         batch=1,
         percentile=None,
@@ -59,29 +46,31 @@ def long_run(count: int, port: int | None) -> LongRunReport:
     )
     began = time.monotonic()
     with ExitStack() as stack:
-        bench = _simulated() if port is None else _real(port, stack)
-        level = measure_level(bench, recipe, Point("concurrency", CONCURRENCY, Closed(CONCURRENCY, count)))
+        instrument = _simulated() if port is None else _real(port, stack)
+        level = measure_level(
+            instrument, level_settings, LoadPoint("concurrency", CONCURRENCY, Closed(CONCURRENCY, count))
+        )
         peak = _peak_mib()
     found = 0 if level.measurement is None else level.measurement.request_count
     return LongRunReport(found, peak, found / (time.monotonic() - began))
 
 
-def _simulated() -> Bench:
+def _simulated() -> Instrument:
     from tests.support.clock import FakeClock
     from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
     clock = FakeClock()
     # Latencies of many different lengths, as real ones are.
     server = FakeServer(lambda number, _: Reply(_SERVICE_NS + number * 7919 % 50_021))
-    return Bench(SimulatedLoad(server, clock), clock, lambda: None, _Silent())
+    return Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
 
 
-def _real(port: int, stack: ExitStack) -> Bench:
+def _real(port: int, stack: ExitStack) -> Instrument:
     from benchmarks.drive import get_traffic
     from inferometer.load.workers import Workers
 
     workers = stack.enter_context(Workers(get_traffic(port), count=1))
-    return Bench(workers, monotonic_ns, lambda: None, _Silent())
+    return Instrument(workers, monotonic_ns, lambda: None, Watcher())
 
 
 def _peak_mib() -> float:

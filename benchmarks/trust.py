@@ -17,15 +17,17 @@ from benchmarks.machine import Machine, busy_cores, this_machine
 from benchmarks.parts import real_perf_analyzer
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.report.format import quantity
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.planted import Planted, PlantedStep, plant
-from tests.support.queues import KNOWN, Silent, exponential, fixed, queue, search
+from tests.support.queues import KNOWN, exponential, fixed, queue, search
 from tests.support.simulation import FakeServer, Reply, Script, SimulatedLoad
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "trust.md"
@@ -67,21 +69,21 @@ COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "per
 # --- on a simulated clock
 
 
-def simulated(server: FakeServer, point: Point, **more: bool) -> Level:
+def simulated(server: FakeServer, point: LoadPoint, **more: bool) -> Level:
     clock = FakeClock()
-    bench = Bench(SimulatedLoad(server, clock), clock, lambda: None, Silent())
+    instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
     rule = Precision(0.0, MEASURED_S * NS_PER_S, is_enough=lambda: False)
-    recipe = Recipe(ModelSpec("", "", (), ()), 1, None, rule, window_ns=NS_PER_S, **more)
-    return measure_level(bench, recipe, point)
+    level_settings = LevelSettings(ModelSpec("", "", (), ()), 1, None, rule, window_ns=NS_PER_S, **more)
+    return measure_level(instrument, level_settings, point)
 
 
-def in_flight(number: int) -> Point:
-    return Point("concurrency", number, Closed(number))
+def in_flight(number: int) -> LoadPoint:
+    return LoadPoint("concurrency", number, Closed(number))
 
 
-def rate(per_s: float, *, is_random: bool = False) -> Point:
+def rate(per_s: float, *, is_random: bool = False) -> LoadPoint:
     schedule = Poisson(per_s, 7) if is_random else Constant(per_s)
-    return Point("request_rate", per_s, Open(schedule), per_s)
+    return LoadPoint("request_rate", per_s, Open(schedule), per_s)
 
 
 def figures(level: Level) -> Measurement:
@@ -249,7 +251,7 @@ def real_rows() -> Iterator[Row]:
 
 def _contested(contest: _Contest, address: str, said: str) -> Row:
     from inferometer import api
-    from inferometer.measure.options import Range
+    from inferometer.options.values import Range
 
     name, number = contest.load
     load = {"concurrency": int(number)} if "concurrency" in name else {"request_rate": Range(float(number))}

@@ -184,7 +184,8 @@ def _quality(address: str, ours: Answer | None, theirs: Answer) -> dict[str, flo
 
 def _rate(address: str, answer: Answer) -> float:
     from inferometer import api
-    from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+    from inferometer.options.options import Tls
+    from inferometer.services.endpoint import Connection, parse_endpoint
     from inferometer.services.triton_http import TritonHttp
 
     TritonHttp(Connection(parse_endpoint(address, default_port=8000, tls=Tls()))).load_model(

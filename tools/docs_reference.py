@@ -3,17 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
-from inferometer.base.options import Option
+from inferometer.cli import compare, demo, diagnose, find, measure, selftest, serve, tune, view
 from inferometer.cli.main import COMMANDS
-from inferometer.cli.parser import GROUPS, Groups, describe
+from inferometer.options.option import Groups, Option
+from inferometer.options.words import Command
 
 PAGE = "command-line.md"
+MODULES = (measure, find, view, compare, diagnose, tune, serve, selftest, demo)
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
     if page.file.src_path != PAGE:
         return markdown
-    return "\n".join([markdown, *_commands(), "\n## Options of `inferometer measure`\n", *_tables(GROUPS)])
+    shown = (command for module in MODULES for command in _command(module.COMMAND))
+    return "\n".join([markdown, *_commands(), *shown])
 
 
 def _commands() -> Iterator[str]:
@@ -22,15 +25,20 @@ def _commands() -> Iterator[str]:
         yield f"| `{name}` | {_cell(text)} |"
 
 
+def _command(command: Command) -> Iterator[str]:
+    yield f"\n## Options of `{command.program}`\n\n{command.description} {command.epilog}"
+    yield from _tables(command.own)
+
+
 def _tables(groups: Groups) -> Iterator[str]:
     for title, options in groups:
         yield f"\n### {title}\n\n| option | |\n|---|---|"
         for option in options:
-            yield f"| {_names(option)} | {_cell(describe(option))} |"
+            yield f"| {_names(option)} | {_cell(option.text)} |"
 
 
 def _names(option: Option) -> str:
-    value = f" {option.metavar}" if option.parse is not None else ""
+    value = f" {option.metavar}" if option.values is not None else ""
     return "<br>".join(f"`{name}{value}`" for name in option.names)
 
 
@@ -41,3 +49,7 @@ def _cell(text: str) -> str:
 def on_post_page(output: str, **_: object) -> str:
     """Nothing is fetched from elsewhere: what the theme would load to search in files is ours."""
     return output.replace("https://unpkg.com/iframe-worker/shim", "scripts/offline-search.js")
+
+
+def on_post_template(output_content: str, **_: object) -> str:
+    return on_post_page(output_content)

@@ -119,7 +119,7 @@ def test_a_server_with_every_fault_is_measured_to_the_end_and_its_faults_are_cou
     assert level.measurement.client.reconnects == 0
 
 
-def test_a_reset_is_a_failure_and_a_farewell_is_not(run: Callable, tmp_path: Path) -> None:
+def test_a_reset_is_a_failure_and_an_orderly_close_is_not(run: Callable, tmp_path: Path) -> None:
     """The server may close a kept-alive connection in good order; what was sent meanwhile is sent once more."""
     for act, failed, sent in ((Wire.reset, 1, 50), (Wire.close, 0, 51)):
 

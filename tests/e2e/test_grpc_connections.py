@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-from inferometer.services.kind import ServiceOptions
+from inferometer.options.options import Options, Tls
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.kinds import KINDS
 from tests.support.grpc_servers import (
     ENHANCE_YOUR_CALM,
@@ -565,7 +565,7 @@ def test_a_control_that_has_been_used_goes_to_another_process():
     with FakeGrpcTriton() as fake:
         service = KINDS["triton"].open(
             Connection(parse_endpoint(fake.server.address, default_port=1, tls=Tls())),
-            ServiceOptions(protocol="grpc"),
+            Options(protocol="grpc"),
         )
         model = service.describe(fake.model.name, "", ())
         service.statistics(model)

@@ -9,8 +9,8 @@ import pytest
 
 from inferometer.base.answer_file import from_json
 from inferometer.base.errors import LocalError
-from inferometer.report.breakdown import level_pieces
 from inferometer.report.chromium import browsing, find_chromium, print_pdf, take_picture
+from inferometer.report.documents.breakdown import level_pieces
 from inferometer.report.saved import write_page
 from tests.support.reports import (
     WINDOWS,

@@ -15,15 +15,13 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.load.plan import Closed, Constant, Open, Periodic, Plan, Poisson
 from inferometer.load.workers import Workers
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.records.records import Records, join
-from inferometer.selftest import arrivals
 from inferometer.selftest.behaviour import Behaviour
-from inferometer.selftest.child import NullServer
-from inferometer.selftest.drive import run_whole, workers
+from inferometer.selftest.drive import NullServer, run_whole, workers
+from inferometer.selftest.schedule import ks_distance
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.traffic import Traffic
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
@@ -233,9 +231,7 @@ def test_a_fixed_schedule_is_exported_as_rate_0(run: Callable, tmp_path: Path) -
 
 def ramp_traffic(fake: FakeGrpcTriton) -> Traffic:
     host, _, port = fake.server.address.partition(":")
-    target = TritonGrpc(
-        Connection(Endpoint(host, int(port))), ServiceOptions(protocol="grpc", streaming=True)
-    )
+    target = TritonGrpc(Connection(Endpoint(host, int(port))), Options(protocol="grpc", streaming=True))
     return target.traffic(MODEL, ((Tensor("INPUT0", "INT32", (1,), bytes(4)),),))
 
 
@@ -250,9 +246,9 @@ def sent(traffic: Traffic, plan: Plan, *, count: int = 1) -> Records:
     with Workers(traffic, count=count) as load:
         load.apply(plan)
         while True:
-            harvest = load.collect(monotonic_ns() + 10**9)
-            parts.append(harvest.records)
-            if harvest.is_finished:
+            collected = load.collect(monotonic_ns() + 10**9)
+            parts.append(collected.records)
+            if collected.is_finished:
                 return join(parts)
 
 
@@ -294,7 +290,7 @@ def test_workers_auto_starts_with_one_and_measures(run: Callable, tmp_path: Path
         assert len(fake.inferences) == 50
     assert ended.code == 0
     result = api.load(str(tmp_path / "r.json"))
-    assert result.effective["workers"] == "auto"
+    assert result.effective.workers == "auto"
     assert result.levels[0].measurement.client.workers == 1
 
 
@@ -329,5 +325,5 @@ def test_poisson_requests_arrive_when_they_are_due_and_not_evenly() -> None:
     # leave room. The exact test is on the simulated clock.
     first = min(range(0, total - stretch, 10), key=lambda start: late[start : start + stretch].max())
     gaps_s = np.diff(arrived[first : first + stretch]) / 1e9
-    assert arrivals.distance(gaps_s.tolist(), rate) < 0.35
-    assert arrivals.distance([1 / rate] * stretch, rate) > 0.6
+    assert ks_distance(gaps_s.tolist(), rate) < 0.35
+    assert ks_distance([1 / rate] * stretch, rate) > 0.6

@@ -37,7 +37,7 @@ def test_every_part_is_in_the_table_and_in_the_file(selftest: tuple) -> None:
     assert "Traceback" not in done.stderr
     assert list(dict.fromkeys(check["part"] for check in document["checks"])) == PARTS
     for part in PARTS:
-        assert f"\n  {part} " in done.stdout
+        assert f"\n{part}\n" in done.stdout
     for check in document["checks"]:
         assert check["verdict"] in ("pass", "noisy", "warn", "shown", "fail")
         assert check["text"]

@@ -19,9 +19,9 @@ def records_of(port: int, request: bytes) -> Records:
         workers.apply(Closed(1, count=1))
         parts = []
         while True:
-            harvest = workers.collect(monotonic_ns() + NS_PER_S)
-            parts.append(harvest.records)
-            if harvest.is_finished:
+            collected = workers.collect(monotonic_ns() + NS_PER_S)
+            parts.append(collected.records)
+            if collected.is_finished:
                 return join(parts)
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from inferometer.base.errors import PeerError
 from inferometer.model.numbers import encode
-from inferometer.model.tensor import Tensor
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
-from inferometer.services.kind import Answering, ServiceOptions
+from inferometer.model.spec import Tensor
+from inferometer.options.options import Options, Tls
+from inferometer.services.endpoint import Connection, parse_endpoint
+from inferometer.services.kind import Answering
 from inferometer.services.kinds import KINDS
 from tests.support import grpc_servers as grpc
 from tests.support.tfserving import FakeTfServing, ServedModel
@@ -224,7 +225,7 @@ def test_one_request_can_be_answered_outside_the_load(protocol: str, names) -> N
     tensors = [Tensor(name, *sent) for name, sent in SENT.items() if name in names]
     with FakeTfServing(served(*names)) as fake:
         endpoint = parse_endpoint(getattr(fake, protocol).address, default_port=1, tls=Tls())
-        service = KINDS["tfserving"].open(Connection(endpoint), ServiceOptions(protocol=protocol))
+        service = KINDS["tfserving"].open(Connection(endpoint), Options(protocol=protocol))
         assert isinstance(service, Answering)
         model = service.describe("resnet50", "", ())
         found = service.infer(service.traffic(model, [tensors]).requests[0])

@@ -18,11 +18,11 @@ from inferometer.diagnose.observation import step_setup
 from inferometer.model import answers
 from inferometer.model.answers import checked
 from inferometer.observe.statistics import difference, snapshot
-from inferometer.services.detect import QUESTIONS, Answer, recognize
+from inferometer.options.options import Options
+from inferometer.services.detect import QUESTIONS, ProbeAnswer, recognize
 from inferometer.services.discovery import describe_model, plain_sentence
 from inferometer.services.grpc_control import document
 from inferometer.services.http_control import reason_of
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.kserve import load_messages
 from inferometer.services.proto_schema import method_of_file
 from inferometer.services.tensorflow_messages import message
@@ -108,7 +108,7 @@ def read_error(data: bytes) -> None:
         found = decode(data)
     except ValueError:
         found = None
-    recognize({question: Answer(200, found) for question in (*QUESTIONS, "grpc kserve")})
+    recognize({question: ProbeAnswer(200, found) for question in (*QUESTIONS, "grpc kserve")})
 
 
 SIGNATURE_TENSOR = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, {"size": "4"}]}}
@@ -127,7 +127,7 @@ def read_others(data: bytes) -> None:
     if isinstance(found, dict) and "metadata" in found:
         answer = checked(found, answers.TFSERVING_METADATA, "it")
         signatures = answer["metadata"]["signature_def"]["signature_def"]
-        model_of(signatures, "m", "", ServiceOptions(batch=len(data) % 2 or None))
+        model_of(signatures, "m", "", Options(batch=len(data) % 2 or None))
         return
     each(
         partial(checked, found, shape, "it")
@@ -194,7 +194,7 @@ def read_signatures(data: bytes) -> None:
     signatures = document(found, {"signature_def": answers.SIGNATURES}, "GetModelMetadata").get(
         "signature_def", {}
     )
-    model_of(signatures, "m", "", ServiceOptions())
+    model_of(signatures, "m", "", Options())
 
 
 # --- any service, by its description

@@ -12,14 +12,14 @@ from fuzz_replies import JSON_WORDS, make_documents
 from harness import Choices, Family, damaged, damaged_seeds, each
 
 from inferometer.dataset.build import build
-from inferometer.dataset.formats import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
-from inferometer.dataset.options import DataOptions
+from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
 from inferometer.dataset.replay import read_trace
 from inferometer.load.shape import parse_shape
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions, Tls
 from inferometer.services.dynamic_grpc import MESSAGES as CALLED
-from inferometer.services.endpoint import Tls, parse_endpoint, tls_context
+from inferometer.services.endpoint import parse_endpoint, tls_context
 from inferometer.services.openai import PAYLOAD
 
 FOLDER = tempfile.TemporaryDirectory(prefix="inferometer-fuzz-", dir="/dev/shm")

@@ -16,11 +16,10 @@ from inferometer.compare.saved import compare_saved
 from inferometer.compare.verdict import Terms
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.dialects.perf_analyzer import report as classic
-from inferometer.report import comparison as comparison_words
-from inferometer.report import console as result_words
-from inferometer.report import diagnosis as diagnosis_words
 from inferometer.report.csv import composing_csvs, main_csv
-from inferometer.report.saved import KINDS, consistent, to_html, to_markdown
+from inferometer.report.junit import to_junit
+from inferometer.report.saved import KINDS, consistent, document, to_html, to_markdown
+from inferometer.report.terminal import show
 from inferometer.stats import result as results
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 from tests.support.strange import ODD, paths, replaced, text_of
@@ -80,7 +79,7 @@ def read_result(data: bytes) -> None:
         return
     to_json(found)
     with consistent("it.json"):
-        result_words.render(found, screen())
+        show(document(found), screen())
         main_csv(found)
         composing_csvs(found)
         for level in found.levels:
@@ -98,7 +97,7 @@ def read_diagnosis(data: bytes) -> None:
     if not isinstance(found, diagnoses.Diagnosis):
         return
     with consistent("it.json"):
-        diagnosis_words.render(found, screen())
+        show(document(found), screen())
         if len(data) % 8 == 0:
             to_html(found)
             to_markdown(found)
@@ -109,9 +108,8 @@ def read_comparison(data: bytes) -> None:
     if not isinstance(found, comparisons.Comparison):
         return
     with consistent("it.json"):
-        comparison_words.render(found, screen())
-        comparison_words.to_markdown(found)
-        comparison_words.to_junit(found)
+        show(document(found), screen())
+        to_junit(found)
         if len(data) % 8 == 0:
             to_html(found)
 

@@ -15,14 +15,15 @@ from harness import Choices, Family, corpus, damaged, damaged_seeds
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import checkpoint, stored
-from inferometer.dialects.model_analyzer.asked import CLASSIC, ask
 from inferometer.dialects.model_analyzer.build import profile_job
+from inferometer.dialects.model_analyzer.command_line import CLASSIC, read_command
 from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study
 from inferometer.tune.variant import VariantNames
@@ -39,7 +40,12 @@ def study() -> Study:
     bounds = SearchBounds(instances=(1, 1), batch=(1, 2), concurrency=(1, 2))
     goal, names = Goal("W"), VariantNames()
     found = drive(
-        brute(SearchProblem((ModelProblem(automatic("W", W, bounds, cpu_only=True), goal),), bounds), names),
+        brute(
+            SearchProblem(
+                (ModelProblem(automatic("W", W, bounds, cpu_only=True), goal),), SearchSettings(bounds=bounds)
+            ),
+            names,
+        ),
         server,
     )
     return Study("it", "online", "brute", (goal,), tuple(names.known.values()), tuple(found.trials[:3]))
@@ -133,9 +139,9 @@ def read_yaml(data: bytes) -> None:
     words = ("profile", "-f", path, "--model-repository", FOLDER.name, "--checkpoint-directory", FOLDER.name)
     quiet = io.StringIO()
     with contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet):
-        asked = ask(words, CLASSIC)
-        assert asked is not None
-        profile_job(asked, CLASSIC, parse_options)
+        config = read_command(words, CLASSIC)
+        assert config is not None
+        profile_job(config, CLASSIC, parse_options)
 
 
 # --- model configurations

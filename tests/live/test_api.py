@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.dataset.options import DataOptions
+from inferometer.options.options import DataOptions
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.tune.study import recommend
 

@@ -11,6 +11,7 @@ import pytest
 from inferometer import api
 from inferometer.dialects.perf_analyzer import main as perf_analyzer
 from inferometer.server.embedded import EmbeddedTriton
+from inferometer.stats.watcher import Watcher
 
 pytestmark = pytest.mark.live
 
@@ -110,7 +111,7 @@ def trace_settings(server: EmbeddedTriton) -> dict[str, Any]:
         connection.close()
 
 
-class Spy:
+class Spy(Watcher):
     """Reads the server's settings when a level starts, and may break the run there."""
 
     def __init__(self, server: EmbeddedTriton, error: BaseException | None = None) -> None:
@@ -122,15 +123,6 @@ class Spy:
         self.seen = trace_settings(self._server)
         if self._error is not None:
             raise self._error
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 def address(server: EmbeddedTriton, protocol: str) -> dict[str, str]:

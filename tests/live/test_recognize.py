@@ -12,7 +12,7 @@ pytestmark = pytest.mark.live
 def test_triton_is_found_on_both_ports(protocol, triton):
     url = getattr(triton, f"{protocol}_address")
     result = api.measure("simple", url=url, service_kind="auto", duration_s=0.3)
-    assert (result.effective["service_kind"], result.effective["protocol"]) == ("triton", protocol)
+    assert (result.effective.service_kind, result.effective.protocol) == ("triton", protocol)
     assert result.levels[0].measurement is not None
     assert result.levels[0].measurement.server is not None
     title = {"http": "Triton over HTTP", "grpc": "Triton over gRPC"}[protocol]

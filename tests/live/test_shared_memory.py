@@ -18,12 +18,11 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from inferometer.base.errors import PeerError
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
+from inferometer.options.options import Options
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.services.discovery import describe_model
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.shared_memory import (
     FOLDER,
     OutputPlaces,
@@ -232,7 +231,7 @@ def endpoint(address: str) -> Connection:
     return Connection(Endpoint(host, int(port)))
 
 
-def http_service(server: EmbeddedTriton, options: ServiceOptions | None = None) -> TritonHttp:
+def http_service(server: EmbeddedTriton, options: Options | None = None) -> TritonHttp:
     return TritonHttp(endpoint(server.http_address), options)
 
 
@@ -366,7 +365,7 @@ VALUES = np.array([0.1, -0.0, 1e-45, 3.4e38, np.inf, -np.inf, np.nan], dtype="<f
 @pytest.mark.parametrize("input_format", ["binary", "json"])
 @pytest.mark.parametrize("output_format", ["binary", "json"])
 def test_values_arrive_in_every_format(server: EmbeddedTriton, input_format: str, output_format: str):
-    service = http_service(server, ServiceOptions(input_format=input_format, output_format=output_format))
+    service = http_service(server, Options(input_format=input_format, output_format=output_format))
     model = describe_model(service, "identity_fp32", "", ())
     step = [Tensor("INPUT0", "FP32", (1, VALUES.size), VALUES.tobytes())]
     (request,) = service.traffic(model, [step]).requests

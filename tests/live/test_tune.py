@@ -9,11 +9,12 @@ import sys
 
 import pytest
 
-from inferometer.measure.options import Options
+from inferometer.options.options import Options, Tls
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
 from inferometer.tune.session import profile
 from inferometer.tune.settings import (
@@ -21,6 +22,7 @@ from inferometer.tune.settings import (
     Effort,
     LaunchSettings,
     ModelSettings,
+    SearchSettings,
     ServerAccess,
     TuneSettings,
 )
@@ -51,25 +53,18 @@ class TritonPythonModel:
 """
 
 
-class Watcher:
+class Trials(Watcher):
     def __init__(self) -> None:
         self.trials = []
-        self.says = []
+        self.warnings = []
+        self.details = []
 
-    def said(self, say) -> None:
-        self.says.append(say)
-
-    def proposed(self, proposal, *, is_known) -> None:
-        pass
+    def said(self, text, *, is_detail=False, is_warning=False) -> None:
+        self.warnings += [text] if is_warning else []
+        self.details += [text] if is_detail else []
 
     def tried(self, trial) -> None:
         self.trials.append(trial)
-
-    def skipped(self, skip) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 def tune(tmp_path, models, *words) -> Ended:
@@ -101,8 +96,7 @@ def settings(models, tmp_path, launch, **changed) -> TuneSettings:
     return TuneSettings(
         models=(ModelSettings("W", **changed),),
         launch=launch,
-        search="brute",
-        bounds=SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2)),
+        search=SearchSettings("brute", SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2))),
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",
     )
@@ -111,7 +105,7 @@ def settings(models, tmp_path, launch, **changed) -> TuneSettings:
 def test_a_variant_that_fails_to_load_is_recorded_and_the_rest_is_measured(tmp_path, models):
     swept = {"parameters": {"poison": [None, {"string_value": "yes"}]}, "max_batch_size": [2, 4]}
     (study,) = profile(
-        settings(models, tmp_path, LaunchSettings(repositories=(models,)), swept=swept, loads=(2,)), Watcher()
+        settings(models, tmp_path, LaunchSettings(repositories=(models,)), swept=swept, loads=(2,)), Trials()
     )
     assert len(study.measured) == 3
     assert all("poisoned" in trial.reason for trial in study.not_done)
@@ -123,9 +117,7 @@ def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_p
     blanks = models.rename(tmp_path / "models with blanks")
     launch = LaunchSettings(repositories=(blanks,))
     options = Options(model="W", asynchronous=True, request_timeout_s=1.0)
-    (study,) = profile(
-        settings(blanks, tmp_path, launch, swept=swept, loads=(2,), options=options), Watcher()
-    )
+    (study,) = profile(settings(blanks, tmp_path, launch, swept=swept, loads=(2,), options=options), Trials())
     assert {trial.name for trial in study.measured} == {"W_config_default", "W_config_1"}
     assert [trial.reason for trial in study.not_done] == ["it timed out: no request was answered within 1 s"]
 
@@ -144,10 +136,10 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
             else Addresses(http="", grpc=server.grpc_address)
         )
         launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
-        from inferometer.measure.options import Options
+        from inferometer.options.options import Options
 
         asked = settings(models, tmp_path, launch, options=Options(model="W", protocol=protocol))
-        (study,) = profile(asked, Watcher())
+        (study,) = profile(asked, Trials())
         assert [trial.name for trial in study.measured] == ["W_config_default", "W_config_0", "W_config_1"]
         assert study.variant("W_config_default").config["max_batch_size"] == 6
         assert control.config("W")["max_batch_size"] == 6
@@ -165,14 +157,12 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
     with EmbeddedTriton(models) as server:
         addresses = Addresses(http=server.http_address, grpc=server.grpc_address)
         launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
-        watcher = Watcher()
+        watcher = Trials()
         tuple(profile(settings(models, tmp_path, launch, loads=(2,)), watcher))
-    warnings = [say.text for say in watcher.says if say.is_warning]
-    assert len(warnings) == 1
-    assert "'X'" in warnings[0]
-    details = [say.text for say in watcher.says if say.is_detail]
-    assert any(addresses.http in text for text in details)
-    assert "Loaded W_config_0" in details
+    assert len(watcher.warnings) == 1
+    assert "'X'" in watcher.warnings[0]
+    assert any(addresses.http in text for text in watcher.details)
+    assert "Loaded W_config_0" in watcher.details
 
 
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):

@@ -13,9 +13,10 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
 from inferometer.tune.session import profile
-from inferometer.tune.settings import Effort, LaunchSettings, ModelSettings, TuneSettings
+from inferometer.tune.settings import Effort, LaunchSettings, ModelSettings, SearchSettings, TuneSettings
 from inferometer.tune.space import SearchBounds
 from tests.support.commands import call
 
@@ -51,31 +52,14 @@ class TritonPythonModel:
 """
 
 
-class Watcher:
-    def said(self, say) -> None:
-        pass
-
-    def proposed(self, proposal, *, is_known) -> None:
-        pass
-
-    def tried(self, trial) -> None:
-        pass
-
-    def skipped(self, skip) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
-
-
 def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> TuneSettings:
     return TuneSettings(
         models=models,
         launch=LaunchSettings(mode="c_api", repositories=(repository,), **launch),
-        search="brute",
+        search=SearchSettings(
+            "brute", SearchBounds(instances=(1, 1), batch=(2, 2), concurrency=(2, 2)), sweep_after=False
+        ),
         together=len(models) > 1,
-        bounds=SearchBounds(instances=(1, 1), batch=(2, 2), concurrency=(2, 2)),
-        sweep_after=False,
         effort=Effort(0.3, 0.2),
         journal=tmp_path / "journal",
     )

@@ -1,13 +1,14 @@
-"""A bench on a simulated clock."""
+"""An instrument on a simulated clock."""
 
 from dataclasses import dataclass, field
 
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.measure.level import Bench, Recipe
+from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -15,7 +16,7 @@ MODEL = ModelSpec("fake", "", (), ())
 
 
 @dataclass
-class Log:
+class Log(Watcher):
     """A watcher that remembers, and interrupts after a number of windows."""
 
     events: list = field(default_factory=list)
@@ -38,7 +39,7 @@ class Log:
 class Rig:
     clock: FakeClock
     server: FakeServer
-    bench: Bench
+    instrument: Instrument
     log: Log
 
 
@@ -49,18 +50,18 @@ def rig():
         server = FakeServer(script, servers)
         load = SimulatedLoad(server, clock, requests=requests, timeout_ns=timeout_ns)
         log = Log(interrupt_after=interrupt_after)
-        return Rig(clock, server, Bench(load, clock, lambda: None, log), log)
+        return Rig(clock, server, Instrument(load, clock, lambda: None, log), log)
 
     return make
 
 
 @pytest.fixture
-def recipe():
+def level_settings():
     def make(*, window_ns=NS_PER_S, percentage=10.0, max_trials=10, limit_ms=0, lenient=False, **more):
         rule = more.pop("rule", Stability(percentage, max_trials, limit_ms, lenient))
         if "window_count" not in more:
             more["window_ns"] = window_ns
-        return Recipe(
+        return LevelSettings(
             model=MODEL,
             batch=more.pop("batch", 1),
             percentile=more.pop("percentile", None),

@@ -12,34 +12,26 @@ from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import metrics
 from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.level import Bench, Point, Recipe
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
-RECIPE = Recipe(ModelSpec("fake", "", (), ()), 1, None, Precision(0.02, NS_PER_S))
+RECIPE = LevelSettings(ModelSpec("fake", "", (), ()), 1, None, Precision(0.02, NS_PER_S))
 SERVICE_NS = 8 * NS_PER_MS
 RUNS = range(20)
-CLOSED = Point("concurrency", 2, Closed(2))
+CLOSED = LoadPoint("concurrency", 2, Closed(2))
 
 
-class Follower:
+class Rounds(Watcher):
     def __init__(self, rounds=10**9):
         self.rounds = rounds
 
-    def level_started(self, mode, value):
-        pass
-
     def round_finished(self, number, rounds, rates):
         self.rounds -= 1
-
-    def window_finished(self, number, window):
-        pass
-
-    def level_finished(self, level):
-        pass
 
     def is_interrupted(self):
         return self.rounds <= 0
@@ -67,13 +59,13 @@ class Machine:
         return script
 
 
-def bench(script, clock, follower, servers=2):
-    return Bench(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower)
+def instrument(script, clock, follower, servers=2):
+    return Instrument(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower)
 
 
 def courses(scripts, *, point=CLOSED, duration_s=6, follower=None):
-    clock, follower = FakeClock(), follower or Follower()
-    lanes = [Lane(name, bench(script, clock, follower), RECIPE) for name, script in scripts.items()]
+    clock, follower = FakeClock(), follower or Rounds()
+    lanes = [Lane(name, instrument(script, clock, follower), RECIPE) for name, script in scripts.items()]
     return measure_point(lanes, point, Pace(round(duration_s * NS_PER_S)), follower)
 
 
@@ -116,7 +108,7 @@ def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent)
 
 
 def test_by_rate_latencies_are_compared():
-    point = Point("request_rate", 100.0, Open(Constant(100.0)))
+    point = LoadPoint("request_rate", 100.0, Open(Constant(100.0)))
     rows = of_turns(
         *courses({"a": steady(4), "b": steady(6)}, point=point, duration_s=10), metrics(None), looks=4
     )
@@ -124,7 +116,7 @@ def test_by_rate_latencies_are_compared():
 
 
 def test_a_rate_that_is_mostly_not_reached_is_said():
-    point = Point("request_rate", 1000.0, Open(Constant(1000.0), cap=2))
+    point = LoadPoint("request_rate", 1000.0, Open(Constant(1000.0), cap=2))
     steadily, _ = courses({"a": steady(4), "b": steady(4)}, point=point)
     assert Note.NOT_OFFERED in {remark.note for remark in merged(steadily, point).remarks}
 
@@ -165,7 +157,7 @@ def test_a_variant_that_only_fails_is_not_measured_further():
 
 
 def test_whole_rounds_until_an_interruption_are_compared():
-    first, second = courses({"a": steady(4), "b": steady(4)}, follower=Follower(rounds=12))
+    first, second = courses({"a": steady(4), "b": steady(4)}, follower=Rounds(rounds=12))
     assert len(first.windows) == len(second.windows) == 12
     rows = of_turns(first, second, metrics(None), looks=4)
     assert rows[0].percent.low is not None

@@ -18,9 +18,9 @@ def records_of(load: SimulatedLoad, clock: FakeClock, plan: Plan) -> Records:
     load.apply(plan)
     parts = []
     while True:
-        harvest = load.collect(clock() + NS_PER_S)
-        parts.append(harvest.records)
-        if harvest.is_finished:
+        collected = load.collect(clock() + NS_PER_S)
+        parts.append(collected.records)
+        if collected.is_finished:
             return join(parts)
 
 

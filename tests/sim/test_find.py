@@ -17,9 +17,9 @@ from tests.support.simulation import Reply
 SEEDS = range(3)
 
 
-def found(made, recipe, promise, *, duration_s=30, **more):
+def found(made, level_settings, promise, *, duration_s=30, **more):
     quest = Quest(parse_slo(promise), duration_s * NS_PER_S, **more)
-    return [step.finding for step in find(made.bench, recipe(), quest)][-1]
+    return [step.finding for step in find(made.instrument, level_settings(), quest)][-1]
 
 
 @pytest.fixture(scope="module")
@@ -78,22 +78,22 @@ def test_too_little_time_for_the_percentile_says_so():
 
 
 @pytest.mark.parametrize(("service_ms", "servers"), [(5, 1), (10, 4), (2, 1)])
-def test_highest_rate_is_within_five_percent_of_the_capacity(rig, recipe, service_ms, servers):
+def test_highest_rate_is_within_five_percent_of_the_capacity(rig, level_settings, service_ms, servers):
     made = rig(lambda number, sent: Reply(round(service_ms * NS_PER_MS)), servers=servers)
-    finding = found(made, recipe, "p99<50ms")
+    finding = found(made, level_settings, "p99<50ms")
     capacity = servers * 1000 / service_ms
     assert 0.95 * capacity <= finding.low <= capacity <= finding.high <= 1.05 * capacity
     assert finding.low <= finding.value <= finding.high
 
 
-def test_highest_concurrency_is_exact(rig, recipe):
+def test_highest_concurrency_is_exact(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=1)
-    finding = found(made, recipe, "p99<41ms", is_rate=False)
+    finding = found(made, level_settings, "p99<41ms", is_rate=False)
     assert (finding.value, finding.low, finding.high) == (8, 8, 9)
     assert finding.limited_by == "p99"
 
 
-def test_errors_limit_too(rig, recipe):
+def test_errors_limit_too(rig, level_settings):
     """Above 100 requests a second every tenth is refused."""
     last = [0]
 
@@ -103,41 +103,47 @@ def test_errors_limit_too(rig, recipe):
             return Reply(NS_PER_MS, status.HTTP + 503)
         return Reply(NS_PER_MS)
 
-    finding = found(rig(picky), recipe, "p99<50ms, errors<1%", start=20.0)
+    finding = found(rig(picky), level_settings, "p99<50ms, errors<1%", start=20.0)
     assert 90 <= finding.low <= 100 <= finding.high <= 110
     assert finding.limited_by == "errors"
 
 
-def test_promise_that_cannot_be_kept_is_said(rig, recipe):
-    finding = found(rig(lambda number, sent: Reply(80 * NS_PER_MS)), recipe, "p99<50ms", is_rate=False)
+def test_promise_that_cannot_be_kept_is_said(rig, level_settings):
+    finding = found(
+        rig(lambda number, sent: Reply(80 * NS_PER_MS)), level_settings, "p99<50ms", is_rate=False
+    )
     assert (finding.value, finding.low, finding.limited_by) == (0, 0, "p99")
 
 
 @pytest.mark.parametrize("is_rate", [True, False])
-def test_only_a_server_that_never_answers_breaks_on_no_answers(rig, recipe, is_rate):
+def test_only_a_server_that_never_answers_breaks_on_no_answers(rig, level_settings, is_rate):
     finding = found(
-        rig(lambda number, sent: Reply(NS_PER_S * 3600)), recipe, "p99<50ms", start=8.0, is_rate=is_rate
+        rig(lambda number, sent: Reply(NS_PER_S * 3600)),
+        level_settings,
+        "p99<50ms",
+        start=8.0,
+        is_rate=is_rate,
     )
     assert (finding.value, finding.limited_by) == (0, "no answers")
 
 
-def test_knee_is_where_latency_has_not_doubled(rig, recipe):
+def test_knee_is_where_latency_has_not_doubled(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=2)
-    finding = found(made, recipe, "p99<100ms", is_rate=False)
+    finding = found(made, level_settings, "p99<100ms", is_rate=False)
     assert 2 <= finding.knee < 4
     assert finding.value in (38, 39)
 
 
-def test_a_server_without_a_limit_has_an_interval_without_an_end(rig, recipe):
+def test_a_server_without_a_limit_has_an_interval_without_an_end(rig, level_settings):
     made = rig(lambda number, sent: Reply(100 * NS_PER_MS))
-    finding = found(made, recipe, "p99<200ms", duration_s=10, is_rate=False)
+    finding = found(made, level_settings, "p99<200ms", duration_s=10, is_rate=False)
     assert finding.value >= finding.low >= 8
     assert (finding.high, finding.limited_by) == (None, "nothing in the range tried")
 
 
-def test_a_search_that_is_stopped_tells_what_it_knows(rig, recipe):
+def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS))
-    steps = find(made.bench, recipe(), Quest(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0))
+    steps = find(made.instrument, level_settings(), Quest(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0))
     assert next(steps).level.value == 10
     made.log.interrupt_after = 0
     finding = list(steps)[-1].finding

@@ -9,12 +9,14 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Cost, Harvest
+from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.level import Bench, Point, measure_level
-from inferometer.measure.options import Options, Range
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.measure.points import points
-from inferometer.measure.search import Verdicts
+from inferometer.measure.search import LastOutcome
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 from inferometer.records.records import NO_TIMES, from_rows
 from inferometer.records.ring import COLUMNS
 from inferometer.stats.stopping import Precision
@@ -22,7 +24,7 @@ from tests.support.clock import FakeClock
 from tests.support.simulation import Reply
 
 BEGIN_NS = FakeClock()()
-ONE = Point("concurrency", 1, Closed(1))
+ONE = LoadPoint("concurrency", 1, Closed(1))
 TEN_SECONDS = {
     "rule": Precision(precision=0.0001, duration_ns=10 * NS_PER_S),
     "window_ns": 500 * NS_PER_MS,
@@ -35,11 +37,11 @@ def varied(number):
     return 1 + (number * 2654435761 >> 7) % 1000 / 10_000
 
 
-def test_slow_start_is_left_out_and_reported_apart(rig, recipe):
+def test_slow_start_is_left_out_and_reported_apart(rig, level_settings):
     def cold(number, sent):
         return Reply(round((50 if sent < BEGIN_NS + 1.2 * NS_PER_S else 5) * varied(number) * NS_PER_MS))
 
-    level = measure_level(rig(cold).bench, recipe(**TEN_SECONDS), ONE)
+    level = measure_level(rig(cold).instrument, level_settings(**TEN_SECONDS), ONE)
     assert level.start.duration_ns == 1500 * NS_PER_MS
     assert level.measurement.duration_ns == 8500 * NS_PER_MS
     assert level.measurement.latency.max_ns < 6 * NS_PER_MS
@@ -48,48 +50,48 @@ def test_slow_start_is_left_out_and_reported_apart(rig, recipe):
     assert level.start.request_count + level.measurement.request_count == counted
 
 
-def test_fast_start_is_counted_and_named(rig, recipe):
+def test_fast_start_is_counted_and_named(rig, level_settings):
     def fast(number, sent):
         return Reply(round((2 if sent < BEGIN_NS + 1.4 * NS_PER_S else 5) * varied(number) * NS_PER_MS))
 
-    level = measure_level(rig(fast).bench, recipe(**TEN_SECONDS), ONE)
+    level = measure_level(rig(fast).instrument, level_settings(**TEN_SECONDS), ONE)
     assert level.start is None
     assert level.measurement.duration_ns == 10 * NS_PER_S
     assert level.doubt.kind == "faster start"
 
 
-def test_drift_is_named_also_where_the_mean_is_sure(rig, recipe):
+def test_drift_is_named_also_where_the_mean_is_sure(rig, level_settings):
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
-    level = measure_level(rig(slowing).bench, recipe(**{**TEN_SECONDS, "rule": rule}), ONE)
+    level = measure_level(rig(slowing).instrument, level_settings(**{**TEN_SECONDS, "rule": rule}), ONE)
     assert not level.remarks
     assert level.doubt.kind == "drift"
 
 
-def test_server_without_a_slow_start_loses_nothing(rig, recipe):
+def test_server_without_a_slow_start_loses_nothing(rig, level_settings):
     level = measure_level(
-        rig(lambda number, sent: Reply(round(5 * varied(number) * NS_PER_MS))).bench,
-        recipe(**TEN_SECONDS),
+        rig(lambda number, sent: Reply(round(5 * varied(number) * NS_PER_MS))).instrument,
+        level_settings(**TEN_SECONDS),
         ONE,
     )
     assert level.start is None
     assert level.measurement.duration_ns == 10 * NS_PER_S
 
 
-def test_precision_is_judged_without_the_slow_start(rig, recipe):
+def test_precision_is_judged_without_the_slow_start(rig, level_settings):
     def cold(number, sent):
         return Reply((50 if sent < BEGIN_NS + 1.2 * NS_PER_S else 5) * NS_PER_MS)
 
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
-    level = measure_level(rig(cold).bench, recipe(**{**TEN_SECONDS, "rule": rule}), ONE)
+    level = measure_level(rig(cold).instrument, level_settings(**{**TEN_SECONDS, "rule": rule}), ONE)
     assert len(level.windows) == 9  # three cold ones and six
     assert level.measurement.infer_per_s.value == 200
     assert not level.remarks
 
 
-def test_warm_up_is_left_to_the_classic_rule_where_that_is_asked(rig, recipe):
+def test_warm_up_is_left_to_the_classic_rule_where_that_is_asked(rig, level_settings):
     level = measure_level(
-        rig(lambda number, sent: Reply((50 if sent < BEGIN_NS + NS_PER_S else 5) * NS_PER_MS)).bench,
-        recipe(),
+        rig(lambda number, sent: Reply((50 if sent < BEGIN_NS + NS_PER_S else 5) * NS_PER_MS)).instrument,
+        level_settings(),
         ONE,
     )
     assert level.start is None
@@ -124,49 +126,51 @@ def rare(number, sent):
         (rare, "too few samples", 99),
     ],
 )
-def test_level_that_is_not_tight_says_why(rig, recipe, script, kind, percentile):
-    level = measure_level(rig(script).bench, recipe(**TEN_SECONDS, percentile=percentile), ONE)
+def test_level_that_is_not_tight_says_why(rig, level_settings, script, kind, percentile):
+    level = measure_level(rig(script).instrument, level_settings(**TEN_SECONDS, percentile=percentile), ONE)
     assert [remark.note for remark in level.remarks] == [Note.NOT_PRECISE]
     assert level.doubt.kind == kind
     assert 1 < len(level.doubt.sparkline) <= 20
 
 
-def test_tight_level_has_no_doubt(rig, recipe, constant):
+def test_tight_level_has_no_doubt(rig, level_settings, constant):
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
-    level = measure_level(rig(constant(5)).bench, recipe(**{**TEN_SECONDS, "rule": rule}), ONE)
+    level = measure_level(rig(constant(5)).instrument, level_settings(**{**TEN_SECONDS, "rule": rule}), ONE)
     assert level.doubt is None
 
 
-def test_lateness_of_sends_is_in_the_client_cost(rig, recipe, constant):
-    point = Point("request_rate", 100, Open(Constant(100), cap=1))
-    client = measure_level(rig(constant(20)).bench, recipe(window_ns=2 * NS_PER_S), point).measurement.client
+def test_lateness_of_sends_is_in_the_client_cost(rig, level_settings, constant):
+    point = LoadPoint("request_rate", 100, Open(Constant(100), cap=1))
+    client = measure_level(
+        rig(constant(20)).instrument, level_settings(window_ns=2 * NS_PER_S), point
+    ).measurement.client
     assert client.lag_p50_ns > NS_PER_S
     assert client.lag_p99_ns > client.lag_p50_ns
 
 
-def test_requests_sent_when_due_have_no_lateness(rig, recipe, constant):
-    point = Point("request_rate", 100, Open(Constant(100)))
-    client = measure_level(rig(constant(5)).bench, recipe(), point).measurement.client
+def test_requests_sent_when_due_have_no_lateness(rig, level_settings, constant):
+    point = LoadPoint("request_rate", 100, Open(Constant(100)))
+    client = measure_level(rig(constant(5)).instrument, level_settings(), point).measurement.client
     assert (client.lag_p50_ns, client.lag_p99_ns) == (0, 0)
 
 
-def test_statistics_that_cannot_be_read_are_noted(rig, recipe, constant):
+def test_statistics_that_cannot_be_read_are_noted(rig, level_settings, constant):
     def refuse():
         raise PeerError("no statistics today")
 
     made = rig(constant(5))
-    bench = Bench(made.bench.load, made.clock, refuse, made.log)
-    (remark,) = measure_level(bench, recipe(), ONE).remarks
+    instrument = Instrument(made.instrument.load, made.clock, refuse, made.log)
+    (remark,) = measure_level(instrument, level_settings(), ONE).remarks
     assert (remark.note, remark.text) == (Note.STATISTICS_MISSING, "no statistics today")
 
 
-def test_binary_search_ends_at_the_highest_concurrency_inside_the_limit(rig, recipe, constant):
+def test_binary_search_ends_at_the_highest_concurrency_inside_the_limit(rig, level_settings, constant):
     """One instance, 5 ms each, 40 ms at most: eight requests in flight take 40 ms."""
-    bench = rig(constant(5), servers=1).bench
+    instrument = rig(constant(5), servers=1).instrument
     options = Options("fake", concurrency=Range(1, 64), binary_search=True, latency_limit_ms=40)
-    verdicts, kept = Verdicts(), []
+    verdicts, kept = LastOutcome(), []
     for point in points(options, 64, verdicts):
-        level = measure_level(bench, recipe(limit_ms=40), point)
+        level = measure_level(instrument, level_settings(limit_ms=40), point)
         verdicts.passed = level.is_stable and not level.is_over_limit
         kept += [level.value] if verdicts.passed else []
     assert max(kept) == 7
@@ -210,7 +214,7 @@ class Flood:
             rows[:, COLUMNS.index(name)] = column
         times = np.stack((ends - latency // 2, ends), axis=1).ravel() if self._is_streamed else NO_TIMES
         self._clock.move_to(int(ends[-1]) if count else max(until_ns, self._clock()))
-        return Harvest(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
+        return Collected(from_rows(rows, times), self._clock(), COST, is_finished=not self._left)
 
     def examples(self):
         return {}
@@ -232,10 +236,10 @@ SHAPES = {
         ("closed", "many windows", False),
     ],
 )
-def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_streamed):
+def test_memory_does_not_grow_with_the_requests(rig, level_settings, plan, shape, is_streamed):
     def peak(count):
         made = rig(lambda number, sent: Reply(NS_PER_MS))
-        bench = replace(made.bench, load=Flood(made.clock, count, is_streamed=is_streamed))
+        instrument = replace(made.instrument, load=Flood(made.clock, count, is_streamed=is_streamed))
         given = dict(SHAPES[shape])
         if "is_whole" in given:
             given["window_count"] = count
@@ -243,7 +247,9 @@ def test_memory_does_not_grow_with_the_requests(rig, recipe, plan, shape, is_str
             made.log.interrupt_after = count * 25_000 // given["window_ns"]
         tracemalloc.start()
         level = measure_level(
-            bench, recipe(**given, has_tokens=is_streamed), Point("concurrency", 8, PLANS[plan])
+            instrument,
+            level_settings(**given, has_tokens=is_streamed),
+            LoadPoint("concurrency", 8, PLANS[plan]),
         )
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

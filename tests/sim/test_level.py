@@ -7,7 +7,8 @@ import pytest
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Listed, Open
-from inferometer.measure.level import Point, measure_level, warm_up
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.observe.statistics import Counters
 from inferometer.records import status
 from inferometer.stats.stopping import Precision
@@ -18,16 +19,16 @@ FIRST_NS = FakeClock()()
 
 
 def closed(concurrency, count=None):
-    return Point("concurrency", concurrency, Closed(concurrency, count))
+    return LoadPoint("concurrency", concurrency, Closed(concurrency, count))
 
 
 def notes(level):
     return [remark.note for remark in level.remarks]
 
 
-def test_steady_server_is_stable_after_three_windows_and_exact(rig, recipe, constant):
-    bench = rig(constant(2)).bench
-    level = measure_level(bench, recipe(), closed(4))
+def test_steady_server_is_stable_after_three_windows_and_exact(rig, level_settings, constant):
+    instrument = rig(constant(2)).instrument
+    level = measure_level(instrument, level_settings(), closed(4))
     found = level.measurement
     assert level.is_stable
     assert len(level.windows) == 3
@@ -38,41 +39,43 @@ def test_steady_server_is_stable_after_three_windows_and_exact(rig, recipe, cons
     assert found.latency.std_ns == 0
 
 
-def test_batch_counts_inferences_not_requests(rig, recipe, constant):
-    found = measure_level(rig(constant(10)).bench, recipe(batch=8), closed(1)).measurement
+def test_batch_counts_inferences_not_requests(rig, level_settings, constant):
+    found = measure_level(rig(constant(10)).instrument, level_settings(batch=8), closed(1)).measurement
     assert found.request_count == 300
     assert found.infer_per_s.value == 800
 
 
-def test_one_server_queues_and_latency_counts_the_wait(rig, recipe, constant):
-    found = measure_level(rig(constant(5), servers=1).bench, recipe(), closed(4)).measurement
+def test_one_server_queues_and_latency_counts_the_wait(rig, level_settings, constant):
+    found = measure_level(rig(constant(5), servers=1).instrument, level_settings(), closed(4)).measurement
     assert found.infer_per_s.value == 200
     assert found.latency.percentile_ns(50) == 20 * NS_PER_MS
 
 
-def test_request_that_ends_on_the_border_belongs_to_the_window_it_closes(rig, recipe, constant):
-    level = measure_level(rig(constant(1000)).bench, recipe(), closed(1))
+def test_request_that_ends_on_the_border_belongs_to_the_window_it_closes(rig, level_settings, constant):
+    level = measure_level(rig(constant(1000)).instrument, level_settings(), closed(1))
     assert [window.request_count for window in level.windows] == [1, 1, 1]
 
 
-def test_windows_follow_each_other_and_lose_nothing(rig, recipe):
+def test_windows_follow_each_other_and_lose_nothing(rig, level_settings):
     made = rig(lambda number, sent: Reply((3 + number % 5) * NS_PER_MS))
-    level = measure_level(made.bench, recipe(window_ns=7 * NS_PER_MS, percentage=0, max_trials=9), closed(2))
+    level = measure_level(
+        made.instrument, level_settings(window_ns=7 * NS_PER_MS, percentage=0, max_trials=9), closed(2)
+    )
     ends = [window.start_s * 1e3 for window in level.windows]
     assert [round(end) for end in ends] == [7 * k for k in range(9)]
     counted = sum(window.request_count for window in level.windows)
     assert counted == made.server.number - 2  # all but the two that are outstanding
 
 
-def test_count_windows_end_at_the_count(rig, recipe, constant):
-    level = measure_level(rig(constant(2)).bench, recipe(window_count=250), closed(5))
+def test_count_windows_end_at_the_count(rig, level_settings, constant):
+    level = measure_level(rig(constant(2)).instrument, level_settings(window_count=250), closed(5))
     assert [window.request_count for window in level.windows] == [250, 250, 250]
     assert {window.duration_ns for window in level.windows} == {100 * NS_PER_MS}
 
 
-def test_request_count_is_exact_and_timed_from_first_send_to_last_end(rig, recipe, constant):
+def test_request_count_is_exact_and_timed_from_first_send_to_last_end(rig, level_settings, constant):
     made = rig(constant(2))
-    level = measure_level(made.bench, recipe(window_count=100, is_whole=True), closed(4, 100))
+    level = measure_level(made.instrument, level_settings(window_count=100, is_whole=True), closed(4, 100))
     assert made.server.number == 100
     assert level.measurement.request_count == 100
     assert level.measurement.duration_ns == 50 * NS_PER_MS
@@ -80,46 +83,51 @@ def test_request_count_is_exact_and_timed_from_first_send_to_last_end(rig, recip
     assert level.is_stable
 
 
-def test_warm_up_is_sent_and_not_counted(rig, recipe, constant):
+def test_warm_up_is_sent_and_not_counted(rig, level_settings, constant):
     made = rig(constant(2))
-    warm_up(made.bench, Closed(4, 50))
+    warm_up(made.instrument, Closed(4, 50))
     assert made.server.number == 50
-    level = measure_level(made.bench, recipe(window_count=20, is_whole=True), closed(4, 20))
+    level = measure_level(made.instrument, level_settings(window_count=20, is_whole=True), closed(4, 20))
     assert made.server.number == 70
     assert level.measurement.request_count == 20
 
 
-def test_level_runs_at_its_own_load_also_after_a_higher_one(rig, recipe, constant):
-    bench = rig(constant(10)).bench
-    rates = [measure_level(bench, recipe(), closed(n)).measurement.infer_per_s.value for n in (1, 8, 2)]
+def test_level_runs_at_its_own_load_also_after_a_higher_one(rig, level_settings, constant):
+    instrument = rig(constant(10)).instrument
+    rates = [
+        measure_level(instrument, level_settings(), closed(n)).measurement.infer_per_s.value
+        for n in (1, 8, 2)
+    ]
     assert rates == [100, 800, 200]
 
 
-def test_growing_latency_is_not_stable_and_says_so(rig, recipe):
-    bench = rig(lambda number, sent: Reply(NS_PER_MS + sent // 100)).bench
-    level = measure_level(bench, recipe(max_trials=5, percentage=1), closed(1))
+def test_growing_latency_is_not_stable_and_says_so(rig, level_settings):
+    instrument = rig(lambda number, sent: Reply(NS_PER_MS + sent // 100)).instrument
+    level = measure_level(instrument, level_settings(max_trials=5, percentage=1), closed(1))
     assert not level.is_stable
     assert len(level.windows) == 5
     assert notes(level) == [Note.NOT_STABLE]
     assert level.measurement is not None
 
 
-def test_latency_limit_marks_the_level(rig, recipe, constant):
-    level = measure_level(rig(constant(40)).bench, recipe(limit_ms=40), closed(1))
+def test_latency_limit_marks_the_level(rig, level_settings, constant):
+    level = measure_level(rig(constant(40)).instrument, level_settings(limit_ms=40), closed(1))
     assert level.is_stable
     assert level.is_over_limit
     assert not level.is_reported
 
 
-def test_limit_is_in_whole_milliseconds(rig, recipe, constant):
-    assert not measure_level(rig(constant(39.9)).bench, recipe(limit_ms=40), closed(1)).is_over_limit
+def test_limit_is_in_whole_milliseconds(rig, level_settings, constant):
+    assert not measure_level(
+        rig(constant(39.9)).instrument, level_settings(limit_ms=40), closed(1)
+    ).is_over_limit
 
 
-def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, recipe):
+def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, level_settings):
     def every_tenth_fails(number, sent):
         return Reply(NS_PER_MS, status.HTTP + 503) if number % 10 == 9 else Reply(2 * NS_PER_MS)
 
-    found = measure_level(rig(every_tenth_fails).bench, recipe(), closed(1)).measurement
+    found = measure_level(rig(every_tenth_fails).instrument, level_settings(), closed(1)).measurement
     (group,) = found.failures
     assert (group.kind, group.example) == ("http 503", "scripted http 503")
     assert abs(found.failed_share - 0.1) < 0.001
@@ -127,41 +135,43 @@ def test_failures_are_counted_apart_and_never_mix_with_good_latencies(rig, recip
     assert group.mean_ns == group.max_ns == NS_PER_MS  # bad latencies stand apart
 
 
-def test_all_failing_ends_after_one_window(rig, recipe):
+def test_all_failing_ends_after_one_window(rig, level_settings):
     level = measure_level(
-        rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench, recipe(), closed(3)
+        rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).instrument, level_settings(), closed(3)
     )
     assert len(level.windows) == 1
     assert notes(level) == [Note.FAILURES]
     assert level.measurement.request_count == 0
 
 
-def test_server_that_refuses_everything_is_not_asked_in_a_spin(rig, recipe):
+def test_server_that_refuses_everything_is_not_asked_in_a_spin(rig, level_settings):
     made = rig(lambda number, sent: Reply(1000, status.HTTP + 503))
-    measure_level(made.bench, recipe(), closed(2))
+    measure_level(made.instrument, level_settings(), closed(2))
     assert made.server.number <= 2 * (16 + 100 + 1)  # 16 at once each, then one every 10 ms
 
 
-def test_answered_failures_between_good_answers_cause_no_pause(rig, recipe):
+def test_answered_failures_between_good_answers_cause_no_pause(rig, level_settings):
     def most_fail(number, sent):
         return Reply(NS_PER_MS, status.OK if number % 15 == 0 else status.HTTP + 503)
 
-    found = measure_level(rig(most_fail).bench, recipe(), closed(1)).measurement
+    found = measure_level(rig(most_fail).instrument, level_settings(), closed(1)).measurement
     assert found.request_count + found.failed_count == 3000
 
 
-def test_all_failing_ends_count_windows_too(rig, recipe):
-    bench = rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).bench
-    assert len(measure_level(bench, recipe(window_count=50), closed(3)).windows) == 1
+def test_all_failing_ends_count_windows_too(rig, level_settings):
+    instrument = rig(lambda number, sent: Reply(NS_PER_MS, status.HTTP + 500)).instrument
+    assert len(measure_level(instrument, level_settings(window_count=50), closed(3)).windows) == 1
 
 
-def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, recipe):
+def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, level_settings):
     def gone_after_four_seconds(number, sent):
         return Reply(NS_PER_MS) if sent < 5 * NS_PER_S else Reply(1000, status.CONNECT, received=0)
 
     made = rig(gone_after_four_seconds)
     level = measure_level(
-        made.bench, recipe(percentage=0.0001, window_ns=1_700 * NS_PER_MS, max_trials=100), closed(2)
+        made.instrument,
+        level_settings(percentage=0.0001, window_ns=1_700 * NS_PER_MS, max_trials=100),
+        closed(2),
     )
     assert level.is_cut_short
     assert level.measurement.request_count > 0
@@ -170,86 +180,90 @@ def test_server_that_goes_away_ends_the_level_and_keeps_what_was_measured(rig, r
     assert made.clock() < 12 * NS_PER_S
 
 
-def test_refused_connections_are_tried_again_with_growing_pauses(rig, recipe):
+def test_refused_connections_are_tried_again_with_growing_pauses(rig, level_settings):
     made = rig(lambda number, sent: Reply(1000, status.CONNECT, received=0))
-    measure_level(made.bench, recipe(window_ns=3 * NS_PER_S), closed(1))
+    measure_level(made.instrument, level_settings(window_ns=3 * NS_PER_S), closed(1))
     assert made.server.number <= 9  # 10, 20, 40 ... 640, 1000, 1000 ms apart
 
 
-def test_time_out_is_a_failure_with_its_own_kind(rig, recipe):
+def test_time_out_is_a_failure_with_its_own_kind(rig, level_settings):
     def one_in_ten_hangs(number, sent):
         return Reply(3600 * NS_PER_S if number % 10 == 0 else NS_PER_MS)
 
     made = rig(one_in_ten_hangs, timeout_ns=100 * NS_PER_MS)
-    found = measure_level(made.bench, recipe(), closed(2)).measurement
+    found = measure_level(made.instrument, level_settings(), closed(2)).measurement
     (group,) = found.failures
     assert group.kind == "timeout"
     assert "0.1 s" in group.example
     assert found.latency.max_ns == NS_PER_MS
 
 
-def test_nothing_finishing_gives_no_measurement_but_a_reason(rig, recipe, constant):
-    level = measure_level(rig(constant(10**7)).bench, recipe(max_trials=3), closed(1))
+def test_nothing_finishing_gives_no_measurement_but_a_reason(rig, level_settings, constant):
+    level = measure_level(rig(constant(10**7)).instrument, level_settings(max_trials=3), closed(1))
     assert level.measurement is None
     assert Note.NO_REPLY in notes(level)
 
 
-def test_interrupt_lets_the_window_end_and_reports(rig, recipe, constant):
+def test_interrupt_lets_the_window_end_and_reports(rig, level_settings, constant):
     made = rig(constant(2), interrupt_after=1)
-    level = measure_level(made.bench, recipe(), closed(1))
+    level = measure_level(made.instrument, level_settings(), closed(1))
     assert len(level.windows) == 1
     assert notes(level) == [Note.INTERRUPTED]
     assert level.measurement.request_count == 500
 
 
-def test_precision_stops_as_soon_as_the_intervals_are_tight(rig, recipe, constant):
+def test_precision_stops_as_soon_as_the_intervals_are_tight(rig, level_settings, constant):
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
-    level = measure_level(rig(constant(2)).bench, recipe(rule=rule, window_ns=500 * NS_PER_MS), closed(1))
+    level = measure_level(
+        rig(constant(2)).instrument, level_settings(rule=rule, window_ns=500 * NS_PER_MS), closed(1)
+    )
     assert len(level.windows) == 6
     assert level.measurement.request_count == 1500  # every window counts, not only the last three
 
 
-def test_precision_always_answers_when_the_time_is_spent(rig, recipe):
+def test_precision_always_answers_when_the_time_is_spent(rig, level_settings):
     def wild(number, sent):
         return Reply((1 + (number * 2654435761 >> 7) % 1000) * NS_PER_MS)
 
     rule = Precision(precision=0.0001, duration_ns=3 * NS_PER_S)
-    level = measure_level(rig(wild).bench, recipe(rule=rule, window_ns=150 * NS_PER_MS), closed(1))
+    level = measure_level(
+        rig(wild).instrument, level_settings(rule=rule, window_ns=150 * NS_PER_MS), closed(1)
+    )
     assert level.is_stable
     assert notes(level) == [Note.NOT_PRECISE]
     assert level.measurement.duration_ns == 3 * NS_PER_S
 
 
-def test_interrupt_ends_a_long_window_of_the_precision_rule_at_once(rig, recipe, constant):
+def test_interrupt_ends_a_long_window_of_the_precision_rule_at_once(rig, level_settings, constant):
     made = rig(constant(2))
     begun = made.clock()
     made.log.is_interrupted = lambda: made.clock() >= begun + 3 * NS_PER_S
     rule = Precision(precision=0.02, duration_ns=3600 * NS_PER_S)
-    level = measure_level(made.bench, recipe(rule=rule, window_ns=180 * NS_PER_S), closed(1))
+    level = measure_level(made.instrument, level_settings(rule=rule, window_ns=180 * NS_PER_S), closed(1))
     assert notes(level) == [Note.INTERRUPTED]
     assert made.clock() < begun + 4 * NS_PER_S
     assert level.measurement.infer_per_s.value == 500
 
 
-def test_watcher_is_told_in_order(rig, recipe, constant):
+def test_watcher_is_told_in_order(rig, level_settings, constant):
     made = rig(constant(2))
-    measure_level(made.bench, recipe(), closed(7))
+    measure_level(made.instrument, level_settings(), closed(7))
     assert made.log.events == [("started", 7), ("window", 1), ("window", 2), ("window", 3), ("finished", 7)]
 
 
-def test_steps_follow_each_other_around_the_dataset(rig, recipe, constant):
+def test_steps_follow_each_other_around_the_dataset(rig, level_settings, constant):
     made = rig(constant(2), requests=4)
-    made.bench.load.apply(Closed(1))
-    records = made.bench.load.collect(made.clock() + 20 * NS_PER_MS).records
+    made.instrument.load.apply(Closed(1))
+    records = made.instrument.load.collect(made.clock() + 20 * NS_PER_MS).records
     assert list(records.step) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
 
 
 def at_rate(rate, **more):
-    return Point("request_rate", rate, Open(Constant(rate), **more))
+    return LoadPoint("request_rate", rate, Open(Constant(rate), **more))
 
 
-def test_rate_is_exact(rig, recipe, constant):
-    level = measure_level(rig(constant(2)).bench, recipe(), at_rate(100))
+def test_rate_is_exact(rig, level_settings, constant):
+    level = measure_level(rig(constant(2)).instrument, level_settings(), at_rate(100))
     found = level.measurement
     assert level.is_stable
     assert found.request_count == 299  # the one due at 3 s ends later
@@ -258,8 +272,8 @@ def test_rate_is_exact(rig, recipe, constant):
     assert notes(level) == []
 
 
-def test_wait_at_the_cap_counts_into_latency_and_the_level_says_so(rig, recipe, constant):
-    level = measure_level(rig(constant(40)).bench, recipe(), at_rate(100, cap=2))
+def test_wait_at_the_cap_counts_into_latency_and_the_level_says_so(rig, level_settings, constant):
+    level = measure_level(rig(constant(40)).instrument, level_settings(), at_rate(100, cap=2))
     found = level.measurement
     assert round(found.send_per_s) == 50
     assert found.service.max_ns == 40 * NS_PER_MS
@@ -269,63 +283,65 @@ def test_wait_at_the_cap_counts_into_latency_and_the_level_says_so(rig, recipe, 
     assert level.is_stable  # of the service, which is what the server does
 
 
-def test_server_that_cannot_keep_up_is_called_overloaded_and_is_reported(rig, recipe, constant):
-    level = measure_level(rig(constant(20), servers=1).bench, recipe(lenient=True), at_rate(100))
+def test_server_that_cannot_keep_up_is_called_overloaded_and_is_reported(rig, level_settings, constant):
+    level = measure_level(rig(constant(20), servers=1).instrument, level_settings(lenient=True), at_rate(100))
     assert notes(level) == [Note.NOT_STABLE, Note.OVERLOADED]
     assert level.is_reported
     assert not level.is_as_asked
     assert round(level.measurement.infer_per_s.value) == 50
 
 
-def test_only_what_is_apart_is_named(rig, recipe, constant):
-    level = measure_level(rig(constant(20), servers=1).bench, recipe(lenient=True), at_rate(100))
+def test_only_what_is_apart_is_named(rig, level_settings, constant):
+    level = measure_level(rig(constant(20), servers=1).instrument, level_settings(lenient=True), at_rate(100))
     assert "latency went from" in level.remarks[0].text
     assert "throughput" not in level.remarks[0].text
 
 
-def test_a_failed_connection_is_neither_sent_nor_answered(rig, recipe):
+def test_a_failed_connection_is_neither_sent_nor_answered(rig, level_settings):
     made = rig(lambda number, sent: Reply(1000, status.CONNECT, received=0))
-    level = measure_level(made.bench, recipe(), at_rate(100))
+    level = measure_level(made.instrument, level_settings(), at_rate(100))
     assert level.measurement.failed_count > 0
     assert (level.rates.sent_per_s, level.rates.answered_per_s) == (0, 0)
 
 
-def test_one_bad_window_among_good_ones_is_not_every_request(rig, recipe):
+def test_one_bad_window_among_good_ones_is_not_every_request(rig, level_settings):
     def second_window_fails(number, sent):
         into = (sent - FIRST_NS) // NS_PER_S
         return Reply(NS_PER_MS, status.HTTP + 500 if into == 1 else status.OK)
 
-    level = measure_level(rig(second_window_fails).bench, recipe(percentage=0.01, max_trials=5), closed(1))
+    level = measure_level(
+        rig(second_window_fails).instrument, level_settings(percentage=0.01, max_trials=5), closed(1)
+    )
     assert len(level.windows) == 5
     assert Note.FAILURES not in notes(level)
 
 
-def test_windows_that_fail_after_good_ones_are_named(rig, recipe):
+def test_windows_that_fail_after_good_ones_are_named(rig, level_settings):
     def fails_from_the_second_on(number, sent):
         return Reply(NS_PER_MS, status.HTTP + 500 if sent > FIRST_NS + NS_PER_S else status.OK)
 
     rule = Precision(precision=0.0001, duration_ns=100 * NS_PER_S)
-    level = measure_level(rig(fails_from_the_second_on).bench, recipe(rule=rule), closed(1))
+    level = measure_level(rig(fails_from_the_second_on).instrument, level_settings(rule=rule), closed(1))
     failed = sum(window.failed_count for window in level.windows[-3:])
     assert level.remarks[0].text == f"every request of the last 3 windows failed: {failed} of {failed}"
 
 
 @pytest.mark.parametrize("code", [status.CONNECT, status.HTTP + 503], ids=["away", "refusing"])
-def test_a_server_that_comes_back_is_measured_to_the_end(rig, recipe, code):
+def test_a_server_that_comes_back_is_measured_to_the_end(rig, level_settings, code):
     def fails_for_a_second(number, sent):
         is_out = FIRST_NS + 2 * NS_PER_S < sent < FIRST_NS + 3 * NS_PER_S
         return Reply((5 + number % 7) * NS_PER_MS, code if is_out else status.OK)
 
     rule = Precision(precision=0.0001, duration_ns=6 * NS_PER_S)
     level = measure_level(
-        rig(fails_for_a_second).bench, recipe(rule=rule, window_ns=100 * NS_PER_MS), closed(1)
+        rig(fails_for_a_second).instrument, level_settings(rule=rule, window_ns=100 * NS_PER_MS), closed(1)
     )
     assert notes(level) == [Note.NOT_PRECISE]
     assert level.measurement.duration_ns >= 6 * NS_PER_S
     assert level.measurement.failed_count > 0
 
 
-def test_a_server_that_stays_away_in_short_windows_is_gone(rig, recipe):
+def test_a_server_that_stays_away_in_short_windows_is_gone(rig, level_settings):
     def gone(number, sent):
         code = status.CONNECT if sent > FIRST_NS + 2 * NS_PER_S else status.OK
         return Reply((5 + number % 7) * NS_PER_MS, code, received=0 if code else 1)
@@ -333,16 +349,18 @@ def test_a_server_that_stays_away_in_short_windows_is_gone(rig, recipe):
     for seconds, silent in ((60, 5), (4, 2)):
         made = rig(gone)
         rule = Precision(precision=0.0001, duration_ns=seconds * NS_PER_S)
-        level = measure_level(made.bench, recipe(rule=rule, window_ns=100 * NS_PER_MS), closed(1))
+        level = measure_level(
+            made.instrument, level_settings(rule=rule, window_ns=100 * NS_PER_MS), closed(1)
+        )
         assert notes(level) == [Note.SERVER_GONE]
         assert 0 <= made.clock() - FIRST_NS - (2 + silent) * NS_PER_S < 2 * NS_PER_S
 
 
-def test_answers_that_are_all_wrong_are_no_sign_of_a_server_that_is_gone(rig, recipe):
+def test_answers_that_are_all_wrong_are_no_sign_of_a_server_that_is_gone(rig, level_settings):
     def wrong(number, sent):
         return Reply(NS_PER_MS, status.MISMATCH if number > 100 else status.OK)
 
-    level = measure_level(rig(wrong).bench, recipe(window_ns=8 * NS_PER_S), closed(1))
+    level = measure_level(rig(wrong).instrument, level_settings(window_ns=8 * NS_PER_S), closed(1))
     assert Note.SERVER_GONE not in notes(level)
 
 
@@ -362,74 +380,82 @@ def never(number, sent):
         {"window_ns": NS_PER_S, "rule": Precision(precision=0.02, duration_ns=3600 * NS_PER_S)},
     ],
 )
-def test_silence_ends_every_kind_of_level(how, rig, recipe):
+def test_silence_ends_every_kind_of_level(how, rig, level_settings):
     made = rig(never)
-    level = measure_level(made.bench, recipe(**how), closed(2, 5 if "is_whole" in how else None))
+    level = measure_level(made.instrument, level_settings(**how), closed(2, 5 if "is_whole" in how else None))
     assert notes(level) == [Note.NO_ANSWER]
     assert level.is_given_up
     assert 60 * NS_PER_S <= made.clock() - FIRST_NS < 62 * NS_PER_S
 
 
-def test_silence_says_how_many_were_not_sent(rig, recipe):
-    level = measure_level(rig(never).bench, recipe(window_count=5, is_whole=True), closed(2, 5))
+def test_silence_says_how_many_were_not_sent(rig, level_settings):
+    level = measure_level(rig(never).instrument, level_settings(window_count=5, is_whole=True), closed(2, 5))
     (remark,) = level.remarks
     assert remark.text == (
         "the server gave no good answer, and for 60 s no answer at all; 3 of 5 requests were not sent"
     )
 
 
-def test_silence_after_good_answers_keeps_them(rig, recipe):
+def test_silence_after_good_answers_keeps_them(rig, level_settings):
     def stops(number, sent):
         return Reply(NS_PER_MS) if number < 100 else never(number, sent)
 
-    level = measure_level(rig(stops).bench, recipe(window_count=500, is_whole=True), closed(1, 500))
+    level = measure_level(
+        rig(stops).instrument, level_settings(window_count=500, is_whole=True), closed(1, 500)
+    )
     assert "0.1 s into the level" in level.remarks[0].text
     assert "399 of 500 requests were not sent" in level.remarks[0].text
     assert level.measurement.request_count == 100
     assert level.measurement.infer_per_s.value == 1000
 
 
-def test_time_outs_are_silence_too_and_are_counted(rig, recipe):
+def test_time_outs_are_silence_too_and_are_counted(rig, level_settings):
     made = rig(never, timeout_ns=2 * NS_PER_S)
-    level = measure_level(made.bench, recipe(window_count=500, is_whole=True), closed(1, 500))
+    level = measure_level(made.instrument, level_settings(window_count=500, is_whole=True), closed(1, 500))
     assert notes(level) == [Note.NO_ANSWER]
     assert level.measurement.failed_count > 10
 
 
-def test_bad_answers_break_the_silence(rig, recipe):
+def test_bad_answers_break_the_silence(rig, level_settings):
     slow_and_bad = rig(lambda number, sent: Reply(50 * NS_PER_S, status.HTTP + 503))
-    level = measure_level(slow_and_bad.bench, recipe(window_count=5, is_whole=True), closed(1, 5))
+    level = measure_level(
+        slow_and_bad.instrument, level_settings(window_count=5, is_whole=True), closed(1, 5)
+    )
     assert notes(level) == [Note.FAILURES]
     assert level.measurement.failed_count == 5
 
 
-def test_a_stream_that_goes_on_is_no_silence(rig, recipe):
+def test_a_stream_that_goes_on_is_no_silence(rig, level_settings):
     long = Reply(200 * NS_PER_S, responses_ns=tuple(range(NS_PER_S, 200 * NS_PER_S, 10 * NS_PER_S)))
     level = measure_level(
-        rig(lambda number, sent: long).bench, recipe(window_count=2, is_whole=True), closed(1, 2)
+        rig(lambda number, sent: long).instrument, level_settings(window_count=2, is_whole=True), closed(1, 2)
     )
     assert not level.remarks
 
 
-def test_a_pause_of_a_schedule_is_no_silence(rig, recipe, constant):
+def test_a_pause_of_a_schedule_is_no_silence(rig, level_settings, constant):
     plan = Open(Listed((0, 200 * NS_PER_S)), count=2)
     level = measure_level(
-        rig(constant(2)).bench, recipe(window_count=2, is_whole=True), Point("request_rate", 1, plan)
+        rig(constant(2)).instrument,
+        level_settings(window_count=2, is_whole=True),
+        LoadPoint("request_rate", 1, plan),
     )
     assert level.measurement.request_count == 2
 
 
 def test_silence_ends_the_warm_up(rig):
     made = rig(never)
-    assert not warm_up(made.bench, Closed(1, 3))
+    assert not warm_up(made.instrument, Closed(1, 3))
     assert made.clock() - FIRST_NS < 62 * NS_PER_S
 
 
-def test_a_server_that_goes_away_in_a_count_leaves_requests_unsent(rig, recipe):
+def test_a_server_that_goes_away_in_a_count_leaves_requests_unsent(rig, level_settings):
     def gone(number, sent):
         return Reply(NS_PER_MS) if number < 40 else Reply(1000, status.CONNECT, received=0)
 
-    level = measure_level(rig(gone).bench, recipe(window_count=100, is_whole=True), closed(1, 100))
+    level = measure_level(
+        rig(gone).instrument, level_settings(window_count=100, is_whole=True), closed(1, 100)
+    )
     found = level.measurement
     assert notes(level) == [Note.SERVER_GONE]
     unsent = 100 - found.request_count - found.failed_count
@@ -437,7 +463,7 @@ def test_a_server_that_goes_away_in_a_count_leaves_requests_unsent(rig, recipe):
     assert f"; {unsent} of 100 requests were not sent" in level.remarks[0].text
 
 
-def test_the_export_spans_failures_after_the_last_good_answer(rig, recipe):
+def test_the_export_spans_failures_after_the_last_good_answer(rig, level_settings):
     """They are counted, though the time they took is not."""
     spans = []
 
@@ -452,8 +478,8 @@ def test_the_export_spans_failures_after_the_last_good_answer(rig, recipe):
         return Reply(NS_PER_MS) if number < 20 else Reply(1000, status.RESET, received=0)
 
     made = rig(gone)
-    bench = replace(made.bench, journal=Journal())
-    level = measure_level(bench, recipe(window_count=100, is_whole=True), closed(1, 100))
+    instrument = replace(made.instrument, journal=Journal())
+    level = measure_level(instrument, level_settings(window_count=100, is_whole=True), closed(1, 100))
     (failures,) = level.measurement.failures
     (first_ns, last_ns) = spans[0]
     assert last_ns - first_ns >= failures.last_s * NS_PER_S > level.measurement.duration_ns
@@ -489,31 +515,31 @@ class Counting:
         ({"share": 0.5}, Note.NOT_COUNTED),
     ],
 )
-def test_counts_of_client_and_server_are_compared(server, note, call_ns, rig, recipe, constant):
+def test_counts_of_client_and_server_are_compared(server, note, call_ns, rig, level_settings, constant):
     made = rig(constant(2))
-    bench = replace(made.bench, read_counters=Counting(made, call_ns=call_ns, **server).read)
-    level = measure_level(bench, recipe(), closed(4))
+    instrument = replace(made.instrument, read_counters=Counting(made, call_ns=call_ns, **server).read)
+    level = measure_level(instrument, level_settings(), closed(4))
     assert notes(level) == ([] if note is None else [note])
     assert {window.duration_ns for window in level.windows} == {NS_PER_S}
 
 
 @pytest.mark.parametrize("how", [{}, {"window_count": 333}, {"window_count": 600, "is_whole": True}])
-def test_counters_are_those_of_the_windows_ends(how, rig, recipe, constant):
+def test_counters_are_those_of_the_windows_ends(how, rig, level_settings, constant):
     made = rig(constant(2))
-    bench = replace(made.bench, read_counters=Counting(made).read)
-    level = measure_level(bench, recipe(**how), closed(4, 600 if "is_whole" in how else None))
+    instrument = replace(made.instrument, read_counters=Counting(made).read)
+    level = measure_level(instrument, level_settings(**how), closed(4, 600 if "is_whole" in how else None))
     found = level.measurement
     assert abs(found.server.counters.success_count - found.request_count) <= 4
 
 
-def test_stalls_are_seen_through(rig, recipe):
+def test_stalls_are_seen_through(rig, level_settings):
     """Frozen for 0.5 s in every 2 s, 200 requests a second: a quarter of them wait, evenly from 0 to 0.5 s."""
 
     def frozen(number, sent):
         into = sent % (2 * NS_PER_S)
         return Reply((500 * NS_PER_MS - into if into < 500 * NS_PER_MS else 0) + NS_PER_MS)
 
-    level = measure_level(rig(frozen).bench, recipe(window_ns=2 * NS_PER_S), at_rate(200))
+    level = measure_level(rig(frozen).instrument, level_settings(window_ns=2 * NS_PER_S), at_rate(200))
     latency = level.measurement.latency
     for p, expected_ms in ((90, 300), (95, 400), (99, 480)):
         assert abs(latency.percentile_ns(p) / NS_PER_MS - expected_ms) < 10

@@ -7,7 +7,8 @@ import pytest
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import Closed
-from inferometer.measure.level import Point, measure_level
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.observe.metrics import Sample
 from tests.support.simulation import Reply
 
@@ -36,21 +37,25 @@ class Looks:
 
 
 @pytest.fixture
-def level(rig, recipe, constant):
+def level(rig, level_settings, constant):
     def measure(looks, **how):
         found = rig(constant(5))
         return measure_level(
-            replace(found.bench, metrics=looks), recipe(**how), Point("concurrency", 1, Closed(1))
+            replace(found.instrument, metrics=looks),
+            level_settings(**how),
+            LoadPoint("concurrency", 1, Closed(1)),
         )
 
     return measure
 
 
-def test_the_looks_of_the_merged_windows_count(rig, recipe) -> None:
+def test_the_looks_of_the_merged_windows_count(rig, level_settings) -> None:
     looks = Looks([(9.0,), (0.1, 0.2), (), (0.6,)])
     # The first window is slower, so that a fourth is needed and the first is not among the last three.
-    bench = rig(lambda number, sent_ns: Reply((10 if number < 100 else 5) * NS_PER_MS)).bench
-    measured = measure_level(replace(bench, metrics=looks), recipe(), Point("concurrency", 1, Closed(1)))
+    instrument = rig(lambda number, sent_ns: Reply((10 if number < 100 else 5) * NS_PER_MS)).instrument
+    measured = measure_level(
+        replace(instrument, metrics=looks), level_settings(), LoadPoint("concurrency", 1, Closed(1))
+    )
     assert len(measured.windows) == 4
     metrics = measured.measurement.metrics
     assert metrics.polls == 3
@@ -78,7 +83,7 @@ def test_without_a_poller_nothing_is_collected(level) -> None:
     assert level(None).measurement.metrics is None
 
 
-def test_the_poller_ends_with_a_level_that_breaks(rig, recipe, constant) -> None:
+def test_the_poller_ends_with_a_level_that_breaks(rig, level_settings, constant) -> None:
     looks, found = Looks([]), rig(constant(5))
 
     def interrupt(number, window):
@@ -86,5 +91,7 @@ def test_the_poller_ends_with_a_level_that_breaks(rig, recipe, constant) -> None
 
     found.log.window_finished = interrupt
     with pytest.raises(KeyboardInterrupt):
-        measure_level(replace(found.bench, metrics=looks), recipe(), Point("concurrency", 1, Closed(1)))
+        measure_level(
+            replace(found.instrument, metrics=looks), level_settings(), LoadPoint("concurrency", 1, Closed(1))
+        )
     assert looks.told == ["start", "stop"]

@@ -15,9 +15,9 @@ def load(script, *, servers=None, timeout_ns=0):
 def collect(clock, simulated, until_ns):
     parts = []
     while clock() < until_ns:
-        harvest = simulated.collect(until_ns)
-        parts.append(harvest.records)
-        if harvest.is_finished:
+        collected = simulated.collect(until_ns)
+        parts.append(collected.records)
+        if collected.is_finished:
             break
     return parts
 

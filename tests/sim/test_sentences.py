@@ -17,17 +17,21 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
-from inferometer.measure.level import Bench, Point, Recipe, measure_level
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
+from inferometer.options.effective import Effective
 from inferometer.records import status
-from inferometer.report.console import level_sentence, render
 from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label
-from inferometer.report.saved import to_html, to_markdown
+from inferometer.report.saved import document, to_html, to_markdown
+from inferometer.report.sentences import level_sentence
+from inferometer.report.terminal import show
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -77,8 +81,8 @@ class Run:
     """A level that was measured, and what was asked."""
 
     behaviour: Behaviour
-    point: Point
-    recipe: Recipe
+    point: LoadPoint
+    level_settings: LevelSettings
     servers: int | None
     others_per_s: int | None  # of other clients; None without counters
     interrupt_after: int
@@ -103,20 +107,20 @@ def runs(draw: st.DrawFn) -> Run:
         gaps = draw(st.sampled_from((10, 90, 500)))
         plan = Open(Listed(tuple(place * gaps * NS_PER_MS for place in range(number))), count=number)
         asked = (number - 1) * NS_PER_S / max(1, (number - 1) * gaps * NS_PER_MS)
-        point = Point("request_rate", round(asked, 3), plan, asked)
+        point = LoadPoint("request_rate", round(asked, 3), plan, asked)
         how["is_whole"] = True
     else:
         rate = draw(st.sampled_from((5.0, 100.0)))
         cap = 2 if load == "capped" else None
-        point = Point("request_rate", rate, Open(Constant(rate), cap=cap, count=count), rate)
+        point = LoadPoint("request_rate", rate, Open(Constant(rate), cap=cap, count=count), rate)
         if load == "closed":
             concurrency = draw(st.sampled_from((1, 3)))
-            point = Point("concurrency", concurrency, Closed(concurrency, count))
+            point = LoadPoint("concurrency", concurrency, Closed(concurrency, count))
         if count is not None:
             how = {"window_count": count, "is_whole": True}
         elif draw(st.booleans()) and not isinstance(rule, Precision):
             how = {"window_count": 20}
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL,
         batch=1,
         percentile=draw(st.sampled_from((None, None, 95))),
@@ -129,7 +133,7 @@ def runs(draw: st.DrawFn) -> Run:
     return Run(
         draw(behaviours),
         point,
-        recipe,
+        level_settings,
         servers=draw(st.sampled_from((None, 1))),
         others_per_s=draw(st.sampled_from((None, 0, 200))),
         interrupt_after=draw(st.sampled_from((10**9, 10**9, 1))),
@@ -137,16 +141,12 @@ def runs(draw: st.DrawFn) -> Run:
     )
 
 
-class Watcher:
+class Interrupting(Watcher):
     def __init__(self, interrupt_after: int) -> None:
         self._left = interrupt_after
 
-    def level_started(self, mode: str, value: float) -> None: ...
-
     def window_finished(self, number: int, window: object) -> None:
         self._left -= 1
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return self._left <= 0
@@ -167,7 +167,9 @@ def measured(run: Run) -> Level:
         return {("fake", "1"): Counters(success_count=count, success_ns=count * 1000, inference_count=count)}
 
     read = (lambda: None) if run.others_per_s is None else counters
-    return measure_level(Bench(load, clock, read, Watcher(run.interrupt_after)), run.recipe, run.point)
+    return measure_level(
+        Instrument(load, clock, read, Interrupting(run.interrupt_after)), run.level_settings, run.point
+    )
 
 
 def result_of(run: Run, level: Level) -> Result:
@@ -177,18 +179,18 @@ def result_of(run: Run, level: Level) -> Result:
         command="measure",
         started_at="2025-01-02T03:04:05+00:00",
         asked={},
-        effective={
-            "batch": 1,
-            "service_kind": "triton",
-            "protocol": "http",
-            "measurement_mode": "time_windows",
-            "measurement_interval_ms": 400,
-            "asynchronous": False,
-            "percentile": run.recipe.percentile,
-            "latency_limit_ms": run.recipe.latency_limit_ms,
-            "mode": mode,
-            "max_error_rate": 0.0,
-        },
+        effective=Effective(
+            batch=1,
+            service_kind="triton",
+            protocol="http",
+            measurement_mode="time_windows",
+            measurement_interval_ms=400,
+            asynchronous=False,
+            percentile=run.level_settings.percentile,
+            latency_limit_ms=run.level_settings.latency_limit_ms,
+            mode=mode,
+            max_error_rate=0.0,
+        ),
         host={},
         server={},
         model={"name": "fake", "version": "1", "is_decoupled": False},
@@ -224,7 +226,7 @@ def seen(run: Run) -> Seen:
     level = measured(run)
     result = from_json(to_json(result_of(run, level)), "a file", Result)
     stream = io.StringIO()
-    render(result, Console(file=stream, width=200))
+    show(document(result), Console(file=stream, width=200))
     page = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", to_html(result))
     return Seen(
         run,

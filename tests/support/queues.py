@@ -9,13 +9,14 @@ from functools import partial
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.run import Quest, find
-from inferometer.measure.level import Bench, Recipe
+from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
@@ -65,9 +66,11 @@ class Searched:
 def search(known: Known, seed: int, duration_s: float) -> Searched:
     """The whole search on a simulated clock."""
     clock = FakeClock()
-    bench = Bench(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Silent())
+    instrument = Instrument(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Watcher())
     model = ModelSpec(known.name, "", (), ())
-    recipe = Recipe(model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S)
+    level_settings = LevelSettings(
+        model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S
+    )
     quest = Quest(
         promise=parse_slo(known.promise),
         duration_ns=round(duration_s * NS_PER_S),
@@ -76,24 +79,11 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
         seed=1000 * seed,
     )
     begun_ns = clock()
-    steps = list(find(bench, recipe, quest))
+    steps = list(find(instrument, level_settings, quest))
     finding = steps[-1].finding
     assert finding is not None
     levels = tuple(step.level for step in steps if step.level is not None)
     return Searched(finding, levels, (clock() - begun_ns) / NS_PER_S)
-
-
-class Silent:
-    """A watcher that says nothing and stops nothing."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: object) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        return False
 
 
 # --- servers

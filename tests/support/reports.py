@@ -30,6 +30,7 @@ from inferometer.diagnose.diagnosis import (
     Verdict,
 )
 from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -61,13 +62,13 @@ def sample_result(
         command="measure",
         started_at=STARTED_AT,
         asked={"model": name, "concurrency": {"start": 1, "end": 4, "step": 1}, "headers": ["authorization"]},
-        effective={
-            "service_kind": "triton",
-            "protocol": "http",
-            "batch": 1,
-            "percentile": None,
-            "max_error_rate": 0.0,
-        },
+        effective=Effective(
+            service_kind="triton",
+            protocol="http",
+            batch=1,
+            percentile=None,
+            max_error_rate=0.0,
+        ),
         host={"name": "host", "processor": "a processor", "cores": 4, "memory_bytes": 8 << 30},
         server={"name": "triton", "version": "2.51.0", "url": "http://127.0.0.1:8000"},
         model={

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from inferometer.load.engine import Engine, Explain, Finish, Link, Responded, Turn
-from inferometer.load.load import Cost, Harvest
+from inferometer.load.engine import Engine, Explain, Finish, Link, NextStep, Responded
+from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.workers import ROUND_NS
 from inferometer.records import status as outcome
-from inferometer.records.records import Records, RingReader, join
+from inferometer.records.records import Records, RingReader, Totals, join
 from inferometer.records.ring import CELLS, RingWriter
-from inferometer.records.totals import Totals
 from tests.support.clock import FakeClock
 
 
@@ -62,7 +61,7 @@ class _FakeNetwork:
     """Link and reactor in one: a heap of requests by the time they end."""
 
     def __init__(
-        self, server: FakeServer, clock: FakeClock, finish: Finish, turn: Turn, explain: Explain
+        self, server: FakeServer, clock: FakeClock, finish: Finish, turn: NextStep, explain: Explain
     ) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
         self.heard = 0
@@ -176,7 +175,7 @@ class SimulatedLoad:
         self._totals = Totals()
         networks: list[_FakeNetwork] = []
 
-        def open_link(*, finish: Finish, turn: Turn, explain: Explain) -> Link:
+        def open_link(*, finish: Finish, turn: NextStep, explain: Explain) -> Link:
             networks.append(_FakeNetwork(server, clock, finish, turn, explain))
             return networks[0]
 
@@ -208,13 +207,13 @@ class SimulatedLoad:
         engine = self._engine
         engine.run(until_ns, lambda: engine.is_finished)
 
-    def collect(self, until_ns: int) -> Harvest:
+    def collect(self, until_ns: int) -> Collected:
         engine = self._engine
         engine.run(min(until_ns, self._clock() + ROUND_NS), lambda: engine.is_finished)
         self._ring.publish()
         self._drain()
         taken, self._backlog = join(self._backlog), []
-        return Harvest(
+        return Collected(
             records=taken,
             seen_ns=self._clock(),
             cost=Cost(cpu_ns=(0,), sent=engine.sent, reconnects=0, connects=0, connect_ns=0),
@@ -281,16 +280,16 @@ class SimulatedWorkers:
         for clock in (self._clock, *self._clocks):
             clock.move_to(max(until_ns, clock()))
 
-    def collect(self, until_ns: int) -> Harvest:
+    def collect(self, until_ns: int) -> Collected:
         target_ns = min(until_ns, self._clock() + ROUND_NS)
-        harvests = [load.collect(target_ns) for load in self._loads]
-        is_finished = all(harvest.is_finished for harvest in harvests)
+        parts = [load.collect(target_ns) for load in self._loads]
+        is_finished = all(collected.is_finished for collected in parts)
         now = max(clock() for clock in self._clocks) if is_finished else max(target_ns, self._clock())
         for clock in (self._clock, *self._clocks):
             clock.move_to(max(now, clock()))
-        sent = tuple(harvest.cost.sent for harvest in harvests)
-        return Harvest(
-            records=join([harvest.records for harvest in harvests]),
+        sent = tuple(collected.cost.sent for collected in parts)
+        return Collected(
+            records=join([collected.records for collected in parts]),
             seen_ns=self._clock(),
             cost=Cost(
                 cpu_ns=tuple(number * self._cpu_ns for number in sent),
@@ -300,8 +299,8 @@ class SimulatedWorkers:
                 connect_ns=0,
             ),
             is_finished=is_finished,
-            outstanding=sum(harvest.outstanding for harvest in harvests),
-            heard=sum(harvest.heard for harvest in harvests),
+            outstanding=sum(collected.outstanding for collected in parts),
+            heard=sum(collected.heard for collected in parts),
         )
 
     def examples(self) -> dict[int, str]:

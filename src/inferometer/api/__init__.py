@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
-    from inferometer.measure.level import Watcher
+    from inferometer.options.options import Options
+    from inferometer.options.values import Range
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
+    from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
 
 __all__ = ["compare", "diagnose", "find", "load", "measure", "to_html", "to_markdown", "tune"]
@@ -24,22 +26,19 @@ def measure(
 ) -> "Result":
     """Load a model and measure it: one level, or (start, end[, step]) of them; one request at a time unless asked.
 
-    `options` are the fields of `inferometer.measure.options.Options`: url, batch, headers, data and so on. Each level
+    `options` are the fields of `inferometer.options.options.Options`: url, batch, headers, data and so on. Each level
     stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic rule.
     """
-    from inferometer.measure.options import Options, Range
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
+    from inferometer.stats.watcher import completed
 
-    levels = (concurrency,) if isinstance(concurrency, int) else concurrency
-    span = None if levels is None else Range(*levels)
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=model, concurrency=span, duration_s=duration_s, **options)
+    asked = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
     setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True))
-    results = list(run(setup, _Silent() if watcher is None else watcher))
+    results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
@@ -61,12 +60,11 @@ def find(
     """
     from inferometer.base.units import NS_PER_S
     from inferometer.find.run import Quest, run_find
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import prepare
     from inferometer.stats.slo import parse_slo
+    from inferometer.stats.watcher import completed
 
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
+    asked = _options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
     quest = Quest(
         promise=parse_slo(slo),
         duration_ns=round(duration_s * NS_PER_S),
@@ -76,7 +74,7 @@ def find(
         start=start,
     )
     setup = prepare(asked, command="find")
-    return list(run_find(setup, quest, _Silent() if watcher is None else watcher))[-1]
+    return list(run_find(setup, quest, completed(watcher)))[-1]
 
 
 def tune(
@@ -100,14 +98,13 @@ def tune(
     c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it.
     `inferometer.tune.study.recommend` says which trial won and why.
     """
-    from inferometer.measure.options import Options
+    from inferometer.stats.watcher import Watcher
     from inferometer.tune.session import profile
     from inferometer.tune.settings import TuneRequest, settings_of
     from inferometer.tune.space import SearchBounds
 
-    options.setdefault("request_timeout_s", 60.0)
     request = TuneRequest(
-        options=Options(model=model, **options),
+        options=_options(model=model, **options),
         slo=slo,
         budget_s=budget_s,
         repositories=tuple(map(Path, repositories)),
@@ -117,7 +114,7 @@ def tune(
         bounds=SearchBounds(instances=instances, batch=batches, concurrency=loads),
         journal=Path(journal),
     )
-    (study,) = profile(settings_of(request), _SilentTuning())
+    (study,) = profile(settings_of(request), Watcher())
     return study
 
 
@@ -142,8 +139,8 @@ def compare(
     from inferometer.compare.live import Order, compare_live, contestants, numbered
     from inferometer.compare.saved import compare_saved
     from inferometer.compare.verdict import Terms
-    from inferometer.measure.options import Options, Range
     from inferometer.stats.result import Result
+    from inferometer.stats.watcher import Watcher
 
     terms = Terms(parse_gates(fail_if) if fail_if else (), options.get("max_error_rate", 0.0))
     results = [variant for variant in variants if isinstance(variant, Result)]
@@ -155,10 +152,9 @@ def compare(
         names = numbered([str(result.model.get("name", "result")) for result in results])
         return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=force)
     chosen = contestants([str(variant) for variant in variants], urls)
-    span = Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
-    return compare_live(Order(chosen, asked, terms, outputs), _Silent())
+    span = _span(concurrency)
+    asked = _options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
+    return compare_live(Order(chosen, asked, terms, outputs), Watcher())
 
 
 def diagnose(
@@ -178,30 +174,33 @@ def diagnose(
     `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
     measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
     """
-    from inferometer.base.clock import monotonic_ns
-    from inferometer.diagnose.apply import Tools, Treatment, consult
+    from inferometer.diagnose.apply import Treatment, consult
     from inferometer.diagnose.run import Asked
-    from inferometer.measure.options import Options, Range
+    from inferometer.stats.watcher import completed
 
-    span = (
-        Range(concurrency)
-        if isinstance(concurrency, int)
-        else None
-        if concurrency is None
-        else Range(*concurrency)
+    measured = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
+    outcome = consult(
+        Asked(measured, cores), Treatment(budget_s, keep) if apply else None, completed(watcher)
     )
-    options.setdefault("request_timeout_s", 60.0)
-    asked = Asked(Options(model=model, concurrency=span, duration_s=duration_s, **options), cores)
-    tools = Tools(
-        watcher=_Silent() if watcher is None else watcher,
-        say=lambda text: None,
-        tell=lambda trial: None,
-        clock=monotonic_ns,
-    )
-    outcome = consult(asked, Treatment(budget_s, keep) if apply else None, tools)
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+def _span(concurrency: int | tuple[int, ...] | None) -> "Range | None":
+    from inferometer.options.values import Range
+
+    if concurrency is None:
+        return None
+    return Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+
+
+def _options(**given: Any) -> "Options":
+    """Checked as the words of a command line are."""
+    from inferometer.measure.checks import changed
+    from inferometer.options.options import Options
+
+    return changed(Options(request_timeout_s=60.0), **given)
 
 
 def load(path: str) -> "Result":
@@ -224,41 +223,3 @@ def to_markdown(report: "Report") -> str:
     from inferometer.report import saved
 
     return saved.to_markdown(report)
-
-
-class _Silent:
-    """Nobody watches."""
-
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
-
-    def round_finished(self, number: int, rounds: int, rates: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False
-
-
-class _SilentTuning:
-    """Nobody watches the search."""
-
-    def said(self, say: object) -> None:
-        pass
-
-    def proposed(self, proposal: object, *, is_known: bool) -> None:
-        pass
-
-    def tried(self, trial: object) -> None:
-        pass
-
-    def skipped(self, skip: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False

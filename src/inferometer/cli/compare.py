@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,13 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.parser import GROUPS, Ask, measure_options, print_help, read_words, vocabulary
-from inferometer.compare.options import OPTIONS
+from inferometer.cli.measure import measure_options
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.options import OPTIONS, OURS
+from inferometer.options.values import text, whole
+from inferometer.options.words import WORDS, Command, read, taken, without
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
@@ -24,99 +30,142 @@ if TYPE_CHECKING:
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
 PERIOD_NS = 5 * NS_PER_S
 
-_OWN = frozenset(name for option in OPTIONS for name in option.names)
-COMPARE_GROUPS = (
-    ("Comparison", OPTIONS),
-    *(
-        (title, tuple(option for option in options if _OWN.isdisjoint(option.names)))
-        for title, options in GROUPS
-    ),
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """What only `compare` is asked."""
+
+    models: tuple[str, ...] = option(
+        (),
+        "-m",
+        "Model of a variant, or MODEL@URL; give it several times. The first is the baseline.",
+        text("NAME"),
+        group="Comparison",
+        combine=appended,
+        origin=OURS,
+    )
+    urls: tuple[str, ...] = option(
+        (),
+        "-u",
+        "Address of a server; several compare the same model on each.",
+        text("URL"),
+        shown="localhost:8000",
+        combine=appended,
+        origin=OURS,
+    )
+    fail_if: tuple[str, ...] = option(
+        (),
+        "--fail-if",
+        "Conditions of a regression, such as 'p99 > +5%, throughput < -3%, snr < 40'.",
+        text("CONDITIONS"),
+        combine=appended,
+        origin=OURS,
+    )
+    outputs: int = option(
+        20,
+        "--compare-outputs",
+        "How many requests' outputs to compare; 0 is none.",
+        whole(least=0),
+        origin=OURS,
+    )
+    force: bool = option(
+        False, "--force", "Compare saved results although load, payload or host differ.", origin=OURS
+    )
+    markdown: str | None = option(
+        None, "--markdown", "Write tables for a pull request here.", text("FILE"), origin=OURS
+    )
+    junit: str | None = option(
+        None, "--junit", "Write test cases for CI here, as JUnit XML.", text("FILE"), origin=OURS
+    )
+
+
+_OWN = rows(CompareOptions, prefix="compare.")
+COMMAND = Command(
+    "inferometer compare",
+    "-m MODEL -m MODEL ... [options]\nBASE.json NEW.json ... [options]",
+    "Compare variants of a model, measured in turns, or results that were saved with --json.",
+    (*_OWN, *without(OPTIONS, _OWN)),
+    epilog="Exit status: 0 fine, 1 regression by --fail-if, 2 inconclusive, 3 invalid run, 64 wrong usage.",
+    takes_words=True,
 )
-_KNOWN = vocabulary(COMPARE_GROUPS, takes_words=True)
-_OF_SAVED = ("words", "fail_if", "force", "markdown", "junit", "json", "html", "max_error_rate")
+_OF_SAVED = frozenset(
+    (
+        WORDS,
+        *(f"compare.{name}" for name in ("fail_if", "force", "markdown", "junit")),
+        *("json", "html", "max_error_rate"),
+    )
+)
 
 
 def main(argv: list[str]) -> int:
     try:
-        asked = read_words(argv, _KNOWN, _check)
-        if isinstance(asked, Ask):
-            _help(asked)
+        given = read(argv, COMMAND)
+        if isinstance(given, Ask):
+            answer(given, COMMAND)
             return 0
-        comparison = _compare(asked)
-        _report(comparison, asked)
+        _check(given)
+        names = given.pop(WORDS, ())
+        own = taken(given, CompareOptions, "compare.")
+        files = {**_chosen(given, ("json", "html")), "markdown": own.markdown, "junit": own.junit}
+        comparison = _compare(names, own, given, files)
+        _report(comparison, names, files)
     except UsageError as error:
         print(f"inferometer compare: {error}", file=sys.stderr)
         return USAGE
     return comparison.exit_code
 
 
-def _check(asked: dict[str, Any]) -> None:
-    from inferometer.measure.checks import check_asked
-
-    if "words" not in asked:
-        check_asked({**asked, "model": next(iter(asked.get("models", ())), "")})
-        return
-    strange = [field for field in asked if field not in _OF_SAVED]
-    if strange:
-        names = [option.names[0] for option in _KNOWN.by_name.values() if option.field == strange[0]]
+def _check(given: Mapping[str, Any]) -> None:
+    strange = [field for field in given if field not in _OF_SAVED]
+    if WORDS in given and strange:
+        names = [row.names[0] for row in COMMAND.by_name.values() if row.field == strange[0]]
         raise UsageError(
-            f"{names[0]} has no meaning for saved results ({', '.join(asked['words'])})",
+            f"{names[0]} has no meaning for saved results ({', '.join(given[WORDS])})",
             remedy="give result files, or models to measure",
         )
 
 
-def _help(ask: Ask) -> None:
-    if ask is Ask.VERSION:
-        from inferometer import __version__
-
-        print(f"inferometer {__version__}")
-        return
-    print_help(
-        "inferometer compare",
-        usage="%(prog)s -m MODEL -m MODEL ... [options]\n       %(prog)s BASE.json NEW.json ... [options]",
-        description="Compare variants of a model, measured in turns, or results that were saved with --json.",
-        groups=COMPARE_GROUPS,
-        epilog="Exit status: 0 fine, 1 regression by --fail-if, 2 inconclusive, 3 invalid run, 64 wrong usage.",
-    )
+def _chosen(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
+    return {name: given.get(name) for name in names}
 
 
-def _compare(asked: Mapping[str, Any]) -> "Comparison":
+def _compare(
+    names: Sequence[str], own: CompareOptions, given: Mapping[str, Any], files: Mapping[str, str | None]
+) -> "Comparison":
     from inferometer.compare.gates import parse_gates
     from inferometer.compare.verdict import Terms
     from inferometer.report.files import writable
 
-    conditions = tuple(gate for text in asked.get("fail_if", ()) for gate in parse_gates(text))
-    for field in ("json", "html", "markdown", "junit"):
-        if field in asked:
-            writable(Path(asked[field]))
-    terms = Terms(conditions, asked.get("max_error_rate", 0.0))
-    return _saved(asked, terms) if "words" in asked else _live(asked, terms)
+    conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
+    for file in files.values():
+        if file is not None:
+            writable(Path(file))
+    terms = Terms(conditions, given.get("max_error_rate", 0.0))
+    return _saved(names, terms, own) if names else _live(given, terms, own)
 
 
-def _saved(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
-    from inferometer.base.answer_file import read
+def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Comparison":
+    from inferometer.base.answer_file import read as read_answer
     from inferometer.compare.saved import compare_saved
     from inferometer.report.saved import consistent
     from inferometer.stats.result import Result
 
-    names: Sequence[str] = asked["words"]
-    results = [(name, read(Path(name), Result)) for name in names]
+    results = [(name, read_answer(Path(name), Result)) for name in names]
     with consistent(*names):
-        return compare_saved(results, terms, is_forced="force" in asked)
+        return compare_saved(results, terms, is_forced=own.force)
 
 
-def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
+def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
     from inferometer.cli.signals import Interrupts
-    from inferometer.compare.live import OUTPUTS, Order, compare_live, contestants
+    from inferometer.compare.live import Order, compare_live, contestants
 
-    if "force" in asked:
+    options = measure_options({**given, "model": next(iter(own.models), "")})
+    if own.force:
         raise UsageError(
             "--force is for saved results", remedy="leave it out: live variants get the same load"
         )
-    chosen = contestants(asked.get("models", ()), asked.get("urls", ()))
-    own = {option.field for option in OPTIONS}
-    options = measure_options({**{k: v for k, v in asked.items() if k not in own}, "model": chosen[0].model})
-    order = Order(chosen, options, terms, asked.get("outputs", OUTPUTS))
+    chosen = contestants(own.models, own.urls)
+    order = Order(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
     with (
         messages_shown(options.verbose),
         Interrupts().caught() as interrupts,
@@ -124,30 +173,28 @@ def _live(asked: Mapping[str, Any], terms: "Terms") -> "Comparison":
         return compare_live(order, _Progress(interrupts))
 
 
-def _report(comparison: "Comparison", asked: Mapping[str, Any]) -> None:
-    from rich.console import Console
-
+def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, str | None]) -> None:
     from inferometer.base.answer_file import write
-    from inferometer.report.comparison import WIDTH, render, to_junit, to_markdown
-    from inferometer.report.saved import consistent, write_page
+    from inferometer.report.junit import to_junit
+    from inferometer.report.saved import consistent, document, to_markdown, write_page
+    from inferometer.report.terminal import show
 
     outputs = Outputs()
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    writers: tuple[tuple[str, Callable[[Path], None]], ...] = (
-        ("json", lambda path: write(comparison, path)),
-        ("html", lambda path: write_page(path, comparison)),
-        ("markdown", lambda path: write_file(path, to_markdown(comparison))),
-        ("junit", lambda path: write_file(path, to_junit(comparison))),
-    )
-    with consistent(*asked["words"]) if "words" in asked else nullcontext():
-        outputs.attempt(SCREEN, lambda: render(comparison, screen))
-        for field, writer in writers:
-            if field in asked:
-                outputs.attempt(asked[field], partial(writer, Path(asked[field])))
+    writers: Mapping[str, Callable[[Path], None]] = {
+        "json": lambda path: write(comparison, path),
+        "html": lambda path: write_page(path, comparison),
+        "markdown": lambda path: write_file(path, to_markdown(comparison)),
+        "junit": lambda path: write_file(path, to_junit(comparison)),
+    }
+    with consistent(*names) if names else nullcontext():
+        outputs.attempt(SCREEN, lambda: show(document(comparison)))
+        for kind, file in files.items():
+            if file is not None:
+                outputs.attempt(file, partial(writers[kind], Path(file)))
     outputs.settle()
 
 
-class _Progress:
+class _Progress(Watcher):
     """Says on stderr how far it is: every five seconds a line, on a terminal one line that is written over."""
 
     def __init__(self, interrupts: "Interrupts") -> None:

@@ -1,14 +1,18 @@
 """`inferometer demo`: the whole story on the embedded server, from nothing."""
 
-import argparse
 import base64
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import SCREEN, Outputs, write_file
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, option, rows
+from inferometer.options.values import path
+from inferometer.options.words import Command, read, taken
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis
@@ -19,31 +23,39 @@ LEVEL_S = 4.0
 BUDGET_S = 15.0
 
 
-def main(argv: list[str]) -> int:
-    from rich_argparse import RichHelpFormatter
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What `demo` is asked."""
 
-    parser = argparse.ArgumentParser(
-        prog="inferometer demo",
-        description="Start the embedded Triton, send a photo through an image classification pipeline with one to four "
-        "requests at a time, say which step limits it, give that step more instances, and measure again.",
-        formatter_class=RichHelpFormatter,
+    folder: Path = option(
+        Path("inferometer-demo"), "--folder", "where results go", path("DIR"), group="Output"
     )
-    parser.add_argument(
-        "--folder",
-        metavar="DIR",
-        type=Path,
-        default=Path("inferometer-demo"),
-        help="where results go (default: %(default)s)",
-    )
-    return _demo(parser.parse_args(argv).folder)
+
+
+COMMAND = Command(
+    "inferometer demo",
+    "[options]",
+    "Start the embedded Triton, send a photo through an image classification pipeline with one to four requests at a "
+    "time, say which step limits it, give that step more instances, and measure again.",
+    rows(DemoOptions),
+)
+
+
+def main(argv: list[str]) -> int:
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
+        return 0
+    return _demo(taken(given, DemoOptions).folder)
 
 
 def _demo(folder: Path) -> int:
     from inferometer.cli.diagnose import INTERRUPTED, watch
-    from inferometer.dataset.build import DataOptions
     from inferometer.diagnose.apply import Treatment
     from inferometer.diagnose.run import Asked
-    from inferometer.measure.options import Options, Range
+    from inferometer.measure.checks import changed
+    from inferometer.options.options import DataOptions, Options
+    from inferometer.options.values import Range
     from inferometer.server.embedded import EmbeddedTriton
 
     data = write_input(folder)
@@ -52,13 +64,13 @@ def _demo(folder: Path) -> int:
     for remark in server.remarks:
         _say(f"WARNING: {remark.text}; {remark.note.advice}")
     with server:
-        options = Options(
+        options = changed(
+            Options(request_timeout_s=60.0),
             model=MODEL,
             url=server.http_address,
             concurrency=Range(1, 4),
             data=DataOptions(sources=(str(data),)),
             duration_s=LEVEL_S,
-            request_timeout_s=60.0,
         )
         _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
         outcome, was_interrupted = watch(Asked(options), Treatment(BUDGET_S))
@@ -73,15 +85,12 @@ def _demo(folder: Path) -> int:
 
 
 def _show(diagnosis: "Diagnosis") -> None:
-    from rich.console import Console
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
 
-    from inferometer.report import console
-    from inferometer.report import diagnosis as words
-
-    screen = Console() if sys.stdout.isatty() else Console(width=console.WIDTH)
-    console.render(diagnosis.results[0], screen)
-    screen.print()
-    words.render(diagnosis, screen)
+    show(document(diagnosis.results[0]))
+    print()
+    show(document(diagnosis))
 
 
 def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:
@@ -96,7 +105,7 @@ def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]
     outputs.attempt(story, lambda: write(diagnosis, story))
     outputs.attempt(sweep, lambda: write(diagnosis.results[0], sweep))
     outputs.attempt(table, lambda: write_csv(diagnosis.results[0], table))
-    return [path for path in (page, story, sweep, table) if outputs.has(path)]
+    return [file for file in (page, story, sweep, table) if outputs.has(file)]
 
 
 def _say(text: str) -> None:
@@ -109,7 +118,7 @@ def write_input(folder: Path) -> Path:
 
     photo = example_image().read_bytes()
     document = {"data": [{"INPUT": {"b64": base64.b64encode(photo).decode(), "shape": [len(photo)]}}]}
-    path = folder / "sample_input.json"
+    file = folder / "sample_input.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -117,5 +126,5 @@ def write_input(folder: Path) -> Path:
             f"the folder '{folder}' cannot be written: {error.strerror}",
             remedy="give another one with --folder",
         ) from error
-    write_file(path, json.dumps(document))
-    return path
+    write_file(file, json.dumps(document))
+    return file

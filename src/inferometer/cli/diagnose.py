@@ -1,104 +1,98 @@
 """`inferometer diagnose`: what limits a model, what would help, and with --apply whether it does."""
 
-import argparse
-import sys
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
-from inferometer.base.options import duration
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.measure import Watching, exit_code, make_progress
-from inferometer.cli.parser import Ask, parse_measure
+from inferometer.cli.measure import exit_code, make_progress, measure_options
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, option, rows
+from inferometer.options.options import OPTIONS
+from inferometer.options.values import above_zero, duration, path
+from inferometer.options.words import Command, read, taken
 
 if TYPE_CHECKING:
     from inferometer.diagnose.apply import Outcome, Treatment
     from inferometer.diagnose.run import Asked
     from inferometer.diagnose.settings import Config
-    from inferometer.measure.options import Options
+    from inferometer.options.options import Options
 
 LEVEL_S = 3.0
-BUDGET = "3m"
 INTERRUPTED = 130
 
 
+@dataclass(frozen=True, slots=True)
+class DiagnoseOptions:
+    """What only `diagnose` is asked."""
+
+    apply: bool = option(
+        False,
+        "--apply",
+        "load the suggested configurations one after the other, measure, and keep what is better; needs a server "
+        "with --model-control-mode explicit. The original configuration comes back at the end",
+        group="Diagnosis",
+    )
+    budget_s: float = option(
+        180.0, "--budget", "time for --apply, such as 90s or 3m", duration(zero=False), shown="3m"
+    )
+    keep: bool = option(False, "--keep", "leave the server with what --apply found")
+    write_config: Path | None = option(
+        None, "--write-config", "write the config.pbtxt files that --apply found", path("DIR")
+    )
+    cores: float | None = option(
+        None,
+        "--cores",
+        "cores of the server's machine (default: seen, if it is this one)",
+        above_zero("N", "number", "give the number of cores of the server's machine"),
+    )
+
+
+COMMAND = Command(
+    "inferometer diagnose",
+    "[URL] [-m NAME] [options]",
+    "Measure a model at a few loads, say which step limits it and why, and predict what would help: "
+    "more instances, batches, another transport. With --apply try it out on the server.",
+    rows(DiagnoseOptions, prefix="diagnose."),
+    shared=OPTIONS,
+    epilog="All other options are those of `inferometer measure`; --duration is the time for one load "
+    "(3 s by default), --concurrency-range the loads (1:8 and on while it grows by default).",
+    takes_words=True,
+)
+
+
 def main(argv: list[str]) -> int:
-    parser = _parser()
-    own, rest = parser.parse_known_args(argv)
-    options = parse_measure(rest, duration_s=LEVEL_S)
-    if isinstance(options, Ask):
-        parser.print_help()
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
         return 0
+    own = taken(given, DiagnoseOptions, "diagnose.")
+    options = measure_options(given, duration_s=LEVEL_S)
     if (own.keep or own.write_config) and not own.apply:
         name = "--keep" if own.keep else "--write-config"
         raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
-    if own.cores is not None and own.cores <= 0:
-        raise UsageError(
-            f"--cores is {own.cores:g}", remedy="give the number of cores of the server's machine"
-        )
     return _diagnose(options, own)
 
 
-def _parser() -> argparse.ArgumentParser:
-    from rich_argparse import RichHelpFormatter
-
-    parser = argparse.ArgumentParser(
-        prog="inferometer diagnose",
-        description="Measure a model at a few loads, say which step limits it and why, and predict what would help: "
-        "more instances, batches, another transport. With --apply try it out on the server.",
-        epilog="All other options are those of `inferometer measure`; --duration is the time for one load "
-        "(3 s by default), --concurrency-range the loads (1:8 and on while it grows by default).",
-        formatter_class=RichHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--apply",
-        action="store_true",
-        help="load the suggested configurations one after the other, measure, and keep what is better; needs a server "
-        "with --model-control-mode explicit. The original configuration comes back at the end",
-    )
-    parser.add_argument(
-        "--budget",
-        metavar="TIME",
-        default=BUDGET,
-        help="time for --apply, such as 90s or 3m (default: %(default)s)",
-    )
-    parser.add_argument("--keep", action="store_true", help="leave the server with what --apply found")
-    parser.add_argument(
-        "--write-config", metavar="DIR", type=Path, help="write the config.pbtxt files that --apply found"
-    )
-    parser.add_argument(
-        "--cores",
-        metavar="N",
-        type=float,
-        help="cores of the server's machine (default: seen, if it is this one)",
-    )
-    return parser
-
-
-def _diagnose(options: "Options", own: argparse.Namespace) -> int:
-    from rich.console import Console
-
+def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     from inferometer.base.answer_file import write
     from inferometer.diagnose.apply import Treatment
     from inferometer.diagnose.run import Asked
-    from inferometer.report.console import WIDTH
-    from inferometer.report.diagnosis import render
     from inferometer.report.files import writable
-    from inferometer.report.saved import write_page
+    from inferometer.report.saved import document, write_page
+    from inferometer.report.terminal import show
 
-    budget_s = duration(zero=False)("--budget", own.budget)
-    assert isinstance(budget_s, float)
     for name in (options.json, options.html):
         if name is not None:
             writable(Path(name))
-    treatment = Treatment(budget_s, own.keep) if own.apply else None
+    treatment = Treatment(own.budget_s, own.keep) if own.apply else None
     outcome, was_interrupted = watch(Asked(options, own.cores), treatment)
     diagnosis, outputs = outcome.diagnosis, Outputs()
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(diagnosis, screen))
+    outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     if options.json is not None:
         saved = Path(options.json)
         outputs.attempt(saved, lambda: write(diagnosis, saved))
@@ -106,7 +100,8 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
         page = Path(options.html)
         outputs.attempt(page, lambda: write_page(page, diagnosis))
     if own.write_config is not None:
-        outputs.attempt(own.write_config, lambda: _write_configs(outcome.configs, own.write_config))
+        folder = own.write_config
+        outputs.attempt(folder, lambda: _write_configs(outcome.configs, folder))
     outputs.settle()
     if outcome.error is not None:
         raise outcome.error
@@ -118,30 +113,16 @@ def _diagnose(options: "Options", own: argparse.Namespace) -> int:
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
     from inferometer.diagnose.settings import write_configs
 
-    for path in write_configs(configs, folder):
-        print(printable(f"Written: {path}"))
+    for written in write_configs(configs, folder):
+        print(printable(f"Written: {written}"))
 
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
-    from inferometer.base.clock import monotonic_ns
     from inferometer.cli.signals import Interrupts
-    from inferometer.diagnose.apply import Tools, consult
-    from inferometer.report.diagnosis import trial_words
-
-    def say(text: str) -> None:
-        print(printable(text), file=sys.stderr, flush=True)
+    from inferometer.diagnose.apply import consult
 
     with Interrupts().caught() as interrupts:
-        progress = make_progress()
-        tools = Tools(
-            watcher=Watching(progress, interrupts),
-            say=say,
-            tell=lambda trial: say(trial_words(trial)),
-            clock=monotonic_ns,
-        )
-        try:
-            outcome = consult(asked, treatment, tools)
-        finally:
-            progress.close()
+        with closing(make_progress(interrupts)) as progress:
+            outcome = consult(asked, treatment, progress)
         return outcome, interrupts.asked

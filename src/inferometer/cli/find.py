@@ -1,65 +1,85 @@
 """`inferometer find`: the most load that keeps a promise."""
 
-import argparse
-import sys
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.measure import Watching, export, make_progress, write_reports, write_result
-from inferometer.cli.parser import Ask, parse_measure
+from inferometer.cli.measure import (
+    export,
+    make_progress,
+    measure_options,
+    write_reports,
+    write_result,
+)
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, option, rows
+from inferometer.options.options import OPTIONS
+from inferometer.options.values import above_zero, choice, text
+from inferometer.options.words import Command, read, taken
 
 if TYPE_CHECKING:
     from inferometer.find.run import Quest
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import Setup
+    from inferometer.options.options import Options
     from inferometer.stats.result import Result
 
 DURATION_S = 60.0
 NOT_FOUND = 1
 
 
-def main(argv: list[str]) -> int:
-    from rich_argparse import RichHelpFormatter
+@dataclass(frozen=True, slots=True)
+class FindOptions:
+    """What only `find` is asked."""
 
-    parser = argparse.ArgumentParser(
-        prog="inferometer find",
-        description="Find the highest request rate (or concurrency) at which the model still keeps a promise about "
-        "latency and errors, with a 95 %% interval: loads are measured until they are known to keep or to break it.",
-        epilog="All other options are those of `inferometer measure`; --duration is the time for the whole search.",
-        formatter_class=RichHelpFormatter,
-        allow_abbrev=False,
+    slo: str = option(
+        "", "--slo", "such as 'p99<50ms, errors<0.1%'", text("PROMISE"), group="Search", is_required=True
     )
-    parser.add_argument("--slo", metavar="PROMISE", required=True, help="such as 'p99<50ms, errors<0.1%%'")
-    parser.add_argument(
-        "--by", choices=("rate", "concurrency"), default="rate", help="what to raise (default: %(default)s)"
+    by: str = option(
+        "rate", "--by", "what to raise: rate or concurrency", choice("WHAT", "rate", "concurrency")
     )
-    parser.add_argument(
-        "--start", metavar="VALUE", type=float, help="the first to try (default: from a short look)"
+    start: float | None = option(
+        None,
+        "--start",
+        "the first to try (default: from a short look)",
+        above_zero("VALUE", "rate or a concurrency", "give the first to try, such as 100"),
     )
-    own, rest = parser.parse_known_args(argv)
-    options = parse_measure(rest)
-    if isinstance(options, Ask):
-        parser.print_help()
+
+
+COMMAND = Command(
+    "inferometer find",
+    "--slo PROMISE [-m NAME] [options]",
+    "Find the highest request rate (or concurrency) at which the model still keeps a promise about latency and errors, "
+    "with a 95 % interval: loads are measured until they are known to keep or to break it.",
+    rows(FindOptions, prefix="find."),
+    shared=OPTIONS,
+    epilog="All other options are those of `inferometer measure`; --duration is the time for the whole search.",
+    takes_words=True,
+)
+
+
+def main(argv: list[str]) -> int:
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
         return 0
+    own = taken(given, FindOptions, "find.")
+    # Probes are judged by what was promised; senders must never be what limits them.
+    options = measure_options({**given, "slo": own.slo, "asynchronous": True})
     return _find(options, own)
 
 
-def _find(options: "Options", own: argparse.Namespace) -> int:
-    from rich.console import Console
-
+def _find(options: "Options", own: FindOptions) -> int:
     from inferometer.find.run import Quest
     from inferometer.measure.prepare import prepare
-    from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
 
-    if own.start is not None and own.start <= 0:
-        raise UsageError(f"--start is {own.start:g}", remedy="give a rate or a concurrency above 0")
     promise = parse_slo(own.slo)
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -75,13 +95,10 @@ def _find(options: "Options", own: argparse.Namespace) -> int:
         seed=options.data.seed,
         start=own.start,
     )
-    # Probes are judged by what was promised; senders must never be what limits them.
-    asked = replace(options, asynchronous=True, duration_s=duration_s, slo=own.slo)
-    setup = prepare(asked, command="find")
+    setup = prepare(replace(options, duration_s=duration_s), command="find")
     outputs = Outputs()
     result = _search(setup, quest, outputs)
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(result, screen))
+    outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()
@@ -93,11 +110,7 @@ def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
     from inferometer.find.run import run_find
 
     result = setup.result
-    with Interrupts().caught() as interrupts:
-        progress = make_progress()
-        try:
-            for result in run_find(setup, quest, Watching(progress, interrupts)):
-                write_result(result, setup.options.json, outputs)
-        finally:
-            progress.close()
+    with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:
+        for result in run_find(setup, quest, progress):
+            write_result(result, setup.options.json, outputs)
     return result

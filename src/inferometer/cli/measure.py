@@ -1,47 +1,89 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
+import secrets
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.cli.parser import Ask, parse_measure, print_measure_help
+from inferometer.measure.checks import DURATION_S, STABILITY_OPTIONS, make
+from inferometer.options.help import answer
+from inferometer.options.option import Ask
+from inferometer.options.options import AUTO, OPTIONS, Options
+from inferometer.options.words import WORDS, Command, read, stray
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
 
 TOO_MANY_FAILURES = 1
 
+COMMAND = Command(
+    "inferometer measure",
+    "[URL] [-m NAME] [options]",
+    "Load a model and measure its latency and throughput. An address alone is asked what it is.",
+    OPTIONS,
+    takes_words=True,  # an address may stand alone
+)
+REQUEST_TIMEOUT_S = 60.0
+
+
+def parse_measure(argv: Sequence[str]) -> Options | Ask:
+    """The options of `inferometer measure`."""
+    given = read(argv, COMMAND)
+    return given if isinstance(given, Ask) else measure_options(given)
+
+
+def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
+    """What was given by field, with the defaults of our own commands: a level ends when its figures are precise, at
+    the latest after `duration_s`. A word that stands alone is the address; where no kind is asked for, that is asked
+    what it is."""
+    found = dict(given)
+    words = found.pop(WORDS, ())
+    for word in words:
+        if word != "localhost" and not any(mark in word for mark in ":/."):
+            raise stray(word)
+        if "url" in found:
+            raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
+        found["url"] = word
+    if "grpc_method" in found:
+        found.setdefault("service_kind", "dynamic_grpc")
+    if "url" in found and (words or not found.get("model")):
+        found.setdefault("service_kind", AUTO)
+    if "headers" in found:  # HTTP/2 forbids the blanks around a value, which the classic tool sends over gRPC
+        found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
+    defaults: dict[str, Any] = {
+        "request_timeout_s": REQUEST_TIMEOUT_S,
+        "sequence_ids": (secrets.randbits(62) + 1, None),  # two runs at once never share an id
+    }
+    if STABILITY_OPTIONS.isdisjoint(found):
+        defaults["duration_s"] = duration_s
+    return make(found, defaults=defaults)
+
 
 def main(argv: list[str]) -> int:
     options = parse_measure(argv)
-    if options is Ask.HELP:
-        print_measure_help()
-        return 0
-    if options is Ask.VERSION:
-        from inferometer import __version__
-
-        print(f"inferometer {__version__}")
+    if isinstance(options, Ask):
+        answer(options, COMMAND)
         return 0
     with messages_shown(options.verbose):
         return _measure(options)
 
 
 def _measure(options: "Options") -> int:
-    from rich.console import Console
-
     from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.console import WIDTH, render
     from inferometer.report.export import exportable
     from inferometer.report.files import writable
+    from inferometer.report.saved import document
+    from inferometer.report.terminal import show
 
     for name in (options.csv, options.json, options.html):
         if name is not None:
@@ -53,8 +95,7 @@ def _measure(options: "Options") -> int:
         print(printable(warning), file=sys.stderr)
     outputs = Outputs()
     result = watch(setup, outputs)
-    screen = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    outputs.attempt(SCREEN, lambda: render(result, screen))
+    outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
     outputs.settle()
@@ -117,13 +158,12 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
     from inferometer.measure.run import run
 
     result = setup.result
-    with Interrupts().caught() as interrupts:
-        progress = make_progress(setup.options.verbose)
-        try:
-            for result in run(setup, Watching(progress, interrupts)):
-                write_result(result, setup.options.json, outputs)
-        finally:
-            progress.close()
+    with (
+        Interrupts().caught() as interrupts,
+        closing(make_progress(interrupts, setup.options.verbose)) as progress,
+    ):
+        for result in run(setup, progress):
+            write_result(result, setup.options.json, outputs)
     return result
 
 
@@ -135,29 +175,13 @@ def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
         outputs.attempt(Path(name), lambda: write(result, Path(name)))
 
 
-def make_progress(verbose: int = 0) -> "Progress":
+def make_progress(interrupts: "Interrupts", verbose: int = 0) -> "Progress":
     """A block on a terminal, lines elsewhere; with -v a line for every window."""
     from rich.console import Console
 
     from inferometer.base.clock import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress
 
-    if verbose:
-        return PlainProgress(sys.stderr, monotonic_ns, every_window=True)
-    if sys.stderr.isatty():
-        return LiveProgress(Console(stderr=True))
-    return PlainProgress(sys.stderr, monotonic_ns)
-
-
-class Watching:
-    """Passes on to the display how the run goes, and to the run what the user wants."""
-
-    def __init__(self, progress: "Progress", interrupts: "Interrupts") -> None:
-        self.level_started = progress.level_started
-        self.window_finished = progress.window_finished
-        self.level_finished = progress.level_finished
-        self.ticked = progress.ticked
-        self._interrupts = interrupts
-
-    def is_interrupted(self) -> bool:
-        return self._interrupts.asked
+    if sys.stderr.isatty() and not verbose:
+        return LiveProgress(interrupts.is_asked, Console(stderr=True))
+    return PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))

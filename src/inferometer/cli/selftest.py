@@ -1,48 +1,62 @@
 """`inferometer selftest`: proves the instrument on this machine, in under a minute, without any server."""
 
-import argparse
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, option, rows
+from inferometer.options.values import path
+from inferometer.options.words import Command, read, taken
 
-    from inferometer.selftest.check import SelfTest
+if TYPE_CHECKING:
+    from inferometer.report.document import Document
+    from inferometer.selftest.check import Check, SelfTest, Thoroughness
+
+    Part = Callable[[Thoroughness], Iterable[Check]]
 
 FAILED = 1
 
 
-def main(argv: list[str]) -> int:
-    from rich_argparse import RichHelpFormatter
+@dataclass(frozen=True, slots=True)
+class SelftestOptions:
+    """What `selftest` is asked."""
 
-    parser = argparse.ArgumentParser(
-        prog="inferometer selftest",
-        description="Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
-        "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
-        "the machine's limits. The exit code is 0 when nothing failed.",
-        formatter_class=RichHelpFormatter,
-    )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures to this file")
-    parser.add_argument("--quick", action="store_true", help="a shorter, rougher test of about 20 seconds")
-    asked = parser.parse_args(argv)
-    return _selftest(asked.json, is_quick=asked.quick)
+    json: Path | None = option(None, "--json", "write all figures to this file", path(), group="Selftest")
+    quick: bool = option(False, "--quick", "a shorter, rougher test of about 20 seconds")
+
+
+COMMAND = Command(
+    "inferometer selftest",
+    "[options]",
+    "Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
+    "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
+    "the machine's limits. The exit code is 0 when nothing failed.",
+    rows(SelftestOptions),
+)
+
+
+def main(argv: list[str]) -> int:
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
+        return 0
+    own = taken(given, SelftestOptions)
+    return _selftest(own.json, is_quick=own.quick)
 
 
 def _selftest(json: Path | None, *, is_quick: bool) -> int:
-    from rich.console import Console
-
     from inferometer.base.writing import write_file
-    from inferometer.report.console import WIDTH
     from inferometer.report.files import writable
+    from inferometer.report.terminal import show
     from inferometer.selftest.check import to_json
 
     if json is not None:
         writable(json)
     found = _run(is_quick=is_quick)
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(_table(found))
-    console.print(_sentence(found))
+    show(_document(found))
     if json is not None:
         write_file(json, to_json(found))
     return 0 if found.is_passed else FAILED
@@ -55,13 +69,11 @@ def _run(*, is_quick: bool) -> "SelfTest":
     from inferometer.base.clock import monotonic_ns
     from inferometer.base.units import NS_PER_S
     from inferometer.observe.host import describe_host
-    from inferometer.selftest.check import SCHEMA, SelfTest
-    from inferometer.selftest.pace import FULL, QUICK
-    from inferometer.selftest.run import run
+    from inferometer.selftest.check import FULL, QUICK, SCHEMA, SelfTest
 
     started_at, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), monotonic_ns()
     checks = []
-    for check in run(QUICK if is_quick else FULL):
+    for check in run_parts(_parts(), QUICK if is_quick else FULL):
         print(f"{check.part}: {check.name}: {check.verdict.value}", file=sys.stderr)
         checks.append(check)
     return SelfTest(
@@ -75,46 +87,67 @@ def _run(*, is_quick: bool) -> "SelfTest":
     )
 
 
-def _table(found: "SelfTest") -> "Table":
-    from itertools import pairwise
+def _parts() -> "Mapping[str, Part]":
+    from inferometer.selftest.faults import fault_checks, stall_checks
+    from inferometer.selftest.limits import ceiling_checks, machine_checks
+    from inferometer.selftest.schedule import schedule_checks
 
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from inferometer.selftest.check import Verdict
-
-    styles = {
-        Verdict.PASS: "green",
-        Verdict.FAIL: "bold red",
-        Verdict.NOISY: "yellow",
-        Verdict.WARN: "yellow",
-        Verdict.SHOWN: "",
+    return {
+        "machine": machine_checks,
+        "ceiling": ceiling_checks,
+        "schedule": schedule_checks,
+        "stall": stall_checks,
+        "faults": fault_checks,
     }
-    table = Table(box=box.SIMPLE_HEAD, expand=True)
-    table.add_column("Part")
-    table.add_column("Check", ratio=2)
-    table.add_column("Found", ratio=5)
-    table.add_column("Verdict")
-    part = ""
-    for check, following in pairwise([*found.checks, None]):
-        assert check is not None
-        table.add_row(
-            Text(check.part if check.part != part else ""),
-            Text(check.name),
-            Text(check.text),
-            Text(check.verdict.value, style=styles[check.verdict]),
-            end_section=following is not None and following.part != check.part,
-        )
-        part = check.part
-    return table
+
+
+def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Iterator[Check]":
+    """The checks as they are done. A part that breaks is a check that failed, and the others still run."""
+    from inferometer.base.errors import InferometerError
+    from inferometer.selftest.check import Check, CheckResult
+
+    for name, checks in parts.items():
+        try:
+            yield from checks(thoroughness)
+        except InferometerError as error:
+            yield Check(name, "broke off", CheckResult.FAIL, str(error), {})
+
+
+def _document(found: "SelfTest") -> "Document":
+    """A section for each part, with a row for each check."""
+    from inferometer.report.document import Column, Document, Section, Table, Tone
+    from inferometer.selftest.check import CheckResult
+
+    tones = {
+        CheckResult.PASS: Tone.GOOD,
+        CheckResult.FAIL: Tone.BAD,
+        CheckResult.NOISY: Tone.WARNING,
+        CheckResult.WARN: Tone.WARNING,
+        CheckResult.SHOWN: Tone.PLAIN,
+    }
+    columns = tuple(Column(name, is_number=False) for name in ("Check", "Found", "Verdict"))
+    sections = []
+    for part in dict.fromkeys(check.part for check in found.checks):
+        checks = [check for check in found.checks if check.part == part]
+        rows = tuple((check.name, check.text, check.verdict.value) for check in checks)
+        table = Table(part, columns, rows, tones=tuple(tones[check.verdict] for check in checks))
+        sections.append(Section(part, part, "", (table,)))
+    return Document(
+        kind="Self-test",
+        title="Self-test",
+        facts=(found.tool, "quick" if found.is_quick else "full"),
+        verdict=_sentence(found),
+        sections=tuple(sections),
+        tone=Tone.BAD if found.count(CheckResult.FAIL) else Tone.GOOD,
+        tool=found.tool,
+    )
 
 
 def _sentence(found: "SelfTest") -> str:
     from inferometer.report.format import plural
-    from inferometer.selftest.check import Verdict
+    from inferometer.selftest.check import CheckResult
 
-    failed, noisy = found.count(Verdict.FAIL), found.count(Verdict.NOISY)
+    failed, noisy = found.count(CheckResult.FAIL), found.count(CheckResult.NOISY)
     words = f"{plural(failed, 'check')} failed" if failed else "Nothing failed"
     if noisy:
         words += (

@@ -1,54 +1,82 @@
 """`inferometer serve`: the real Triton, here, until Ctrl-C."""
 
-import argparse
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from inferometer.base.errors import UsageError
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.values import choice, path, text, whole
+from inferometer.options.words import Command, read, taken
 
 USUAL_PORTS = (8000, 8001, 8002)
 
 
-def main(argv: list[str]) -> int:
-    from rich_argparse import RichHelpFormatter
+def _port(service: str, usual: int) -> int | None:
+    return option(
+        None,
+        f"--{service}-port",
+        f"port of the {service} service (default: {usual} if it is free, else a free one; 0 picks a free one)",
+        whole("PORT", least=0),
+    )
 
-    parser = argparse.ArgumentParser(
-        prog="inferometer serve",
-        description="Start the real Triton server out of the nvidia-pytriton wheel and keep it until Ctrl-C. "
-        "The models are under explicit control: load and unload them through the server's API.",
-        formatter_class=RichHelpFormatter,
-    )
-    parser.add_argument(
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `serve` is asked."""
+
+    model_repository: tuple[Path, ...] = option(
+        (),
         "--model-repository",
-        metavar="DIR",
-        action="append",
-        type=Path,
-        help="folder of models; may be given several times (default: the example models)",
+        "folder of models; may be given several times (default: the example models)",
+        path("DIR"),
+        group="Server",
+        combine=appended,
     )
-    parser.add_argument(
+    models: str | None = option(
+        None,
         "--models",
-        choices=("basic", "vocoder"),
-        help="which example models: the basic ones, or a small vocoder in four variants to compare (default: basic)",
+        "which example models: the basic ones, or a small vocoder in four variants to compare",
+        choice("NAME", "basic", "vocoder"),
+        shown="basic",
     )
-    for service, port in zip(("http", "grpc", "metrics"), USUAL_PORTS, strict=True):
-        parser.add_argument(
-            f"--{service}-port",
-            metavar="PORT",
-            type=int,
-            help=f"port of the {service} service (default: {port} if it is free, else a free one; 0 picks a free one)",
-        )
-    parser.add_argument(
-        "--load-model", metavar="NAME", action="append", help="load only these (default: all)"
+    http_port: int | None = _port("http", USUAL_PORTS[0])
+    grpc_port: int | None = _port("grpc", USUAL_PORTS[1])
+    metrics_port: int | None = _port("metrics", USUAL_PORTS[2])
+    load_model: tuple[str, ...] = option(
+        (), "--load-model", "load only these (default: all)", text("NAME"), combine=appended
     )
-    parser.add_argument("--log-file", metavar="FILE", type=Path, help="keep the server's log here")
-    asked = parser.parse_args(argv)
+    log_file: Path | None = option(None, "--log-file", "keep the server's log here", path())
+
+
+COMMAND = Command(
+    "inferometer serve",
+    "[options]",
+    "Start the real Triton server out of the nvidia-pytriton wheel and keep it until Ctrl-C. "
+    "The models are under explicit control: load and unload them through the server's API.",
+    rows(ServeOptions),
+)
+
+
+def main(argv: list[str]) -> int:
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
+        return 0
+    asked = taken(given, ServeOptions)
     if asked.models and asked.model_repository:
-        parser.error("--models chooses among the example models, and --model-repository gives others")
+        raise UsageError(
+            "--models chooses among the example models, and --model-repository gives others",
+            remedy="give one of them",
+        )
     return _serve(asked)
 
 
-def _serve(asked: argparse.Namespace) -> int:
+def _serve(asked: ServeOptions) -> int:
     from inferometer.server.embedded import EmbeddedTriton
 
     ports = (asked.http_port, asked.grpc_port, asked.metrics_port)
@@ -65,7 +93,7 @@ def _serve(asked: argparse.Namespace) -> int:
         http_port=http,
         grpc_port=grpc,
         metrics_port=metrics,
-        load_models=None if asked.load_model is None else tuple(asked.load_model),
+        load_models=asked.load_model or None,
         log_file=asked.log_file,
     )
     for remark in server.remarks:
@@ -83,12 +111,12 @@ def _serve(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _repositories(asked: argparse.Namespace) -> tuple[Path, ...] | None:
+def _repositories(asked: ServeOptions) -> tuple[Path, ...] | None:
     from inferometer.server.repository import vocoder_repository
 
     if asked.models == "vocoder":
         return (vocoder_repository(),)
-    return None if asked.model_repository is None else tuple(asked.model_repository)
+    return asked.model_repository or None
 
 
 def _choose(asked: int | None, usual: int) -> int:

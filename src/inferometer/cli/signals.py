@@ -55,6 +55,9 @@ class Interrupts:
         if is_again:
             os._exit(0)
 
+    def is_asked(self) -> bool:
+        return self.asked
+
     @contextmanager
     def caught(self) -> Iterator["Interrupts"]:
         with _handled_by(self._receive):

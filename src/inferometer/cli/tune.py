@@ -1,20 +1,24 @@
 """`inferometer tune`: the best configuration of a model inside a promise."""
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits, printable
-from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.parser import Ask, parse_measure
+from inferometer.cli.measure import measure_options
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.options import OPTIONS
+from inferometer.options.values import Values, choice, duration, path, text, whole
+from inferometer.options.words import Command, read, taken
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.cli.signals import Interrupts
-    from inferometer.measure.options import Options
-    from inferometer.tune.search.search import Message, Proposal, SkippedProposal
+    from inferometer.options.options import Options
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
@@ -23,109 +27,133 @@ NOT_FOUND = 1
 JOURNAL = "inferometer-tune.sqlite"
 
 
-def main(argv: list[str]) -> int:
-    own, rest = _parser().parse_known_args(argv)
-    options = parse_measure(["-m", own.model, *rest])
-    if isinstance(options, Ask):
-        _parser().print_help()
-        return 0
-    return _tune(own, _request(own, options))
+def _bounds() -> Values:
+    """`lowest:highest`, from 1 on."""
+
+    def read_bounds(name: str, word: str) -> tuple[int, int]:
+        low, colon, high = word.partition(":")
+        if not is_digits(low) or (colon and not is_digits(high)):
+            raise UsageError(f"{name} is '{word}'", remedy="write lowest:highest, such as 1:8")
+        found = int(low), int(high or low)
+        if not 1 <= found[0] <= found[1]:
+            raise UsageError(
+                f"{name} is '{word}'", remedy="the lowest is 1 or more, and not above the highest"
+            )
+        return found
+
+    return Values(read_bounds, "LOW:HIGH")
 
 
-def _parser() -> argparse.ArgumentParser:
-    from rich_argparse import RichHelpFormatter
+def _numbers(name: str, word: str) -> tuple[int, ...]:
+    words = [part.strip() for part in word.split(",") if part.strip()]
+    if not all(map(is_digits, words)):
+        raise UsageError(f"{name} is '{word}'", remedy="write whole numbers, such as 100,500")
+    return tuple(map(int, words))
 
-    parser = argparse.ArgumentParser(
-        prog="inferometer tune",
-        description="Find the configuration of a model (instances, batch size, batching) and the load that give the "
-        "most throughput inside a promise, in few measurements.",
-        epilog="All other options are those of `inferometer measure`: input data, shapes, protocol, headers.",
-        formatter_class=RichHelpFormatter,
-        allow_abbrev=False,
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What only `tune` is asked."""
+
+    model: str = option("", "-m --model", "the model to tune", text("NAME"), group="Search", is_required=True)
+    slo: str | None = option(
+        None, "--slo", "what every answer must keep, such as 'p99<10ms'", text("PROMISE")
     )
-    add = parser.add_argument
-    add("-m", "--model", metavar="NAME", required=True, help="the model to tune")
-    add("--slo", metavar="PROMISE", help="what every answer must keep, such as 'p99<10ms'")
-    add("--budget", metavar="TIME", help="end in this time with the best so far, such as 3m")
-    add(
+    budget_s: float | None = option(
+        None, "--budget", "end in this time with the best so far, such as 3m", duration(zero=True)
+    )
+    model_repository: tuple[Path, ...] = option(
+        (),
         "--model-repository",
-        metavar="DIR",
-        action="append",
-        type=Path,
-        help="folder of models, for a server of our own (default: the example models)",
+        "folder of models, for a server of our own (default: the example models)",
+        path("DIR"),
+        combine=appended,
     )
-    add("--url", "-u", metavar="HOST:PORT", help="tune on this server instead; it is left as it was found")
-    add(
+    url: str | None = option(
+        None, "--url -u", "tune on this server instead; it is left as it was found", text("HOST:PORT")
+    )
+    launch_mode: str = option(
+        "local",
         "--triton-launch-mode",
-        choices=("local", "c_api"),
-        default="local",
-        help="local: a server of our own; c_api: no server, the library in a worker (default: local)",
+        "local: a server of our own; c_api: no server, the library in a worker",
+        choice("MODE", "local", "c_api"),
     )
-    add(
+    install_path: str | None = option(
+        None,
         "--triton-install-path",
-        metavar="DIR",
-        help="folder of the library for c_api (default: the embedded one)",
+        "folder of the library for c_api (default: the embedded one)",
+        text("DIR"),
     )
-    add("--search", choices=("smart", "brute", "quick", "optuna"), default="smart", help="how to search")
-    for name, default in (("instances", "1:5"), ("batch", "1:128"), ("load", "1:1024")):
-        text = f"where to look for {name}: lowest:highest (default: {default})"
-        add(f"--{name}", metavar="LOW:HIGH", default=default, help=text)
-    add(
+    search: str = option(
+        "smart",
+        "--search",
+        "how to search: smart, brute, quick or optuna",
+        choice("NAME", "smart", "brute", "quick", "optuna"),
+    )
+    instances: tuple[int, int] = option(
+        (1, 5), "--instances", "where to look for instances: lowest:highest", _bounds(), shown="1:5"
+    )
+    batch: tuple[int, int] = option(
+        (1, 128), "--batch", "where to look for batch: lowest:highest", _bounds(), shown="1:128"
+    )
+    load: tuple[int, int] = option(
+        (1, 1024), "--load", "where to look for load: lowest:highest", _bounds(), shown="1:1024"
+    )
+    delays: tuple[int, ...] = option(
+        (),
         "--delays",
-        metavar="MICROSECONDS",
-        default="",
-        help="delays of the dynamic batcher to try, such as 100,500",
+        "delays of the dynamic batcher to try, such as 100,500",
+        Values(_numbers, "MICROSECONDS"),
     )
-    add("--journal", metavar="FILE", type=Path, default=Path(JOURNAL), help="every trial, to resume from")
-    add("--fresh", action="store_true", help="forget what the journal holds")
-    add("--seed", type=int, help="repeat a search as it was")
-    add("--study", metavar="FILE", type=Path, help="write everything that was found out, as JSON")
-    add("--output", metavar="FILE", type=Path, help="write the recommended config.pbtxt")
-    return parser
+    journal: Path = option(Path(JOURNAL), "--journal", "every trial, to resume from", path(), shown="")
+    fresh: bool = option(False, "--fresh", "forget what the journal holds")
+    seed: int | None = option(None, "--seed", "repeat a search as it was", whole("SEED"))
+    study: Path | None = option(None, "--study", "write everything that was found out, as JSON", path())
+    output: Path | None = option(None, "--output", "write the recommended config.pbtxt", path())
 
 
-def _request(own: argparse.Namespace, options: "Options") -> "TuneRequest":
+COMMAND = Command(
+    "inferometer tune",
+    "-m NAME [--slo PROMISE] [--budget TIME] [options]",
+    "Find the configuration of a model (instances, batch size, batching) and the load that give the most throughput "
+    "inside a promise, in few measurements.",
+    rows(TuneOptions, prefix="tune."),
+    shared=OPTIONS,
+    epilog="All other options are those of `inferometer measure`: input data, shapes, protocol, headers.",
+)
+
+
+def main(argv: list[str]) -> int:
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
+        return 0
+    own = taken(given, TuneOptions, "tune.")
+    return _tune(own, _request(own, measure_options({**given, "model": own.model})))
+
+
+def _request(own: TuneOptions, options: "Options") -> "TuneRequest":
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.space import SearchBounds
 
     return TuneRequest(
         options=options,
         slo=own.slo,
-        budget_s=None if own.budget is None else parse_duration_ns(own.budget, "--budget") / NS_PER_S,
-        repositories=tuple(own.model_repository or ()),
+        budget_s=own.budget_s,
+        repositories=own.model_repository,
         url=own.url,
-        launch_mode=own.triton_launch_mode,
-        install_path=own.triton_install_path,
+        launch_mode=own.launch_mode,
+        install_path=own.install_path,
         search=own.search,
         bounds=SearchBounds(
-            instances=_span(own.instances, "--instances"),
-            batch=_span(own.batch, "--batch"),
-            concurrency=_span(own.load, "--load"),
-            delays_us=_numbers(own.delays, "--delays"),
+            instances=own.instances, batch=own.batch, concurrency=own.load, delays_us=own.delays
         ),
         journal=own.journal,
         seed=own.seed,
     )
 
 
-def _span(text: str, name: str) -> tuple[int, int]:
-    low, colon, high = text.partition(":")
-    if not is_digits(low) or (colon and not is_digits(high)):
-        raise UsageError(f"{name} is '{text}'", remedy="write lowest:highest, such as 1:8")
-    found = int(low), int(high or low)
-    if not 1 <= found[0] <= found[1]:
-        raise UsageError(f"{name} is '{text}'", remedy="the lowest is 1 or more, and not above the highest")
-    return found
-
-
-def _numbers(text: str, name: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(map(is_digits, words)):
-        raise UsageError(f"{name} is '{text}'", remedy="write whole numbers, such as 100,500")
-    return tuple(int(word) for word in words)
-
-
-def _tune(own: argparse.Namespace, request: "TuneRequest") -> int:
+def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     from inferometer.base.answer_file import write
     from inferometer.cli.signals import Interrupts
     from inferometer.tune.report.text import summary
@@ -136,15 +164,16 @@ def _tune(own: argparse.Namespace, request: "TuneRequest") -> int:
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts().caught() as interrupts:
-        (study,) = profile(settings_of(request), Progress(interrupts))
+        (study,) = profile(settings_of(request), _Progress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
     if own.study is not None:
-        outputs.attempt(own.study, lambda: write(study, own.study))
+        file = own.study
+        outputs.attempt(file, lambda: write(study, file))
     found = recommend(study)
     if own.output is not None and found is not None:
-        name = found.best.name
-        outputs.attempt(own.output, lambda: _write_config(study, name, own.output))
+        name, output = found.best.name, own.output
+        outputs.attempt(output, lambda: _write_config(study, name, output))
     outputs.settle()
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
@@ -156,26 +185,20 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
     print(printable(f"written: {path}"))
 
 
-class Progress:
+class _Progress(Watcher):
     """A line per trial on stderr."""
 
     def __init__(self, interrupts: "Interrupts") -> None:
         self._interrupts = interrupts
 
-    def said(self, say: "Message") -> None:
-        if not say.is_detail:
-            print(printable(say.text), file=sys.stderr, flush=True)
-
-    def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
-        pass
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        if not is_detail:
+            print(printable(text), file=sys.stderr, flush=True)
 
     def tried(self, trial: "Trial") -> None:
         from inferometer.tune.report.text import trial_line
 
-        print(printable(trial_line(trial)), file=sys.stderr, flush=True)
-
-    def skipped(self, skip: "SkippedProposal") -> None:
-        pass
+        self.said(trial_line(trial))
 
     def is_interrupted(self) -> bool:
         return self._interrupts.asked

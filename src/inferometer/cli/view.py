@@ -1,63 +1,81 @@
 """`inferometer view`: any report from a saved result."""
 
-import argparse
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
+from inferometer.options.help import answer
+from inferometer.options.option import Ask, option, rows
+from inferometer.options.values import path
+from inferometer.options.words import WORDS, Command, read, taken
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
 
 
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """What `view` is asked."""
+
+    html: Path | None = option(None, "--html", "write one self-contained page", path(), group="Output")
+    markdown: Path | None = option(None, "--markdown", "write Markdown; - is the terminal", path())
+    png: Path | None = option(None, "--png", "write a picture (needs an installed Chromium)", path())
+    pdf: Path | None = option(None, "--pdf", "write a PDF (needs an installed Chromium)", path())
+    open: bool = option(False, "--open", "show the page in the browser")
+
+
+COMMAND = Command(
+    "inferometer view",
+    "RESULT.json [options]",
+    "Make the report of a file that was saved with --json by measure, find, diagnose or compare. "
+    "Without options, the page is written beside the file and its path is printed.",
+    rows(ViewOptions),
+    takes_words=True,
+)
+
+
 def main(argv: list[str]) -> int:
-    from rich_argparse import RichHelpFormatter
-
-    parser = argparse.ArgumentParser(
-        prog="inferometer view",
-        description="Make the report of a file that was saved with --json by measure, find, diagnose or compare. "
-        "Without options, the page is written beside the file and its path is printed.",
-        formatter_class=RichHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("result", metavar="RESULT.json", type=Path, help="the saved file")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write one self-contained page")
-    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write Markdown; - is the terminal")
-    parser.add_argument(
-        "--png", metavar="FILE", type=Path, help="write a picture (needs an installed Chromium)"
-    )
-    parser.add_argument("--pdf", metavar="FILE", type=Path, help="write a PDF (needs an installed Chromium)")
-    parser.add_argument("--open", action="store_true", help="show the page in the browser")
-    return _view(parser.parse_args(argv))
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        answer(given, COMMAND)
+        return 0
+    names = given.pop(WORDS, ())
+    if len(names) != 1:
+        raise UsageError(
+            f"{len(names)} saved files are given: {', '.join(names)}" if names else "no saved file is given",
+            remedy="give one that was written with --json",
+        )
+    return _view(Path(names[0]), taken(given, ViewOptions))
 
 
-def _view(asked: argparse.Namespace) -> int:
+def _view(result: Path, asked: ViewOptions) -> int:
     from inferometer.report.chromium import find_chromium
     from inferometer.report.files import writable
-    from inferometer.report.saved import consistent, document, read
+    from inferometer.report.saved import consistent, document
+    from inferometer.report.saved import read as read_saved
 
-    report = read(asked.result)
-    files = [path for path in (asked.html, asked.markdown, asked.png, asked.pdf) if path is not None]
-    if asked.open or not files:
-        asked.html = asked.html or _beside(asked.result)
-        files = [*files, asked.html] if asked.html not in files else files
-    for path in files:
-        _check(path, asked.result)
-        if str(path) != "-":
-            writable(path)
+    report = read_saved(result)
+    if asked.html is None and (asked.open or not (asked.markdown or asked.png or asked.pdf)):
+        asked = replace(asked, html=_beside(result))
+    files = [file for file in (asked.html, asked.markdown, asked.png, asked.pdf) if file is not None]
+    for file in files:
+        _check(file, result)
+        if str(file) != "-":
+            writable(file)
     if asked.png is not None or asked.pdf is not None:
         find_chromium()
     outputs = Outputs()
-    with consistent(str(asked.result)):
+    with consistent(str(result)):
         _write(document(report), asked, outputs)
-    for path in files:
-        if str(path) != "-" and outputs.has(path):
-            print(printable(str(path)))
+    for file in files:
+        if str(file) != "-" and outputs.has(file):
+            print(printable(str(file)))
     outputs.settle()
-    if asked.open:
+    if asked.open and asked.html is not None:
         _open(asked.html)
     return 0
 
@@ -68,33 +86,34 @@ def _beside(result: Path) -> Path:
     )
 
 
-def _check(path: Path, result: Path) -> None:
-    if path.exists() and path.samefile(result):
-        raise UsageError(f"'{path}' is the result itself", remedy="give another name for the report")
+def _check(file: Path, result: Path) -> None:
+    if file.exists() and file.samefile(result):
+        raise UsageError(f"'{file}' is the result itself", remedy="give another name for the report")
 
 
-def _write(made: "Document", asked: argparse.Namespace, outputs: Outputs) -> None:
+def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
     from tempfile import TemporaryDirectory
 
     from inferometer.report.chromium import browsing, print_pdf, take_picture
     from inferometer.report.markdown import markdown
     from inferometer.report.page import write
 
-    if asked.html is not None:
-        outputs.attempt(asked.html, lambda: write(made, asked.html))
-    if asked.markdown is not None and str(asked.markdown) == "-":
+    html, text, picture, pdf = asked.html, asked.markdown, asked.png, asked.pdf
+    if html is not None:
+        outputs.attempt(html, lambda: write(made, html))
+    if text is not None and str(text) == "-":
         outputs.attempt(SCREEN, lambda: print(markdown(made), end="", flush=True))
-    elif asked.markdown is not None:
-        outputs.attempt(asked.markdown, lambda: write_file(asked.markdown, markdown(made)))
-    if asked.png is None and asked.pdf is None:
+    elif text is not None:
+        outputs.attempt(text, lambda: write_file(text, markdown(made)))
+    if picture is None and pdf is None:
         return
     with TemporaryDirectory(prefix="inferometer-view-") as folder, browsing() as tab:
         page = Path(folder) / "page.html"
         write(made, page)
-        if asked.png is not None:
-            outputs.attempt(asked.png, lambda: take_picture(tab, page, asked.png))
-        if asked.pdf is not None:
-            outputs.attempt(asked.pdf, lambda: print_pdf(tab, page, asked.pdf))
+        if picture is not None:
+            outputs.attempt(picture, lambda: take_picture(tab, page, picture))
+        if pdf is not None:
+            outputs.attempt(pdf, lambda: print_pdf(tab, page, pdf))
 
 
 def _open(page: Path) -> None:

@@ -58,7 +58,12 @@ def _figure(metric: Metric, course: Course, rounds: range) -> float:
     windows = [window for number in rounds for window in course.windows[number]]
     if metric.percentile is None:
         spans = sum(window.duration_ns for window in windows)
-        return sum(window.count for window in windows) * course.lane.recipe.batch * NS_PER_S / max(spans, 1)
+        return (
+            sum(window.count for window in windows)
+            * course.lane.level_settings.batch
+            * NS_PER_S
+            / max(spans, 1)
+        )
     return float(joined([window.latency_ns for window in windows]).percentile(metric.percentile))
 
 

@@ -1,6 +1,7 @@
 """Whether two saved results may be compared: same load, same payload, same class of machine."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from inferometer.stats.result import Result
@@ -33,7 +34,7 @@ _MEMORY_SLACK = 0.1  # memory is not the same to the byte on machines of one cla
 def unlike(base: Result, other: Result) -> tuple[str, ...]:
     """What differs, in words; nothing when they may be compared."""
     return (
-        *_differing(base.effective, other.effective, _LOAD, "load"),
+        *_differing(asdict(base.effective), asdict(other.effective), _LOAD, "load"),
         *_differing(_data(base), _data(other), _PAYLOAD, "payload"),
         *_inputs(base, other),
         *_differing(base.host, other.host, _HOST, "host"),

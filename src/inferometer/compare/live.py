@@ -18,15 +18,18 @@ from inferometer.compare.differences import of_turns, overall
 from inferometer.compare.metrics import Metric, metrics
 from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
 from inferometer.compare.similarity import similarities
-from inferometer.compare.turns import Course, Follower, Lane, Pace, measure_point, merged, turns, with_count
+from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
 from inferometer.compare.verdict import Findings, Terms, conclude
-from inferometer.measure.level import Point, warm_up
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed, option_name
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.level import warm_up
 from inferometer.measure.points import points
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import bench, crew
-from inferometer.measure.search import Verdicts
+from inferometer.measure.run import make_instrument, start_workers
+from inferometer.measure.search import LastOutcome
+from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
+from inferometer.stats.watcher import Watcher
 
 DURATION_S = 10.0
 OUTPUTS = 20
@@ -94,29 +97,24 @@ class Order:
 
 _STEADY = "turns need a load that stays the same: --concurrency-range or --request-rate-range"
 _NO_PLACE = (
-    ("csv", "-f", "write a table with --markdown FILE, everything with --json FILE"),
-    ("verbose_csv", "--verbose-csv", "write everything with --json FILE"),
-    ("profile_export", "--profile-export-file", "export requests with inferometer measure"),
-    ("fixed_schedule", "--fixed-schedule", _STEADY),
-    ("replay", "--replay", _STEADY),
-    ("shape_load", "--shape-load", _STEADY),
-    ("periodic_concurrency", "--periodic-concurrency-range", _STEADY),
-    ("latency_limit_ms", "-l", "name the levels with --concurrency-range START:END"),
-    ("binary_search", "--binary-search", "name the levels with --concurrency-range START:END"),
-    (
-        "precision",
-        "--precision",
-        "say how long with --duration: stopping when it looks good would be cheating",
-    ),
+    ("csv", "write a table with --markdown FILE, everything with --json FILE"),
+    ("verbose_csv", "write everything with --json FILE"),
+    ("profile_export", "export requests with inferometer measure"),
+    ("fixed_schedule", _STEADY),
+    ("replay", _STEADY),
+    ("shape_load", _STEADY),
+    ("periodic_concurrency", _STEADY),
+    ("latency_limit_ms", "name the levels with --concurrency-range START:END"),
+    ("binary_search", "name the levels with --concurrency-range START:END"),
+    ("precision", "say how long with --duration: stopping when it looks good would be cheating"),
 )
 
 
 def check_order(order: Order) -> None:
     """Refuses what has no meaning in a comparison."""
-    usual = Options(model="")
-    for part, name, remedy in _NO_PLACE:
-        if getattr(order.options, part) != getattr(usual, part):
-            raise UsageError(f"{name} has no place in a comparison", remedy=remedy)
+    for name, remedy in _NO_PLACE:
+        if name in order.options.given:
+            raise UsageError(f"{option_name(name)} has no place in a comparison", remedy=remedy)
     if order.options.workers == "auto":
         raise UsageError(
             "--workers auto has no place in a comparison", remedy="give a number, the same for all variants"
@@ -128,7 +126,7 @@ def check_order(order: Order) -> None:
         )
 
 
-def compare_live(order: Order, follower: Follower) -> Comparison:
+def compare_live(order: Order, watcher: Watcher) -> Comparison:
     """Measure all contestants in turns and compare them with the first."""
     check_order(order)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -137,8 +135,8 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
     names = [contestant.name for contestant in order.contestants]
     compared = [_outputs(setups[0], setup, order.outputs) for setup in setups[1:]]
-    with _lanes(names, setups, follower) as lanes:
-        measured = _measure(lanes, setups[0], order.options, follower)
+    with _lanes(names, setups, watcher) as lanes:
+        measured = _measure(lanes, setups[0], order.options, watcher)
     found = Findings(
         variants=tuple(
             _variant(
@@ -150,7 +148,7 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
             names[1:], measured, metrics(order.options.percentile, order.terms.percentiles), compared
         ),
         is_live=True,
-        notes=_notes(setups, follower),
+        notes=_notes(setups, watcher),
         problems=() if any(courses[0].windows for _, courses in measured) else ("nothing was measured",),
     )
     return conclude(found, order.terms, started_at)
@@ -158,18 +156,18 @@ def compare_live(order: Order, follower: Follower) -> Comparison:
 
 def _prepare(options: Options, contestant: Contestant) -> Setup:
     url = options.url if contestant.url is None else contestant.url
-    return prepare(replace(options, model=contestant.model, url=url), command="compare")
+    return prepare(changed(options, model=contestant.model, url=url), command="compare")
 
 
 @contextmanager
-def _lanes(names: Sequence[str], setups: Sequence[Setup], follower: Follower) -> Iterator[list[Lane]]:
+def _lanes(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Lane]]:
     """All workers at once; those whose turn it is not have nothing to send."""
     with ExitStack() as stack:
         yield [
             Lane(
                 name=name,
-                bench=bench(setup, stack.enter_context(crew(setup)), _Quiet(follower)),
-                recipe=setup.recipe,
+                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), _Quiet(watcher)),
+                level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),
             )
@@ -183,22 +181,22 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 
 
 def _measure(
-    lanes: Sequence[Lane], setup: Setup, options: Options, follower: Follower
-) -> list[tuple[Point, tuple[Course, ...]]]:
+    lanes: Sequence[Lane], setup: Setup, options: Options, watcher: Watcher
+) -> list[tuple[LoadPoint, tuple[Course, ...]]]:
     pace = Pace(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
-    for point in points(setup.options, setup.last, Verdicts()):
+    for point in points(setup.options, setup.last, LastOutcome()):
         if options.warmup_request_count:
             for lane in lanes:
-                warm_up(lane.bench, with_count(point.plan, options.warmup_request_count))
-        courses = measure_point(lanes, point, pace, follower)
+                warm_up(lane.instrument, with_count(point.plan, options.warmup_request_count))
+        courses = measure_point(lanes, point, pace, watcher)
         found.append((point, courses))
-        if follower.is_interrupted() or any(course.is_cut_short for course in courses):
+        if watcher.is_interrupted() or any(course.is_cut_short for course in courses):
             break
     return found
 
 
-def _start_ns(measured: Sequence[tuple[Point, tuple[Course, ...]]]) -> int:
+def _start_ns(measured: Sequence[tuple[LoadPoint, tuple[Course, ...]]]) -> int:
     starts = [
         windows.start_ns
         for _, courses in measured
@@ -209,7 +207,7 @@ def _start_ns(measured: Sequence[tuple[Point, tuple[Course, ...]]]) -> int:
     return min(starts, default=0)
 
 
-def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[Point, Course]], start_ns: int) -> Variant:
+def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[LoadPoint, Course]], start_ns: int) -> Variant:
     levels: tuple[Level, ...] = tuple(merged(course, point) for point, course in courses)
     taken = tuple(turns(course, start_ns) for _, course in courses)
     return Variant(lane.name, replace(setup.result, levels=levels), taken)
@@ -217,7 +215,7 @@ def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[Point, Course]], 
 
 def _contrasts(
     names: Sequence[str],
-    measured: Sequence[tuple[Point, tuple[Course, ...]]],
+    measured: Sequence[tuple[LoadPoint, tuple[Course, ...]]],
     wanted: Sequence[Metric],
     compared: "Sequence[tuple[tuple[OutputSimilarity, ...], str]]",
 ) -> tuple[Contrast, ...]:
@@ -247,23 +245,17 @@ def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilar
         return (), str(error)
 
 
-def _notes(setups: Sequence[Setup], follower: Follower) -> tuple[str, ...]:
+def _notes(setups: Sequence[Setup], watcher: Watcher) -> tuple[str, ...]:
     said = dict.fromkeys(warning for setup in setups for warning in setup.warnings)
     stopped = ("the comparison was stopped early; the whole rounds until then are compared",)
-    return (*said, *(stopped if follower.is_interrupted() else ()))
+    return (*said, *(stopped if watcher.is_interrupted() else ()))
 
 
-class _Quiet:
+class _Quiet(Watcher):
     """Turns are not told one by one; only the wish to stop comes through."""
 
-    def __init__(self, follower: Follower) -> None:
-        self.is_interrupted = follower.is_interrupted
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
 
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
+    def is_interrupted(self) -> bool:
+        return self._watcher.is_interrupted()

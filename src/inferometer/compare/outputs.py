@@ -10,7 +10,7 @@ from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Step
 from inferometer.measure.prepare import Setup
 from inferometer.model.numbers import ElementError, encode_fractions, values
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.services.kind import Answering
 
 
@@ -25,7 +25,7 @@ def inputs(setup: Setup, count: int) -> tuple[Step, ...]:
         raise NotComparableError("outputs of sequence models depend on what came before")
     if model.is_decoupled:
         raise NotComparableError("a decoupled model answers with streams")
-    return batch(build(model, setup.options.data), model, setup.recipe.batch)[:count]
+    return batch(build(model, setup.options.data), model, setup.level_settings.batch)[:count]
 
 
 def fetch(setup: Setup, steps: Sequence[Step]) -> list[Reply]:
@@ -39,7 +39,7 @@ def fetch(setup: Setup, steps: Sequence[Step]) -> list[Reply]:
         replies: list[Reply] = [service.infer(request) for request in requests]
     except InferometerError as error:
         raise NotComparableError(f"the outputs of '{setup.model.name}' could not be had: {error}") from error
-    if setup.model.max_batch_size and setup.recipe.batch == 1:
+    if setup.model.max_batch_size and setup.level_settings.batch == 1:
         return [{name: _without_batch(tensor) for name, tensor in reply.items()} for reply in replies]
     return replies
 

@@ -40,7 +40,7 @@ def compare_saved(
                 f"'{name}' and '{results[0][0]}' have no level of load in common",
                 remedy="measure both at the same levels",
             )
-    wanted = metrics(base.effective.get("percentile"), terms.percentiles)
+    wanted = metrics(base.effective.percentile, terms.percentiles)
     looks = len(wanted) * sum(map(len, matched))
     contrasts = tuple(
         _contrast(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from inferometer.compare.comparison import OutputSimilarity
 from inferometer.model.numbers import decode, values
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 _CLASS_NAMES = ("logit", "prob", "score", "class", "label", "softmax")

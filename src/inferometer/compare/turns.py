@@ -6,7 +6,6 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
@@ -15,12 +14,14 @@ from inferometer.compare.comparison import Turn
 from inferometer.compare.metrics import PERCENTILES
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import is_capped
-from inferometer.measure.level import Bench, Point, Recipe, measure_level_windows
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level_windows
 from inferometer.measure.remarks import client_remarks
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Window, figures
 
 ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both
@@ -35,24 +36,13 @@ _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short 
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
 
 
-class Follower(Protocol):
-    """Who is told how a comparison goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """The user wants to end: the whole rounds until then are still compared."""
-
-
 @dataclass(slots=True)
 class Lane:
     """A variant with everything that is needed to measure it. `steps` is the number of its different requests."""
 
     name: str
-    bench: Bench
-    recipe: Recipe
+    instrument: Instrument
+    level_settings: LevelSettings
     steps: int = 1
     is_alone: bool = True  # no other lane shares its server counters
 
@@ -73,7 +63,7 @@ class Course:
     def infer_per_s(self, turn: int) -> float:
         windows = self.windows[turn]
         span_ns = windows[-1].end_ns - windows[0].start_ns
-        return self.requests(turn) * self.lane.recipe.batch * NS_PER_S / span_ns
+        return self.requests(turn) * self.lane.level_settings.batch * NS_PER_S / span_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +100,12 @@ class Schedule:
     count: int | None = None
     turn_ns: int | None = None
 
-    def point(self, point: Point) -> Point:
+    def point(self, point: LoadPoint) -> LoadPoint:
         return replace(point, plan=with_count(point.plan, self.count))
 
-    def recipe(self, recipe: Recipe) -> Recipe:
+    def level_settings(self, level_settings: LevelSettings) -> LevelSettings:
         return replace(
-            recipe,
+            level_settings,
             rule=Precision(0.0, self.turn_ns or 1),
             window_ns=self.turn_ns,
             window_count=self.count,
@@ -124,7 +114,7 @@ class Schedule:
         )
 
 
-def schedules(point: Point, pace: Pace, looks: Sequence[Look], steps: int) -> tuple[Schedule, ...]:
+def schedules(point: LoadPoint, pace: Pace, looks: Sequence[Look], steps: int) -> tuple[Schedule, ...]:
     """For each lane, from what it did at first look: as many rounds as the time allows.
 
     A closed loop counts requests out: the time they take is then in proportion to the speed, wherever the last one
@@ -157,28 +147,30 @@ def _count(count: int, steps: int) -> int:
     return math.ceil(count / steps) * steps if count > steps else count
 
 
-def measure_point(lanes: Sequence[Lane], point: Point, pace: Pace, follower: Follower) -> tuple[Course, ...]:
+def measure_point(
+    lanes: Sequence[Lane], point: LoadPoint, pace: Pace, watcher: Watcher
+) -> tuple[Course, ...]:
     """All turns at one level; the first look at each lane warms it up and is not counted."""
-    follower.level_started(point.mode, point.value)
+    watcher.level_started(point.mode, point.value)
     courses = tuple(Course(lane) for lane in lanes)
     looks = [_first_look(course, point, pace) for course in courses]
-    if any(course.is_cut_short for course in courses) or follower.is_interrupted():
+    if any(course.is_cut_short for course in courses) or watcher.is_interrupted():
         return courses
     plans = schedules(point, pace, looks, steps=max(lane.steps for lane in lanes))
     entries = tuple(zip(courses, plans, strict=True))
     rounds = plans[0].rounds
     for number in range(rounds):
-        if follower.is_interrupted():
+        if watcher.is_interrupted():
             return courses
         for place, (course, plan) in enumerate(entries if number % 2 == 0 else entries[::-1]):
             _take_turn(course, plan, point, place)
-        if follower.is_interrupted():
+        if watcher.is_interrupted():
             _drop_half_round(courses, number)
             return courses
         if any(course.is_cut_short for course in courses):
             return courses
         told = tuple((course.lane.name, course.infer_per_s(number)) for course in courses)
-        follower.round_finished(number + 1, rounds, told)
+        watcher.round_finished(number + 1, rounds, told)
     return courses
 
 
@@ -190,7 +182,7 @@ def _drop_half_round(courses: Sequence[Course], number: int) -> None:
         course.is_cut_short = False
 
 
-def _first_look(course: Course, point: Point, pace: Pace) -> Look:
+def _first_look(course: Course, point: LoadPoint, pace: Pace) -> Look:
     """It gets longer until something was answered."""
     lane = course.lane
     endless = replace(point, plan=with_count(point.plan, None))
@@ -205,7 +197,7 @@ def _first_look(course: Course, point: Point, pace: Pace) -> Look:
         if (
             is_failing
             or level.is_cut_short
-            or lane.bench.watcher.is_interrupted()
+            or lane.instrument.watcher.is_interrupted()
             or turn_ns >= LONGEST_LOOK_NS
         ):
             course.remarks, course.is_cut_short = look.remarks, True
@@ -216,18 +208,20 @@ def _first_look(course: Course, point: Point, pace: Pace) -> Look:
         turn_ns *= 4
 
 
-def _take_turn(course: Course, plan: Schedule, point: Point, place: int) -> None:
+def _take_turn(course: Course, plan: Schedule, point: LoadPoint, place: int) -> None:
     _measure(course, plan, plan.point(point))
     course.places.append(place)
 
 
-def _measure(course: Course, plan: Schedule, point: Point) -> Level:
+def _measure(course: Course, plan: Schedule, point: LoadPoint) -> Level:
     lane = course.lane
-    level, windows = measure_level_windows(lane.bench, plan.recipe(lane.recipe), point)
+    level, windows = measure_level_windows(lane.instrument, plan.level_settings(lane.level_settings), point)
     course.windows.append(windows)
     course.remarks += [remark for remark in level.remarks if remark.note not in _OF_A_TURN]
     try:
-        lane.bench.load.apply(Closed(0))  # nothing of it is left in the server when the next one has its turn
+        lane.instrument.load.apply(
+            Closed(0)
+        )  # nothing of it is left in the server when the next one has its turn
     except LocalError as error:
         course.remarks.append(Remark(Note.WORKER_LOST, str(error)))
         course.is_cut_short = True
@@ -269,39 +263,41 @@ def _remarks(course: Course) -> list[Remark]:
     ]
 
 
-def merged(course: Course, point: Point) -> Level:
+def merged(course: Course, point: LoadPoint) -> Level:
     """All turns of a lane as one level, as if they had followed each other without a gap."""
-    lane, recipe = course.lane, course.lane.recipe
+    lane, level_settings = course.lane, course.lane.level_settings
     windows = list(itertools.chain.from_iterable(course.windows))
     if not windows:
         said = (*_remarks(course), Remark(Note.NO_REPLY, "no request finished"))
         return Level(point.mode, point.value, None, (), is_stable=False, is_over_limit=False, remarks=said)
     start_ns = windows[0].start_ns
     subject = Subject(
-        model=recipe.model,
-        batch=recipe.batch,
-        percentile=recipe.percentile,
+        model=level_settings.model,
+        batch=level_settings.batch,
+        percentile=level_settings.percentile,
         level_start_ns=start_ns,
-        examples=lane.bench.load.examples(),
+        examples=lane.instrument.load.examples(),
         samples=tuple(sample for window in windows for sample in window.samples)
-        if lane.bench.metrics is not None
+        if lane.instrument.metrics is not None
         else None,
     )
     found = measurement(_without_gaps(windows, is_alone=lane.is_alone), subject)
-    remarks = [*_remarks(course), *client_remarks(found, is_capped=is_capped(recipe, point.plan))]
+    remarks = [*_remarks(course), *client_remarks(found, is_capped=is_capped(level_settings, point.plan))]
     return Level(
         mode=point.mode,
         value=float(point.value),
         measurement=found,
-        windows=tuple(_figures(window, start_ns, recipe) for window in windows),
+        windows=tuple(_figures(window, start_ns, level_settings) for window in windows),
         is_stable=not course.is_cut_short,
         is_over_limit=False,
         remarks=tuple(remarks),
     )
 
 
-def _figures(window: Window, start_ns: int, recipe: Recipe) -> WindowFigures:
-    return figures(window, level_start_ns=start_ns, batch=recipe.batch, chosen=recipe.percentile)
+def _figures(window: Window, start_ns: int, level_settings: LevelSettings) -> WindowFigures:
+    return figures(
+        window, level_start_ns=start_ns, batch=level_settings.batch, chosen=level_settings.percentile
+    )
 
 
 def _without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:

@@ -8,8 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.generate import pool_size
 from inferometer.dataset.shapes import format_shape
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ import os.path
 from inferometer.base.errors import UsageError
 from inferometer.dataset.batches import batch
 from inferometer.dataset.dataset import Dataset
-from inferometer.dataset.datatypes import require_known_datatypes
 from inferometer.dataset.directory import read_directory
 from inferometer.dataset.files import read_files
 from inferometer.dataset.generate import generate
 from inferometer.dataset.json_file import read_json
-from inferometer.dataset.messages import build_messages
-from inferometer.dataset.options import GENERATED, DataOptions
-from inferometer.dataset.payloads import build_payloads
-from inferometer.dataset.shapes import check_given_shapes
+from inferometer.dataset.payloads import build_messages, build_payloads
+from inferometer.dataset.shapes import check_given_shapes, require_known_datatypes
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import GENERATED, DataOptions
 
 __all__ = ["DataOptions", "batch", "build"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 
 Step = tuple[Tensor, ...]
 Streams = tuple[tuple[Step, ...], ...]

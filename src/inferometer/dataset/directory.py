@@ -9,13 +9,17 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.datatypes import require_known_datatypes
 from inferometer.dataset.lines import read_bytes, split_lines
-from inferometer.dataset.shapes import Shape, dynamic_shape_error, format_shape, maybe_filled, maybe_shape
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import encode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.dataset.shapes import (
+    Shape,
+    dynamic_shape_error,
+    format_shape,
+    maybe_filled,
+    maybe_shape,
+    require_known_datatypes,
+)
+from inferometer.model.numbers import DATATYPES, encode
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
 
 def read_directory(model: ModelSpec, directory: str, shapes: Mapping[str, Shape]) -> Dataset:

@@ -4,19 +4,41 @@ Each input gets a list of tensors; request k takes the k-th of every list. A lis
 and inputs that are not named get generated data.
 """
 
+import errno
 import glob
+import math
 import os
+import os.path
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.formats import Wanted, read_literal, reader_for
 from inferometer.dataset.generate import generate_steps
-from inferometer.dataset.options import DataOptions
-from inferometer.dataset.shapes import Shape, maybe_shape
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.dataset.lines import read_bytes, split_lines
+from inferometer.dataset.shapes import (
+    Shape,
+    dynamic_shape_error,
+    fits,
+    format_shape,
+    maybe_filled,
+    maybe_shape,
+)
+from inferometer.dataset.wav import WavError, parse_wav
+from inferometer.model.numbers import DATATYPES, ElementError, encode, encode_fractions, little_endian
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import DataOptions
 
 
 def read_files(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
@@ -94,3 +116,256 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
         f"--input {spec.name}=@{pattern}: there is no such file",
         remedy="after '@' comes the path of a file, or a pattern such as 'photos/*.jpg'",
     )
+
+
+# --- what a file holds, by its ending: shape and datatype are checked, never changed silently
+
+_FLOATS = ("FP16", "BF16", "FP32", "FP64")
+_ARRAY_TYPES = {"BF16": "float32"}  # what to save for a datatype numpy does not have
+_BF16_BITS = np.dtype("V2")  # what numpy makes of bfloat16 arrays of other packages
+_BROKEN = (  # what numpy lets through from its parsers when a file is damaged
+    ValueError, TypeError, KeyError, EOFError, SyntaxError, RuntimeError, MemoryError,
+    BadZipFile, TokenError, zlib.error,
+)  # fmt: skip
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_UNDECODED = "such files are sent as they are: decode and resize them first, for example to .npy"
+_ONE_ELEMENT = "each file or line is one element; requests of several go into a JSON file (--input-data)"
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The input, where its data is (a path, or the values themselves), and its shape if it is known."""
+
+    spec: TensorSpec
+    source: str
+    shape: Shape | None
+
+    @property
+    def asked(self) -> Shape | None:
+        """What --shape says, which goes before the form of the data."""
+        return self.shape if self.spec.is_dynamic else None
+
+    @property
+    def form(self) -> str:
+        return f"{self.spec.datatype} of shape {format_shape(self.spec.shape if self.shape is None else self.shape)}"
+
+    def misfit(self, found: str, *, remedy: str = "") -> UsageError:
+        return UsageError(
+            f"{self.source} does not fit input '{self.spec.name}', which takes {self.form}: {found}",
+            remedy=remedy,
+        )
+
+    def tensor(self, shape: Shape, data: bytes) -> Tensor:
+        return Tensor(self.spec.name, self.spec.datatype, shape, data)
+
+
+Reader = Callable[[Wanted], list[Tensor]]
+
+
+def reader_for(path: str) -> Reader:
+    """By the ending of the name; what is not known is taken as it is."""
+    return READERS.get(os.path.splitext(path)[1].lower(), read_raw)
+
+
+def read_raw(wanted: Wanted) -> list[Tensor]:
+    """The bytes of the file: one element of BYTES, or numbers as they lie in memory."""
+    data = read_bytes(Path(wanted.source))
+    if wanted.spec.datatype == "BYTES":
+        return [_flat(wanted, encode("BYTES", [data]), 1)]
+    size = DATATYPES[wanted.spec.datatype].size
+    if not data:
+        raise wanted.misfit("the file is empty")
+    if len(data) % size:
+        raise wanted.misfit(
+            f"its {len(data)} bytes are no whole number of elements of {size} bytes",
+            remedy="raw files hold the numbers as they lie in memory, little-endian; or save an array as .npy",
+        )
+    return [_flat(wanted, data, len(data) // size, remedy=_UNDECODED)]
+
+
+def read_text(wanted: Wanted) -> list[Tensor]:
+    """A tensor of one element for each line."""
+    if wanted.spec.datatype == "UINT8":
+        return read_raw(wanted)
+    if wanted.spec.datatype != "BYTES":
+        raise wanted.misfit(
+            "a text file goes to BYTES inputs", remedy="save numbers as .npy, or put them into a JSON file"
+        )
+    lines = split_lines(read_bytes(Path(wanted.source)))
+    if not lines:
+        raise wanted.misfit("the file is empty", remedy="write one element per line")
+    return [_flat(wanted, encode("BYTES", [line]), 1) for line in lines]
+
+
+def read_npy(wanted: Wanted) -> list[Tensor]:
+    """The array, or each of its rows where it has one dimension more than the input."""
+    with _opened(wanted, ".npy") as array:
+        if not isinstance(array, np.ndarray):
+            raise wanted.misfit("it is no .npy file but an .npz file")
+    return _from_array(wanted, array)
+
+
+def read_npz(wanted: Wanted) -> list[Tensor]:
+    """The array that has the name of the input, or the only one."""
+    with _opened(wanted, ".npz") as arrays:
+        if isinstance(arrays, np.ndarray):
+            raise wanted.misfit("it is no .npz file but an .npy file")
+        names = list(arrays.files)
+        if wanted.spec.name not in names and len(names) != 1:
+            raise wanted.misfit(
+                f"none of its arrays has that name: {', '.join(names) if names else 'it has none'}",
+                remedy=f"save it with np.savez(file, **{{'{wanted.spec.name}': array}})",
+            )
+        array = arrays[wanted.spec.name if wanted.spec.name in names else names[0]]
+    return _from_array(wanted, array)
+
+
+def read_wav(wanted: Wanted) -> list[Tensor]:
+    """The samples, frames first: integers as they are, scaled to -1..1 for floats. Bytes are sent undecoded."""
+    datatype = wanted.spec.datatype
+    if datatype in ("UINT8", "BYTES"):
+        return read_raw(wanted)
+    try:
+        sound = parse_wav(read_bytes(Path(wanted.source)))
+    except WavError as error:
+        raise wanted.misfit(f"it cannot be read as .wav: {error}") from None
+    if datatype in _FLOATS:
+        data = _rounded(wanted, sound.fractions())
+    elif sound.samples.dtype == little_endian(datatype) and sound.bits == 8 * DATATYPES[datatype].size:
+        data = sound.samples.tobytes()
+    else:
+        raise wanted.misfit(f"it holds {sound.form} samples", remedy=_conversion(wanted))
+    frames, channels = sound.samples.shape
+    if channels == 1:
+        return [_flat(wanted, data, frames)]
+    return [wanted.tensor(_arranged(wanted, (frames, channels)), data)]
+
+
+def read_literal(wanted: Wanted) -> Tensor:
+    """The values between commas; a text is one element as it is."""
+    spec = wanted.spec
+    if spec.datatype == "BYTES":
+        return _flat(wanted, encode("BYTES", [wanted.source.encode(errors="surrogateescape")]), 1)
+    values = [_value(spec, text.strip()) for text in wanted.source.split(",")]
+    try:
+        data = encode(spec.datatype, values)
+    except ElementError as error:
+        raise UsageError(
+            f"--input {spec.name}={wanted.source}: element {error.index} must be {error.expected} "
+            f"({spec.datatype}), but is {wanted.source.split(',')[error.index]}",
+            remedy=f"to send a file, write --input {shlex.quote(f'{spec.name}=@{wanted.source}')}"
+            if isinstance(error.found, str)
+            else "",
+        ) from None
+    return _flat(wanted, data, len(values))
+
+
+READERS: dict[str, Reader] = {".npy": read_npy, ".npz": read_npz, ".txt": read_text, ".wav": read_wav}
+
+
+@contextmanager
+def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
+    """The array or archive in the file."""
+    try:
+        with open(wanted.source, "rb") as file:
+            yield np.load(file, allow_pickle=False)
+    except (OSError, *_BROKEN) as error:
+        # A damaged archive may lead to a place before the file's start (EINVAL), which is no trouble of the system.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise UsageError(f"cannot read the data file {wanted.source}: {error.strerror}") from None
+        raise wanted.misfit(f"it cannot be read as {ending}: {error}") from None
+
+
+def _value(spec: TensorSpec, text: str) -> bool | int | float | str:
+    """What the text says, as near to the datatype as it comes."""
+    if spec.datatype == "BOOL":
+        return _BOOLEANS.get(text.lower(), text)
+    if _INTEGER.fullmatch(text) is not None and len(text) < 1000:
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _flat(wanted: Wanted, data: bytes, elements: int, *, remedy: str = "") -> Tensor:
+    """Data without a form of its own; a single variable dimension takes what there is."""
+    spec = wanted.spec
+    shape = maybe_filled(spec, elements) if wanted.shape is None else wanted.shape
+    if shape is not None and math.prod(shape) == elements:
+        return wanted.tensor(shape, data)
+    if shape is None and sum(dim < 0 for dim in spec.shape) > 1:
+        place = f" for the {elements} elements of {wanted.source}"
+        raise dynamic_shape_error(spec, elements=elements, place=place)
+    fixed = math.prod(dim for dim in spec.shape if dim >= 0)
+    expected = f"a multiple of {fixed}" if shape is None else str(math.prod(shape))
+    raise wanted.misfit(
+        f"it has {elements} elements, expect {expected}",
+        remedy=_ONE_ELEMENT if spec.datatype == "BYTES" else remedy,
+    )
+
+
+def _from_array(wanted: Wanted, array: NDArray[Any]) -> list[Tensor]:
+    asked = wanted.asked
+
+    def suits(found: Shape) -> bool:
+        return fits(found, wanted.spec) if asked is None else found == asked
+
+    rows = array[np.newaxis]
+    if not suits(array.shape):
+        if array.ndim and len(array) and suits(array.shape[1:]):
+            rows = array
+        elif asked is not None and math.prod(asked) == array.size:
+            rows = array.reshape(1, *asked)
+        else:
+            raise wanted.misfit(
+                f"it holds an array of shape {format_shape(array.shape)}",
+                remedy="reshape it; one dimension more in front stands for several requests",
+            )
+    return [wanted.tensor(row.shape, _array_bytes(wanted, row)) for row in rows]
+
+
+def _array_bytes(wanted: Wanted, array: NDArray[Any]) -> bytes:
+    datatype, kind = wanted.spec.datatype, array.dtype.newbyteorder("=")
+    if datatype == "BYTES":
+        if kind.kind not in "SU":
+            remedy = "save an array of strings: np.array([...], dtype='S')"
+            raise wanted.misfit(f"it holds {kind.name}", remedy=remedy)
+        try:
+            return encode("BYTES", array.reshape(-1).tolist())
+        except (SystemError, ValueError) as error:  # as Python says it of numbers that stand for no character
+            raise wanted.misfit(f"its strings cannot be read: {error}", remedy="save it again") from error
+    if datatype == "BF16" and kind == _BF16_BITS:
+        return array.tobytes()
+    saved = _ARRAY_TYPES.get(datatype, DATATYPES[datatype].numpy)
+    if kind != np.dtype(saved):
+        raise wanted.misfit(f"it holds {kind.name}", remedy=f"save it with .astype('{saved}')")
+    return _rounded(wanted, array) if datatype == "BF16" else array.astype(little_endian(datatype)).tobytes()
+
+
+def _rounded(wanted: Wanted, values: NDArray[Any]) -> bytes:
+    try:
+        return encode_fractions(wanted.spec.datatype, values)
+    except ElementError as error:
+        raise wanted.misfit(f"element {error.index} must be {error.expected}, but is {error.found}") from None
+
+
+def _arranged(wanted: Wanted, shape: Shape) -> Shape:
+    """The shape of data that has one, as the input takes it."""
+    asked = wanted.asked
+    if asked is None and fits(shape, wanted.spec):
+        return shape
+    if asked is not None and math.prod(asked) == math.prod(shape):
+        return asked
+    raise wanted.misfit(
+        f"it holds samples of shape {format_shape(shape)}, which is frames by channels",
+        remedy="mix it down to one channel, or give the shape with --shape",
+    )
+
+
+def _conversion(wanted: Wanted) -> str:
+    codec = {"INT16": "pcm_s16le", "INT32": "pcm_s32le"}.get(wanted.spec.datatype)
+    if codec is None:
+        return "sound goes to INT16, INT32 and float inputs; send anything else as .npy"
+    return f"convert it: ffmpeg -i {shlex.quote(wanted.source)} -c:a {codec} converted.wav"

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.options import DataOptions
 from inferometer.dataset.shapes import Shape, dynamic_shape_error, format_shape, maybe_shape
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import bf16_bytes, encode, little_endian
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES, bf16_bytes, encode, little_endian
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import DataOptions
 
 POOL_BYTES = 64 << 20  # all generated requests together, as long as there is more than one
 _LARGEST_TENSOR = (2 << 30) - 1

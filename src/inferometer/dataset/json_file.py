@@ -26,7 +26,6 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.datatypes import require_known_datatypes
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import (
     Shape,
@@ -35,11 +34,10 @@ from inferometer.dataset.shapes import (
     format_shape,
     maybe_filled,
     maybe_shape,
+    require_known_datatypes,
 )
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import ElementError, count, encode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES, ElementError, count, encode
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
 _ELEMENT_NAMES = {
     "BOOL": "bool",

@@ -23,7 +23,7 @@ class JsonError(ValueError):
     """The text is not JSON, and where."""
 
 
-class Constant(float):
+class JsonConstant(float):
     """NaN or Infinity as written. A plain float that is infinite was a number too large for a double."""
 
 
@@ -34,7 +34,7 @@ class JsonReader:
         self._source = source
         self._block = block  # bytes read at a time
         self._ahead = max(round(block * _BLOCKS_AHEAD), _LONGEST_TOKEN)
-        self._decoder = json.JSONDecoder(parse_constant=Constant, object_pairs_hook=_object)
+        self._decoder = json.JSONDecoder(parse_constant=JsonConstant, object_pairs_hook=_object)
         self._bytes_before = 0  # of what is being decoded
         self._text = ""
         self._at = 0  # in the text

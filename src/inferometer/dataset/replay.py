@@ -23,7 +23,7 @@ _FARTHEST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TraceLine:
     """One line: `time_ns` counts from the first request."""
 
     time_ns: int
@@ -43,9 +43,9 @@ class Trace:
     """In the order of the times."""
 
     path: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TraceLine, ...]
 
-    def error(self, entry: Entry, detail: str, *, remedy: str = "") -> UsageError:
+    def error(self, entry: TraceLine, detail: str, *, remedy: str = "") -> UsageError:
         return UsageError(f"{place(self.path, entry.line)}: {detail}", remedy=remedy)
 
 
@@ -68,11 +68,11 @@ def read_trace(path: str, *, speed: float = 1.0) -> Trace:
     return Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)))
 
 
-def _moved(entry: Entry, time_ns: int) -> Entry:
-    return Entry(time_ns, entry.line, entry.step, entry.stream, entry.data)
+def _moved(entry: TraceLine, time_ns: int) -> TraceLine:
+    return TraceLine(time_ns, entry.line, entry.step, entry.stream, entry.data)
 
 
-def _entry(path: str, number: int, line: bytes) -> Entry:
+def _entry(path: str, number: int, line: bytes) -> TraceLine:
     where = place(path, number)
     try:
         found = json.loads(line)
@@ -83,7 +83,7 @@ def _entry(path: str, number: int, line: bytes) -> Entry:
     step, stream = _number(where, found, "step"), _number(where, found, "stream")
     data = found.get("data")
     if data is None:
-        return Entry(_time_ns(where, found), number, step, stream)
+        return TraceLine(_time_ns(where, found), number, step, stream)
     if not isinstance(data, dict):
         raise UsageError(
             f"{where}: 'data' must be an object, as a step of a data file",
@@ -91,7 +91,7 @@ def _entry(path: str, number: int, line: bytes) -> Entry:
         )
     if step is not None or stream is not None:
         raise UsageError(f"{where} has its own data and names some of the dataset", remedy="leave one out")
-    return Entry(_time_ns(where, found), number, data=json.dumps(data).encode())
+    return TraceLine(_time_ns(where, found), number, data=json.dumps(data).encode())
 
 
 def _time_ns(where: str, found: Mapping[str, Any]) -> int:

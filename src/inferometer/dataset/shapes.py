@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from inferometer.base.errors import UsageError
+from inferometer.model.numbers import DATATYPES
 from inferometer.model.spec import ModelSpec, TensorSpec
 
 Shape = tuple[int, ...]
@@ -76,3 +77,12 @@ def _example(shape: Shape, elements: int | None) -> Shape:
     if elements and fixed and elements % fixed == 0:
         example[last] = elements // fixed
     return tuple(example)
+
+
+def require_known_datatypes(model: str, noun: str, specs: Sequence[TensorSpec]) -> None:
+    for spec in specs:
+        if spec.datatype not in DATATYPES:
+            raise UsageError(
+                f"{noun} '{spec.name}' of model '{model}' has datatype '{spec.datatype}', which is not supported",
+                remedy=f"supported are {', '.join(DATATYPES)}",
+            )

@@ -1,23 +1,24 @@
 """Try the suggestions out: load the first, measure, keep it if it is better, think again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inferometer.base.clock import Clock
+from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
 from inferometer.diagnose.diagnosis import Diagnosis, Suggestion, Trial
 from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.reconfigure import Reconfiguration
-from inferometer.diagnose.run import Asked, Patient, Say, diagnose, examine, measure_once, watch_host
+from inferometer.diagnose.run import Asked, Patient, diagnose, examine, measure_once, watch_host
 from inferometer.diagnose.settings import changed_config
-from inferometer.measure.level import Watcher
-from inferometer.measure.options import Range
+from inferometer.measure.checks import changed
 from inferometer.measure.prepare import prepare
+from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
@@ -34,16 +35,6 @@ class Treatment:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What a treatment acts with."""
-
-    watcher: Watcher
-    say: Say
-    tell: Callable[[Trial], None]  # each trial as soon as it is known
-    clock: Clock
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """The diagnosis with its trials, the configurations that won, and what ended the trials early, if anything did."""
 
@@ -52,21 +43,21 @@ class Outcome:
     error: PeerError | None = None
 
 
-def consult(asked: Asked, treatment: Treatment | None, tools: Tools) -> Outcome:
+def consult(asked: Asked, treatment: Treatment | None, watcher: Watcher) -> Outcome:
     """Examine, diagnose, and with a treatment try the suggestions out."""
-    patient = examine(asked, tools.watcher, tools.say)
+    patient = examine(asked, watcher)
     diagnosis, found = diagnose(patient)
-    if treatment is None or tools.watcher.is_interrupted():
+    if treatment is None or watcher.is_interrupted():
         return Outcome(diagnosis)
-    return apply(patient, diagnosis, found, treatment, tools)
+    return apply(patient, diagnosis, found, treatment, watcher)
 
 
 def apply(
-    patient: Patient, diagnosis: Diagnosis, found: Conclusion, treatment: Treatment, tools: Tools
+    patient: Patient, diagnosis: Diagnosis, found: Conclusion, treatment: Treatment, watcher: Watcher
 ) -> Outcome:
     """Whatever happens, the server has its original configuration again afterwards, unless it is to be kept."""
-    end_ns = tools.clock() + round(treatment.budget_s * NS_PER_S)
-    course = _Course(patient, diagnosis, found, tools)
+    end_ns = monotonic_ns() + round(treatment.budget_s * NS_PER_S)
+    course = _Course(patient, diagnosis, found, watcher)
     service = patient.setup.service
     if not isinstance(service, ModelControl):
         raise UsageError(
@@ -78,7 +69,7 @@ def apply(
     error = None
     try:
         with server:
-            while tools.clock() < end_ns and not tools.watcher.is_interrupted():
+            while monotonic_ns() < end_ns and not watcher.is_interrupted():
                 suggestion = course.next()
                 if suggestion is None:
                     break
@@ -93,11 +84,11 @@ def apply(
 class _Course:
     """Trials as they are made. The evidence grows with each, and so the next prediction gets better."""
 
-    def __init__(self, patient: Patient, diagnosis: Diagnosis, found: Conclusion, tools: Tools) -> None:
+    def __init__(self, patient: Patient, diagnosis: Diagnosis, found: Conclusion, watcher: Watcher) -> None:
         self._patient = patient
         self._diagnosis = diagnosis
         self._found = found
-        self._tools = tools
+        self._watcher = watcher
         self._evidence = patient.evidence
         self._results: list[Result] = []
         self._trials: list[Trial] = []
@@ -118,7 +109,7 @@ class _Course:
         self._tried.add(_key(suggestion))
         name = suggestion.change.model
         before = server.config(name)
-        self._tools.say(f"Trying: {suggestion.text}")
+        self._watcher.said(f"Trying: {suggestion.text}")
         try:
             server.change(name, changed_config(before, suggestion.change))
         except PeerError as error:
@@ -129,7 +120,7 @@ class _Course:
         row, result = self._measure(suggestion)
         self._results.append(result)
         is_better = row is not None and row.throughput > self._best.throughput * (1 + BETTER)
-        is_kept = is_better and not self._tools.watcher.is_interrupted()  # half a measurement proves nothing
+        is_kept = is_better and not self._watcher.is_interrupted()  # half a measurement proves nothing
         self._note(self._trial(suggestion, row, is_kept))
         if not is_kept:
             server.change(name, before)
@@ -138,9 +129,9 @@ class _Course:
 
     def _measure(self, suggestion: Suggestion) -> tuple[Observation | None, Result]:
         asked = self._patient.asked
-        options = replace(asked.options, concurrency=Range(suggestion.concurrency))
+        options = changed(asked.options, concurrency=Range(suggestion.concurrency))
         setup = prepare(options, command=self._diagnosis.command)
-        return measure_once(setup, watch_host(setup, self._tools.watcher), suggestion.concurrency)
+        return measure_once(setup, watch_host(setup, self._watcher), suggestion.concurrency)
 
     def _trial(self, suggestion: Suggestion, row: Observation | None, is_kept: bool) -> Trial:
         place = len(self._diagnosis.results) + len(self._results) - 1
@@ -160,7 +151,7 @@ class _Course:
 
     def _note(self, trial: Trial) -> None:
         self._trials.append(trial)
-        self._tools.tell(trial)
+        self._watcher.tried(trial)
 
     def outcome(self, is_restored: bool | None) -> Diagnosis:
         is_better = any(trial.is_kept for trial in self._trials)

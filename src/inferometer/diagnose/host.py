@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.observation import CoreUse, HostUse
-from inferometer.measure.level import Watcher
-from inferometer.observe.host_load import HostMeter, HostSample
+from inferometer.observe.host import HostMeter, HostSample
 from inferometer.server.ports import listens_on
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
     from inferometer.stats.measurement import Level, WindowFigures
@@ -93,7 +93,7 @@ class _Look:
     used: dict[int, Used]
 
 
-class HostWatch:
+class HostWatch(Watcher):
     """Passes on what a watcher is told, and notes how busy the machine was in each level."""
 
     def __init__(self, inner: Watcher, *, cores: int, server: ServerProcess | None, clock: Clock) -> None:
@@ -105,7 +105,6 @@ class HostWatch:
         self._gpu: list[float] = []
         self._before: _Look | None = None
         self.last: HostUse | None = None
-        self.is_interrupted = inner.is_interrupted
 
     def level_started(self, mode: str, value: float) -> None:
         self._inner.level_started(mode, value)
@@ -120,6 +119,9 @@ class HostWatch:
         if self._before is not None:
             self.last = self._use(self._before, self._look())
         self._inner.level_finished(level)
+
+    def is_interrupted(self) -> bool:
+        return self._inner.is_interrupted()
 
     def _look(self) -> "_Look":
         used = {} if self._server is None else self._server.read()

@@ -1,7 +1,7 @@
 """The shell: measure a short sweep, look at the machine meanwhile, and conclude."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inferometer.base.clock import monotonic_ns
@@ -13,13 +13,17 @@ from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import HostUse, Observation, observation
 from inferometer.load.plan import Closed
-from inferometer.measure.level import Bench, Point, Watcher, measure_level, warm_up
-from inferometer.measure.options import Options, Range
+from inferometer.measure.checks import changed
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import is_this_host
+from inferometer.measure.run import make_instrument, start_workers
+from inferometer.observe.host import is_this_host
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 LEVELS = (1, 2, 4, 8)
 MOST = 64  # an unasked sweep goes no further
@@ -27,8 +31,6 @@ GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 PROBE_BATCH = 8
 _PROBE_S = 1.0
 _CROWDED = 0.3  # of all cores, kept busy by others
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,12 @@ class Patient:
     notes: tuple[str, ...]
 
 
-def examine(asked: Asked, watcher: Watcher, say: Say) -> Patient:
+def examine(asked: Asked, watcher: Watcher) -> Patient:
     """Measure the sweep, and once a batch where batches are possible but not seen."""
     _check(asked.options)
-    setup = prepare(replace(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
+    setup = prepare(changed(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
     for warning in setup.warnings:
-        say(warning)
+        watcher.said(warning)
     watch = watch_host(setup, watcher)
     rows, result = _sweep(setup, watch, levels(asked.options))
     if not rows:
@@ -139,7 +141,7 @@ def _whole_span(options: Options) -> Range:
 # --- measuring
 
 
-def watch_host(setup: Setup, inner: Watcher) -> HostWatch | Watcher:
+def watch_host(setup: Setup, inner: Watcher) -> Watcher:
     """The watcher, and where the server runs on this machine somebody who looks at that."""
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
@@ -149,13 +151,11 @@ def watch_host(setup: Setup, inner: Watcher) -> HostWatch | Watcher:
     )
 
 
-def _sweep(
-    setup: Setup, watch: HostWatch | Watcher, wanted: Sequence[int] | None
-) -> tuple[list[Observation], Result]:
+def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
     result = setup.result
-    with crew(setup) as load:
-        instrument = bench(setup, load, watch)
+    with start_workers(setup) as load:
+        instrument = make_instrument(setup, load, watch)
         for concurrency in _planned(wanted, rows):
             level = measure(instrument, setup, concurrency)
             result = replace(result, levels=(*result.levels, level))
@@ -177,29 +177,29 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def measure(instrument: Bench, setup: Setup, concurrency: int) -> Level:
+def measure(instrument: Instrument, setup: Setup, concurrency: int) -> Level:
     """One level; the first requests after a change are not in it."""
     instrument.load.apply(Closed(0))
     warm_up(instrument, Closed(concurrency, count=setup.options.warmup_request_count or 2 * concurrency))
-    return measure_level(instrument, setup.recipe, Point("concurrency", concurrency, Closed(concurrency)))
+    return measure_level(
+        instrument, setup.level_settings, LoadPoint("concurrency", concurrency, Closed(concurrency))
+    )
 
 
-def measure_once(
-    setup: Setup, watch: HostWatch | Watcher, concurrency: int
-) -> tuple[Observation | None, Result]:
+def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
     """One level with workers of its own."""
     rows, result = _sweep(setup, watch, (concurrency,))
     return (rows[0] if rows else None), result
 
 
-def _host(watch: HostWatch | Watcher, level: Level) -> HostUse | None:
+def _host(watch: Watcher, level: Level) -> HostUse | None:
     if isinstance(watch, HostWatch):
         return watch.last
     return None
 
 
 def _probe(
-    asked: Asked, setup: Setup, rows: Sequence[Observation], watch: HostWatch | Watcher
+    asked: Asked, setup: Setup, rows: Sequence[Observation], watch: Watcher
 ) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
     """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
     model, top = setup.model, rows[-1]
@@ -207,7 +207,7 @@ def _probe(
     is_of_use = any(step.setup.max_batch > 1 and step.batch < 1.5 * top.items for step, _, _ in top.walk())
     if size <= top.items or not is_of_use or model.any_sequence or watch.is_interrupted():
         return (), ()
-    options = replace(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
+    options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
     try:
         row, _ = measure_once(prepare(options, command=COMMAND), watch, 1)
     except InferometerError as error:

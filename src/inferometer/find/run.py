@@ -16,15 +16,16 @@ from inferometer.find.keeping import Judgement, Run, judge, judge_one, needed_re
 from inferometer.find.sampling import Sampling
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, Watcher
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
-from inferometer.measure.run import bench, crew, settled
-from inferometer.measure.scaling import measure_with_enough_workers
+from inferometer.measure.run import end_load, make_instrument, start_workers
 from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, Judged, Result
 from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 
 CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
@@ -69,10 +70,10 @@ class Step:
     finding: Finding | None = None
 
 
-def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
+def find(instrument: Instrument, level_settings: LevelSettings, quest: Quest) -> Iterator[Step]:
     """Levels as they are measured. The last step has the finding."""
-    search = _Search(replace(bench, load=Recorded(bench.load)), recipe, quest)
-    search.end_ns = bench.clock() + quest.duration_ns
+    search = _Search(replace(instrument, load=Recorded(instrument.load)), level_settings, quest)
+    search.end_ns = instrument.clock() + quest.duration_ns
     start = search.first_load()
     level = None
     while start is not None and not search.is_over(level):
@@ -90,18 +91,18 @@ def find(bench: Bench, recipe: Recipe, quest: Quest) -> Iterator[Step]:
 def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
     """The result after each level of the search; the last one has the finding."""
     result = setup.result
-    with crew(setup) as load:
-        for step in find(bench(setup, load, watcher), setup.recipe, quest):
+    with start_workers(setup) as load:
+        for step in find(make_instrument(setup, load, watcher), setup.level_settings, quest):
             levels = result.levels if step.level is None else (*result.levels, step.level)
             result = replace(result, levels=levels, finding=step.finding)
             yield result
-        yield settled(result, load, watcher)
+        yield end_load(result, load, watcher)
 
 
 @dataclass(slots=True)
 class _Search:
-    bench: Bench
-    recipe: Recipe
+    instrument: Instrument
+    level_settings: LevelSettings
     quest: Quest
     end_ns: int = 0
     levels: list[Level] = field(default_factory=list)
@@ -118,7 +119,7 @@ class _Search:
             return 1.0
         duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * quest.duration_ns))
         rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
-        level = self._level(rule, Point("concurrency", 1, Closed(1)))
+        level = self._level(rule, LoadPoint("concurrency", 1, Closed(1)))
         if self.is_over(level):
             return None
         found = level.measurement
@@ -126,13 +127,13 @@ class _Search:
         return tidy(rate / 2)
 
     def is_over(self, level: Level | None) -> bool:
-        if self.bench.watcher.is_interrupted() or (level is not None and level.is_cut_short):
+        if self.instrument.watcher.is_interrupted() or (level is not None and level.is_cut_short):
             return True
         return self.left_ns <= REST * self.quest.duration_ns
 
     @property
     def left_ns(self) -> int:
-        return self.end_ns - self.bench.clock()
+        return self.end_ns - self.instrument.clock()
 
     @property
     def low(self) -> float:
@@ -149,9 +150,9 @@ class _Search:
     def measure(self, load: float, hold_ns: int = 0) -> Level:
         """Until the load is decided, at the latest when its share of the time is over; or for so long in any case."""
         point = self._point(load)
-        assert isinstance(self.bench.load, Recorded)
+        assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
-        sampling = Sampling(self.quest.promise, load, point.plan, self.bench.load)
+        sampling = Sampling(self.quest.promise, load, point.plan, self.instrument.load)
         broken = [row.load for row in self.judged() if row.verdict == "broken"]
         look = _Look(self, sampling, min(broken, default=math.inf))
         is_enough = (lambda: False) if hold_ns else look.is_decided
@@ -189,27 +190,27 @@ class _Search:
 
     def drain(self) -> None:
         """What the last level left in the server's queue is not the next one's."""
-        self.bench.load.apply(Closed(0))
+        self.instrument.load.apply(Closed(0))
 
-    def _level(self, rule: Precision, point: Point) -> Level:
+    def _level(self, rule: Precision, point: LoadPoint) -> Level:
         timed = replace(
-            self.recipe,
+            self.level_settings,
             rule=rule,
             window_ns=max(rule.duration_ns // WINDOWS, SHORTEST_NS),
             window_count=None,
             is_whole=False,
             finds_warm_up=False,  # a promise covers all requests
         )
-        return measure_with_enough_workers(self.bench, timed, point)
+        return measure_with_enough_workers(self.instrument, timed, point)
 
-    def _point(self, load: float) -> Point:
+    def _point(self, load: float) -> LoadPoint:
         quest = self.quest
         if not quest.is_rate:
-            return Point("concurrency", load, Closed(int(load)))
+            return LoadPoint("concurrency", load, Closed(int(load)))
         # Other arrivals in each level: the same ones again would tell nothing new.
         seed = quest.seed + len(self.levels)
         schedule = Poisson(load, seed) if quest.distribution == "poisson" else Constant(load)
-        return Point("request_rate", load, Open(schedule), load)
+        return LoadPoint("request_rate", load, Open(schedule), load)
 
     # --- what is known
 
@@ -293,10 +294,10 @@ class _Look:
     next_ns: int = 0
 
     def until_ns(self) -> int:
-        return self.search.bench.clock()
+        return self.search.instrument.clock()
 
     def is_decided(self) -> bool:
-        now, begun = self.search.bench.clock(), self.sampling.recorded.begun_ns
+        now, begun = self.search.instrument.clock(), self.sampling.recorded.begun_ns
         if now < self.next_ns:
             return False
         self.next_ns = begun + round(LOOK * (now - begun))

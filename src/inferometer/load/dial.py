@@ -18,7 +18,7 @@ Address = tuple[int, tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Dialler:
+class Connector:
     """What every connection of a worker is opened with."""
 
     endpoint: Endpoint
@@ -28,9 +28,9 @@ class Dialler:
     clock: Clock
 
 
-def make_dialler(
+def make_connector(
     endpoint: Endpoint, reactor: EpollReactor, clock: Clock, *, protocols: tuple[str, ...] = ()
-) -> Dialler:
+) -> Connector:
     """Resolves the host once; `protocols` are offered in the TLS handshake."""
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
@@ -41,23 +41,23 @@ def make_dialler(
     context = None if endpoint.tls is None else tls_context(endpoint.tls)
     if context is not None and protocols:
         context.set_alpn_protocols(list(protocols))
-    return Dialler(endpoint, tuple((row[0], row[4]) for row in found), context, reactor, clock)
+    return Connector(endpoint, tuple((row[0], row[4]) for row in found), context, reactor, clock)
 
 
-class Dial:
+class ConnectAttempt:
     """One attempt to open a connection: after `start`, either `opened(socket, took_ns)` or `refused(status, text)`."""
 
-    __slots__ = ("_address", "_dialler", "_opened", "_refused", "_secure", "_socket", "_started_ns")
+    __slots__ = ("_address", "_connector", "_opened", "_refused", "_secure", "_socket", "_started_ns")
 
     _socket: socket.socket
 
     def __init__(
         self,
-        dialler: Dialler,
+        connector: Connector,
         opened: Callable[[socket.socket, int], None],
         refused: Callable[[int, str], None],
     ) -> None:
-        self._dialler = dialler
+        self._connector = connector
         self._opened = opened
         self._refused = refused
         self._address = 0
@@ -65,16 +65,16 @@ class Dial:
         self._started_ns = 0
 
     def start(self) -> None:
-        self._started_ns = self._dialler.clock()
+        self._started_ns = self._connector.clock()
         self._connect()
 
     def give_up(self) -> None:
         """Close what is half open; nobody is told."""
-        self._dialler.reactor.remove(self._socket.fileno())
+        self._connector.reactor.remove(self._socket.fileno())
         self._socket.close()
 
     def _connect(self) -> None:
-        family, address = self._dialler.addresses[self._address]
+        family, address = self._connector.addresses[self._address]
         try:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
@@ -83,7 +83,7 @@ class Dial:
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = self._socket.connect_ex(address)
-        self._dialler.reactor.add(self._socket.fileno(), WRITE, self._ready)
+        self._connector.reactor.add(self._socket.fileno(), WRITE, self._ready)
         if code not in (0, errno.EINPROGRESS):
             self._next(code)
 
@@ -94,37 +94,37 @@ class Dial:
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 self._next(code)
-            elif self._dialler.context is None:
+            elif self._connector.context is None:
                 self._finish()
             else:
-                self._start_tls(self._dialler.context)
+                self._start_tls(self._connector.context)
 
     def _next(self, code: int) -> None:
         """This address does not answer; perhaps the next one does."""
         self.give_up()
         self._address += 1
-        if self._address < len(self._dialler.addresses):
+        if self._address < len(self._connector.addresses):
             self._connect()
         else:
-            where = self._dialler.endpoint.authority
+            where = self._connector.endpoint.authority
             self._refused(outcome.CONNECT, f"connection to {where} failed: {os.strerror(code)}")
 
     def _start_tls(self, context: ssl.SSLContext) -> None:
-        self._dialler.reactor.remove(self._socket.fileno())
-        endpoint = self._dialler.endpoint
+        self._connector.reactor.remove(self._socket.fileno())
+        endpoint = self._connector.endpoint
         name = endpoint.host if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
         self._secure = context.wrap_socket(self._socket, do_handshake_on_connect=False, server_hostname=name)
         self._socket = self._secure
-        self._dialler.reactor.add(self._socket.fileno(), READ | WRITE, self._ready)
+        self._connector.reactor.add(self._socket.fileno(), READ | WRITE, self._ready)
         self._shake_hands(self._secure)
 
     def _shake_hands(self, secure: ssl.SSLSocket) -> None:
         try:
             secure.do_handshake()
         except ssl.SSLWantReadError:
-            self._dialler.reactor.change(secure.fileno(), READ)
+            self._connector.reactor.change(secure.fileno(), READ)
         except ssl.SSLWantWriteError:
-            self._dialler.reactor.change(secure.fileno(), WRITE)
+            self._connector.reactor.change(secure.fileno(), WRITE)
         except OSError as error:
             self.give_up()
             self._refused(outcome.TLS, f"the TLS handshake failed: {error}")
@@ -132,5 +132,5 @@ class Dial:
             self._finish()
 
     def _finish(self) -> None:
-        self._dialler.reactor.remove(self._socket.fileno())
-        self._opened(self._socket, self._dialler.clock() - self._started_ns)
+        self._connector.reactor.remove(self._socket.fileno())
+        self._opened(self._socket, self._connector.clock() - self._started_ns)

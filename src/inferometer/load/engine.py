@@ -38,7 +38,7 @@ from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
-from inferometer.records.spool import Head, Spool
+from inferometer.records.spool import Spool, SpoolHead
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
@@ -67,7 +67,7 @@ class Finish(Protocol):
     ) -> None: ...
 
 
-class Turn(Protocol):
+class NextStep(Protocol):
     """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
 
     A step below 0 means that the engine has seen to the slot itself."""
@@ -80,7 +80,7 @@ class Turn(Protocol):
 NOTHING = (-1, 0)
 
 
-def finishing(finish: Finish) -> Turn:
+def always_finish(finish: Finish) -> NextStep:
     """For who wants to hear of every end: a turn that is never taken."""
 
     def turn(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
@@ -151,7 +151,7 @@ Explain = Callable[[int, str], None]
 class OpenLink(Protocol):
     """Makes the link, given where it reports to."""
 
-    def __call__(self, *, finish: Finish, turn: Turn, explain: Explain) -> Link: ...
+    def __call__(self, *, finish: Finish, turn: NextStep, explain: Explain) -> Link: ...
 
 
 class Engine:
@@ -215,7 +215,7 @@ class Engine:
         finish, turn = self.finish, self.turn
         if spool is not None:
             finish = self._finish_and_keep
-            turn = finishing(finish)
+            turn = always_finish(finish)
         self.link = open_link(finish=finish, turn=turn, explain=self._explain)
         self._send = self.link.send
 
@@ -307,7 +307,7 @@ class Engine:
         return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
-        """Turn the loop until the given time, or until `stop` says so, or until interrupted."""
+        """NextStep the loop until the given time, or until `stop` says so, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, next_look = self._cells, 0
         end = NEVER if until_ns is None else until_ns
@@ -440,7 +440,7 @@ class Engine:
         assert self._spool is not None
         mark = self._marks[slot]
         sequence = 0 if mark is None else mark.sequence_id
-        head = Head(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
+        head = SpoolHead(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
         self._spool.end(slot, head)
         self.finish(
             slot,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
-from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish, Responded, Turn
+from inferometer.load.dial import ConnectAttempt, make_connector
+from inferometer.load.engine import Explain, Finish, NextStep, Responded
 from inferometer.load.http1 import BUFFER, LATER
 from inferometer.load.numbering import NumberedCalls, Steps
 from inferometer.load.plain import PlainCalls
@@ -32,8 +32,7 @@ from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
 from inferometer.wire.grpc import Ending, GrpcConnection, render_call
-from inferometer.wire.sender import Request as Http2Request
-from inferometer.wire.sender import Stream, render
+from inferometer.wire.sender import Http2Request, Stream, render
 
 SHARE = 4  # slots to a connection
 MANY = 512  # buffers in one system call at the most
@@ -93,7 +92,7 @@ class GrpcLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: Turn,
+        turn: NextStep,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -108,7 +107,7 @@ class GrpcLink:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.cost = SendCost()
-        self.dialler = make_dialler(wiring.endpoint, reactor, clock, protocols=("h2",))
+        self.connector = make_connector(wiring.endpoint, reactor, clock, protocols=("h2",))
         self.replies = replies
         self.responded: Responded | None = None
         self._messages = requests
@@ -246,7 +245,7 @@ class _Channel:
         self.is_leaving = False  # takes no new calls
         self._is_shared = is_shared
         self._link = link
-        self._dial: Dial | None = None
+        self._attempt: ConnectAttempt | None = None
         self._is_open = False
         self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
         self._is_sharing = link.wiring.is_streaming
@@ -272,7 +271,7 @@ class _Channel:
 
     @property
     def is_opening(self) -> bool:
-        return self._dial is not None
+        return self._attempt is not None
 
     @property
     def is_flushed(self) -> bool:
@@ -280,9 +279,9 @@ class _Channel:
 
     def prepare(self) -> None:
         """Open the connection unless that has been done."""
-        if not self._is_open and self._dial is None and not self.is_leaving:
-            self._dial = Dial(self._link.dialler, self._opened, self._refused)
-            self._dial.start()
+        if not self._is_open and self._attempt is None and not self.is_leaving:
+            self._attempt = ConnectAttempt(self._link.connector, self._opened, self._refused)
+            self._attempt.start()
 
     # --- calls
 
@@ -345,7 +344,7 @@ class _Channel:
         link = self._link
         link.connects += 1
         link.connect_ns += took_ns
-        self._dial = None
+        self._attempt = None
         self._socket = sock
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
@@ -358,7 +357,7 @@ class _Channel:
         self.flush()
 
     def _refused(self, status: int, text: str) -> None:
-        self._dial = None
+        self._attempt = None
         self.is_leaving = True
         waiting, self.waiting = self.waiting, []
         now = self._link.clock()

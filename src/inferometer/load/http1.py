@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
-from inferometer.load.dial import Dial, make_dialler
-from inferometer.load.engine import Explain, Finish, Responded, Turn, finishing
+from inferometer.load.dial import ConnectAttempt, make_connector
+from inferometer.load.engine import Explain, Finish, NextStep, Responded, always_finish
 from inferometer.load.numbering import NumberedRequests, Steps
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
@@ -15,7 +15,7 @@ from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.services.kserve import PLACE, http_mark
-from inferometer.services.traffic import Reading, Reply, ReplyReader, Wiring
+from inferometer.services.traffic import Reply, ReplyBody, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
 
 BUFFER = 256 * 1024
@@ -42,7 +42,7 @@ class Http1Link:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: Turn,
+        turn: NextStep,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -56,13 +56,13 @@ class Http1Link:
         self.explain = explain
         self.buffer = bytearray(BUFFER)
         self.cost = SendCost()
-        self.dialler = make_dialler(wiring.endpoint, reactor, clock)
+        self.connector = make_connector(wiring.endpoint, reactor, clock)
         self.replies = replies
         self.reader = wiring.reader
         self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
         self.is_reading = replies is not None or wiring.reader is not None
         self.turn = (
-            finishing(finish) if self.is_reading else turn
+            always_finish(finish) if self.is_reading else turn
         )  # what is read of a reply is decided in send()
         self.requests: Steps[Request] = (
             NumberedRequests(requests, wiring.first_id()) if wiring.has_ids else requests
@@ -123,11 +123,11 @@ class _Connection:
     """One socket and the request on it."""
 
     __slots__ = (
+        "_attempt",
         "_buffer",
         "_clock",
         "_cost",
         "_decoder",
-        "_dial",
         "_fd",
         "_first_ns",
         "_is_open",
@@ -161,18 +161,18 @@ class _Connection:
         self._requests = link.requests
         self._slot = slot
         self._is_open = False
-        self._dial: Dial | None = None
+        self._attempt: ConnectAttempt | None = None
         self._request: Request | None = None
         self._fd = -1
         self._replies = 0  # on this socket
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
         self._unsent: memoryview | None = None
-        self._reading: Reading | None = None  # of the reply that is coming, where its body counts
+        self._reading: ReplyBody | None = None  # of the reply that is coming, where its body counts
 
     @property
     def is_opening(self) -> bool:
-        return self._dial is not None
+        return self._attempt is not None
 
     @property
     def heard(self) -> int:
@@ -325,7 +325,7 @@ class _Connection:
             self._link.explain(status, text if reader is None else reader.refusal(head.status, text))
         elif self._reading is not None:
             found = self._reading.end()
-            status = self._heed(found)
+            status = self._take_findings(found)
         elif self.step >= 0:
             status = self._judge(head, decoder.body, now_ns)
         decoder.next()
@@ -364,7 +364,7 @@ class _Connection:
             decoder.body.clear()
             self._reading.receive(body, now_ns)
 
-    def _heed(self, found: Reply) -> int:
+    def _take_findings(self, found: Reply) -> int:
         """Pass on what the reader found."""
         if found.status:
             self._link.explain(found.status, found.text)
@@ -426,9 +426,9 @@ class _Connection:
         link.finish(self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, link.clock(), received)
 
     def close(self) -> None:
-        if self._dial is not None:
-            self._dial.give_up()
-            self._dial = None
+        if self._attempt is not None:
+            self._attempt.give_up()
+            self._attempt = None
         if not self._is_open:
             return
         self._is_open = False
@@ -439,22 +439,22 @@ class _Connection:
     # --- opening
 
     def prepare(self) -> None:
-        if not self._is_open and self._dial is None:
+        if not self._is_open and self._attempt is None:
             self._open()
 
     def _open(self) -> None:
-        self._dial = Dial(self._link.dialler, self._opened, self._refused)
-        self._dial.start()
+        self._attempt = ConnectAttempt(self._link.connector, self._opened, self._refused)
+        self._attempt.start()
 
     def _refused(self, status: int, text: str) -> None:
-        self._dial = None
+        self._attempt = None
         self.fail(status, text)
 
     def _opened(self, sock: socket.socket, took_ns: int) -> None:
         link = self._link
         link.connects += 1
         link.connect_ns += took_ns
-        self._dial = None
+        self._attempt = None
         self._socket = sock
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inferometer.base.clock import Clock
-from inferometer.load.engine import Explain, Finish, Turn
+from inferometer.load.engine import Explain, Finish, NextStep
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
@@ -18,7 +18,12 @@ from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 from inferometer.services.in_process import serve_control
 from inferometer.services.traffic import Wiring
-from inferometer.services.tritonserver import Request, Server, Settings, TritonError
+from inferometer.services.tritonserver import (
+    InProcessRequest,
+    InProcessServer,
+    InProcessSettings,
+    TritonError,
+)
 
 
 @dataclass(slots=True)
@@ -42,7 +47,7 @@ class _Call:
 class _Carrier:
     """A request object, whom it serves, and what it waits for."""
 
-    request: Request
+    request: InProcessRequest
     step: int
     call: _Call | None = None
     is_answered: bool = True
@@ -61,7 +66,7 @@ class InProcessLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: Turn,
+        turn: NextStep,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -84,7 +89,7 @@ class InProcessLink:
         self._came: deque[tuple[int, int, int | None, bool]] = deque()  # (number, time, response, is final)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         reactor.add(self._wake, READ, self._ready)
-        self._server = Server(Settings.from_environment(), self._responded, self._released)
+        self._server = InProcessServer(InProcessSettings.from_environment(), self._responded, self._released)
         serve_control(self._server, wiring.endpoint.port)
 
     # --- on threads of the library

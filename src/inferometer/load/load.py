@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferometer.load.plan import Plan
-from inferometer.records.records import Records
-from inferometer.records.totals import Totals
+from inferometer.records.records import Records, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Harvest:
+class Collected:
     """Every request that ended up to `seen_ns` and was not handed out before (later ones may be among them)."""
 
     records: Records
@@ -44,7 +43,7 @@ class Load(Protocol):
     def wait(self, until_ns: int) -> None:
         """Let the load go on until then; what ends meanwhile is handed out later."""
 
-    def collect(self, until_ns: int) -> Harvest:
+    def collect(self, until_ns: int) -> Collected:
         """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
 
     def examples(self) -> dict[int, str]:
@@ -76,10 +75,10 @@ class Recorded:
     def wait(self, until_ns: int) -> None:
         self.load.wait(until_ns)
 
-    def collect(self, until_ns: int) -> Harvest:
-        harvest = self.load.collect(until_ns)
-        self.parts.append(harvest.records)
-        return harvest
+    def collect(self, until_ns: int) -> Collected:
+        collected = self.load.collect(until_ns)
+        self.parts.append(collected.records)
+        return collected
 
     def examples(self) -> dict[int, str]:
         return self.load.examples()
@@ -91,11 +90,11 @@ class Recorded:
         return self.load.totals()
 
 
-class Crew(Load, Protocol):
+class ResizableLoad(Load, Protocol):
     """Load whose number of workers can be changed."""
 
     @property
     def count(self) -> int: ...
 
     def resize(self, count: int) -> None:
-        """Go on with so many; what they were doing ends, and is in no harvest."""
+        """Go on with so many; what they were doing ends, and is not collected."""

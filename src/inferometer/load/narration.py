@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from inferometer.base.units import NS_PER_US
-from inferometer.load.engine import Explain, Finish, Link, OpenLink, Responded, Turn, finishing
+from inferometer.load.engine import Explain, Finish, Link, NextStep, OpenLink, Responded, always_finish
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
 
@@ -13,7 +13,7 @@ Say = Callable[[str], None]
 def narrated(open_link: OpenLink, requests: Sequence[bytes | memoryview], say: Say) -> OpenLink:
     """The same link, with a voice."""
 
-    def open_aloud(*, finish: Finish, turn: Turn, explain: Explain) -> Link:
+    def open_aloud(*, finish: Finish, turn: NextStep, explain: Explain) -> Link:
         def finish_aloud(
             slot: int,
             status: int,
@@ -47,7 +47,7 @@ def narrated(open_link: OpenLink, requests: Sequence[bytes | memoryview], say: S
             say(f"! {outcome.kind(status)}: {text}")
             explain(status, text)
 
-        link = open_link(finish=finish_aloud, turn=finishing(finish_aloud), explain=explain_aloud)
+        link = open_link(finish=finish_aloud, turn=always_finish(finish_aloud), explain=explain_aloud)
         return _Narrated(link, requests, say)
 
     return open_aloud

@@ -1,4 +1,4 @@
-"""Request ids, as asynchronous calls of the classic tool carry them: every request another number.
+"""Http2Request ids, as asynchronous calls of the classic tool carry them: every request another number.
 
 Of a step's request all but the id is made beforehand. Each time it is asked for it comes with the next id; only where
 ids are asked for, so other requests cost nothing more.
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from inferometer.services.kserve import ID_PLACE, REQUEST_ID
 from inferometer.wire.protobuf import string_field
-from inferometer.wire.sender import Request, render
+from inferometer.wire.sender import Http2Request, render
 
 _WIDTH = len(ID_PLACE)
 _Request_co = TypeVar("_Request_co", covariant=True)
@@ -46,9 +46,9 @@ class NumberedCalls:
         self._block = block
         self._messages = messages
         self._numbers = count(first)
-        self._made: dict[tuple[int, int], Request] = {}  # by step and length of the id
+        self._made: dict[tuple[int, int], Http2Request] = {}  # by step and length of the id
 
-    def __getitem__(self, step: int) -> Request:
+    def __getitem__(self, step: int) -> Http2Request:
         name = b"%d" % next(self._numbers)
         made = self._made.get((step, len(name)))
         if made is None:
@@ -58,13 +58,13 @@ class NumberedCalls:
         whole = bytearray(made.frames)
         whole[-len(name) :] = name
         body = memoryview(whole)[len(whole) - made.quick_size :]
-        return Request(made.block, (body,), made.ends, whole, made.second, made.quick_size)
+        return Http2Request(made.block, (body,), made.ends, whole, made.second, made.quick_size)
 
-    def marked(self, step: int, mark: bytes) -> Request:
+    def marked(self, step: int, mark: bytes) -> Http2Request:
         """With fields that mark it as part of a sequence."""
         return self._rendered(step, mark + string_field(REQUEST_ID, str(next(self._numbers))))
 
-    def _rendered(self, step: int, tail: bytes) -> Request:
+    def _rendered(self, step: int, tail: bytes) -> Http2Request:
         message = self._messages[step]
         prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
         return render(self._block, (prefix, message, tail))

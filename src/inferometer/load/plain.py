@@ -8,11 +8,11 @@ connection is read in the general way (wire/http2.py), for which plain calls are
 
 from typing import Any, Protocol
 
-from inferometer.load.engine import Turn
+from inferometer.load.engine import NextStep
 from inferometer.load.numbering import Steps
 from inferometer.wire.frames import LARGEST_STREAM_ID, LARGEST_WINDOW, Buffer
 from inferometer.wire.http2 import Http2Connection
-from inferometer.wire.sender import ID, Request, Stream, patch, put_id
+from inferometer.wire.sender import ID, Http2Request, Stream, patch, put_id
 from inferometer.wire.usual import UPDATE, UPDATE_SIZE, unpack_update
 
 
@@ -32,7 +32,7 @@ class PlainCalls:
     __slots__ = ("_http2", "_requests", "_sender", "_turn", "_unwritten", "late", "only")
 
     def __init__(
-        self, http2: Http2Connection, requests: Steps[Request], turn: Turn, unwritten: list[Any]
+        self, http2: Http2Connection, requests: Steps[Http2Request], turn: NextStep, unwritten: list[Any]
     ) -> None:
         self.late: list[Any] = []  # calls that found no place in exchange()
         self.only: Any = None  # the call that exchange() left to its caller to send
@@ -42,7 +42,7 @@ class PlainCalls:
         self._turn = turn
         self._unwritten = unwritten
 
-    def open(self, call: Caller, request: Request) -> bool:
+    def open(self, call: Caller, request: Http2Request) -> bool:
         """Start the call, if all of it can be queued at once."""
         http2, sender = self._http2, self._sender
         size, stream_id = request.quick_size, http2.next_id

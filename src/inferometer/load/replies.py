@@ -8,7 +8,7 @@ from inferometer.records import status as outcome
 from inferometer.records.spool import Buffer, Spool
 
 if TYPE_CHECKING:
-    from inferometer.services.traffic import Outputs
+    from inferometer.services.traffic import OutputReader
     from inferometer.services.validation import Checker
 
 Judgement = tuple[int, str]
@@ -21,7 +21,7 @@ class Replies:
     """Told of every request of a link; looks at those replies that someone wants to know."""
 
     def __init__(
-        self, checker: "Checker | None", spool: Spool | None, outputs: "Outputs | None" = None
+        self, checker: "Checker | None", spool: Spool | None, outputs: "OutputReader | None" = None
     ) -> None:
         self._checker = checker
         self._spool = spool

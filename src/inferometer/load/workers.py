@@ -16,13 +16,12 @@ from typing import Protocol, TypeVar
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Cost, Harvest
+from inferometer.load.load import Collected, Cost
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.records.records import EMPTY, Records, RingReader, join
+from inferometer.records.records import EMPTY, Records, RingReader, Totals, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
-from inferometer.records.totals import Totals
 from inferometer.services.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
@@ -37,7 +36,7 @@ ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 Answer = TypeVar("Answer")
 
 
-class Child(Protocol):
+class WorkerProcess(Protocol):
     """A process that was started."""
 
     @property
@@ -46,11 +45,11 @@ class Child(Protocol):
     def wait(self) -> int: ...
 
 
-StartProcess = Callable[[list[str], tuple[int, ...]], Child]
+StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
 """Starts a command that keeps these descriptors."""
 
 
-def start_process(command: list[str], fds: tuple[int, ...]) -> Child:
+def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
     """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
@@ -69,8 +68,8 @@ class _Around:
 
 
 @dataclass(slots=True)
-class _Process:
-    child: Child
+class _Worker:
+    child: WorkerProcess
     control: Connection
     ring: RingReader
 
@@ -98,13 +97,13 @@ class Workers:
         self._sequences = sequences
         self._verbose = verbose
         self._spool_fds = spool_fds
-        self._processes: list[_Process] = []
+        self._processes: list[_Worker] = []
         self._examples: dict[int, str] = {}
         self._backlog: list[Records] = []
         self._totals = Totals()  # of all records taken; what workers that have ended sent
         # By those at work: requests, and how often one was sent again.
         self._sent: tuple[int, int] = (0, 0)
-        self._last: Harvest | None = None  # without its records
+        self._last: Collected | None = None  # without its records
         self._nap_ns = NAP_NS  # nobody knows yet how many records will come
         self._around = _Around(0, 0, 0)
         self._look_ns = 0  # when to look around again
@@ -139,7 +138,7 @@ class Workers:
             process.child.wait()
         self._processes.clear()
 
-    def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Process:
+    def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Worker:
         ours, theirs = socket.socketpair()
         ring_fd = create_ring()
         spool_fd = self._spool_fds[index] if self._spool_fds else None
@@ -164,7 +163,7 @@ class Workers:
             spool_fd=spool_fd,
         )
         control.send(job)
-        return _Process(child, control, ring)
+        return _Worker(child, control, ring)
 
     @property
     def count(self) -> int:
@@ -189,7 +188,7 @@ class Workers:
         self._answers(Applied, ANSWER_S)
         return start_ns
 
-    def collect(self, until_ns: int) -> Harvest:
+    def collect(self, until_ns: int) -> Collected:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
         asked_ns = monotonic_ns()
         for process in self._processes:
@@ -216,7 +215,7 @@ class Workers:
                 file_limit=file_limit(self._processes[0].child.pid),
                 stolen_ns=stolen_ns(),
             )
-        self._last = Harvest(
+        self._last = Collected(
             records=EMPTY,
             seen_ns=min(answer.seen_ns for answer in answers),
             cost=Cost(
@@ -264,7 +263,7 @@ class Workers:
 
     # --- messages
 
-    def _tell(self, message: object, process: _Process) -> None:
+    def _tell(self, message: object, process: _Worker) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer that never comes tells
             process.control.send(message)
 
@@ -325,7 +324,7 @@ def stolen_ns() -> int:
     return ticks * NS_PER_S // os.sysconf("SC_CLK_TCK")
 
 
-def _receive(process: _Process) -> object:
+def _receive(process: _Worker) -> object:
     try:
         answer = process.control.recv()
     except (EOFError, ConnectionResetError):
@@ -339,7 +338,7 @@ def _receive(process: _Process) -> object:
     return answer
 
 
-def _died(child: Child) -> LocalError:
+def _died(child: WorkerProcess) -> LocalError:
     child.kill()  # it has closed its end; should it still be there, it is of no use
     code = child.wait()
     remedy = "what was measured is kept"

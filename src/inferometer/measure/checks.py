@@ -1,103 +1,100 @@
-"""What cannot be asked together, said before any load starts.
+"""Options that can be measured: values and combinations that cannot work are refused before any load starts.
 
-Rules that concern one service kind stand in its row of `services.kinds.KINDS`.
+Each value is checked when it is given: a word when it is read, a value of Python code in `changed`. Each combination is
+checked when it is made. Rules that concern one service kind stand in its row of `services.kinds.KINDS`; a dialect that
+is stricter about a kind hands in its own.
 """
 
-from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.rules import Asked, Rule, is_async, is_grpc, names_data
-from inferometer.dataset.options import OPTIONS as DATASET_OPTIONS
-from inferometer.load.options import OPTIONS as LOAD_OPTIONS
 from inferometer.model.spec import ModelSpec
-from inferometer.services.kinds import AUTO, KINDS
-from inferometer.services.options import OPTIONS as TARGET_OPTIONS
+from inferometer.options.option import Option
+from inferometer.options.options import AUTO, OPTIONS, PARTS, Options, value_of
+from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
+from inferometer.options.values import Range
+from inferometer.services.kinds import KINDS
 
-if TYPE_CHECKING:
-    from inferometer.measure.options import Options
-
-_LOAD_MODES = {
-    "concurrency": "--concurrency-range",
-    "request_rate": "--request-rate-range",
-    "request_intervals": "--request-intervals",
-    "periodic_concurrency": "--periodic-concurrency-range",
-    "fixed_schedule": "--fixed-schedule",
-    "session_concurrency": "--session-concurrency",
-    "replay": "--replay",
-    "shape_load": "--shape-load",
-}
+_BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
+_WITHOUT_FIELD = frozenset(("old_start", "old_end", "old_sweep", "insecure", "mpi"))
+_LOAD_MODES = (
+    "concurrency",
+    "request_rate",
+    "request_intervals",
+    "periodic_concurrency",
+    "fixed_schedule",
+    "session_concurrency",
+    "replay",
+    "shape_load",
+)
 _RANGES = ("concurrency", "request_rate")
 _AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
-_LEAST = {
-    "batch": 1,
-    "data.string_length": 1,
-    "duration_s": 0,
-    "latency_limit_ms": 0,
-    "log_frequency": 0,
-    "max_error_rate": 0,
-    "output_shared_memory_size": 0,
-    "max_threads": 1,
-    "max_trials": 1,
-    "metrics_interval_ms": 1,
-    "measurement_interval_ms": 1,
-    "measurement_request_count": 1,
-    "percentile": 1,
-    "request_count": 0,
-    "request_timeout_s": 0,
-    "stability_percentage": 0,
-    "trace_count": -1,
-    "warmup_request_count": 0,
-    "request_period": 1,
-    "workers": 1,
-}
+STABILITY_OPTIONS = frozenset(
+    (
+        "measurement_interval_ms",
+        "measurement_mode",
+        "measurement_request_count",
+        "stability_percentage",
+        "max_trials",
+        "request_count",
+    )
+)
+"""Fields of the classic way to end a level; to give one is to ask for it."""
+
+DURATION_S = 10.0  # of a level that is to be precise
 
 
-def _kind(asked: Asked) -> str:
-    return str(asked.get("service_kind", "triton"))
+def option_name(field: str) -> str:
+    """How the option of a field is written."""
+    return _BY_FIELD[field].names[0]
+
+
+def kind_of(given: Given) -> str:
+    return str(given.get("service_kind", "triton"))
 
 
 def _needs_model(kind: str) -> bool:
     return kind != AUTO and KINDS[kind].needs_model
 
 
-def _is_without_grpc(asked: Asked) -> bool:
+def _is_without_grpc(given: Given) -> bool:
     """An address that is yet to be asked may speak it."""
-    return not is_grpc(asked) and _kind(asked) != AUTO
+    return not is_grpc(given) and kind_of(given) != AUTO
 
 
-def _is_old(asked: Asked) -> bool:
-    return any(field in asked for field in ("old_start", "old_end", "old_sweep"))
+def _is_old(given: Given) -> bool:
+    return any(field in given for field in ("old_start", "old_end", "old_sweep"))
 
 
-def _is_open(asked: Asked) -> bool:
+def _is_open(given: Given) -> bool:
     """Whether the range asked for has no end."""
-    if "old_sweep" in asked and asked.get("old_end", 0) == 0:
+    if "old_sweep" in given and given.get("old_end", 0) == 0:
         return True
-    return any(field in asked and asked[field][1] == 0 for field in _RANGES)
+    return any(field in given and given[field].end == 0 for field in _RANGES)
 
 
-def _runs_down(asked: Asked) -> bool:
-    return any(field in asked and (asked[field][1] or 1) < asked[field][0] for field in _RANGES)
+def _runs_down(given: Given) -> bool:
+    return any(field in given and (given[field].end or 1) < given[field].start for field in _RANGES)
 
 
-def _is_single(asked: Asked, field: str) -> bool:
-    if field not in asked:
+def _is_single(given: Given, field: str) -> bool:
+    if field not in given:
         return True
-    start, end, _ = asked[field]
-    return end is None or end == start
+    return given[field].end in (None, given[field].start)
 
 
-def _rises(asked: Asked, field: str) -> bool:
-    return field in asked and asked[field][1] is not None and asked[field][0] < asked[field][1]
+def _rises(given: Given, field: str) -> bool:
+    return field in given and given[field].end is not None and given[field].start < given[field].end
 
 
-def _counts(asked: Asked) -> int:
-    return int(asked.get("request_count", 0))
+def _counts(given: Given) -> int:
+    return int(given.get("request_count", 0))
 
 
-def _latency_limit(asked: Asked) -> int:
-    return int(asked.get("latency_limit_ms", 0))
+def _latency_limit(given: Given) -> int:
+    return int(given.get("latency_limit_ms", 0))
 
 
 def _old_with(option: str) -> str:
@@ -106,31 +103,27 @@ def _old_with(option: str) -> str:
 
 def _no_count_with(field: str) -> Rule:
     return Rule(
-        lambda a: _counts(a) > 0 and field in a, f"request-count not supported with {_LOAD_MODES[field]}"
+        lambda a: _counts(a) > 0 and field in a, f"request-count not supported with {option_name(field)}"
     )
 
 
-_STREAMING = "Streaming is only allowed with gRPC protocol and Triton C API."
-
 RULES = (
-    Rule(lambda a: (a.get("percentile") or 1) > 99, "The percentile must be in range (0, 100)."),
     Rule(
-        lambda a: not a.get("model") and _needs_model(_kind(a)),
+        lambda a: not a.get("model") and _needs_model(kind_of(a)),
         "Failed to parse -m (model name). The value must be specified.",
     ),
     Rule(
         lambda a: sum(field in a for field in _LOAD_MODES) > 1,
         "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
-        + ", ".join(_LOAD_MODES.values()),
+        + ", ".join(map(option_name, _LOAD_MODES)),
     ),
     Rule(lambda a: _is_old(a) and "concurrency" in a, _old_with("--concurrency-range")),
     Rule(lambda a: _is_old(a) and "request_rate" in a, _old_with("--request-rate-range")),
     Rule(lambda a: _is_old(a) and "request_intervals" in a, _old_with("--request-intervals")),
     Rule(
-        lambda a: "streaming" in a and _is_without_grpc(a) and _kind(a) not in ("triton_c_api", "openai"),
-        _STREAMING,
+        lambda a: "streaming" in a and _is_without_grpc(a) and kind_of(a) not in ("triton_c_api", "openai"),
+        "Streaming is only allowed with gRPC protocol and Triton C API.",
     ),
-    Rule(lambda a: "streaming" in a and _kind(a) == "openai", _STREAMING, is_classic=True),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
         "--connections is only for gRPC: over HTTP each request in flight has a connection of its own.",
@@ -175,11 +168,11 @@ RULES = (
         "The --request-parameter option is only supported by gRPC. Use -i grpc.",
     ),
     Rule(
-        lambda a: _counts(a) > 0 and "concurrency" in a and _counts(a) < a["concurrency"][0],
+        lambda a: _counts(a) > 0 and "concurrency" in a and _counts(a) < a["concurrency"].start,
         "request-count can not be less than concurrency",
     ),
     Rule(
-        lambda a: _counts(a) > 0 and "request_rate" in a and _counts(a) < int(a["request_rate"][0]),
+        lambda a: _counts(a) > 0 and "request_rate" in a and _counts(a) < int(a["request_rate"].start),
         "request-count can not be less than request-rate",
     ),
     Rule(
@@ -216,7 +209,7 @@ RULES = (
         "Must specify --collect-metrics when using the --metrics-interval option.",
     ),
     Rule(
-        lambda a: "collect_metrics" in a and _kind(a) not in ("triton", "torchserve", AUTO),
+        lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
     ),
     Rule(
@@ -224,19 +217,19 @@ RULES = (
         "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
     ),
     Rule(
-        lambda a: _kind(a) == "triton_c_api" and not a.get("model_repository"),
+        lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
         "--model-repository should not be empty with --service-kind triton_c_api.",
     ),
     Rule(
-        lambda a: _kind(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
+        lambda a: kind_of(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
         "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
     ),
     Rule(
-        lambda a: _kind(a) != "dynamic_grpc" and any(field in a for field in ("grpc_method", "proto")),
+        lambda a: kind_of(a) != "dynamic_grpc" and any(field in a for field in ("grpc_method", "proto")),
         "--grpc-method and --proto are for --service-kind dynamic_grpc.",
     ),
     Rule(
-        lambda a: "session_concurrency" in a and _kind(a) != "openai",
+        lambda a: "session_concurrency" in a and kind_of(a) != "openai",
         "The --session-concurrency option is only supported with --service-kind openai.",
     ),
     Rule(
@@ -262,43 +255,104 @@ RULES = (
 )
 
 
-def check_asked(asked: Asked, *, is_classic: bool = False) -> None:
+KindRules = Mapping[str, tuple[Rule, ...]]
+"""By service kind, rules that hold instead of those in its row."""
+
+
+def check(given: Given, kind_rules: KindRules | None = None) -> None:
     """Refuses the first combination that cannot work."""
-    name = _kind(asked)
+    name = kind_of(given)
     kind = KINDS.get(name)
     if kind is not None and "http" not in kind.ports:  # the default is no choice then
-        asked = {"protocol": next(iter(kind.ports)), **asked}
-    for rule in (*RULES, *(() if kind is None else kind.rules)):
-        if (is_classic or not rule.is_classic) and rule.broken(asked):
+        given = {"protocol": next(iter(kind.ports)), **given}
+    own = () if kind is None else kind.rules
+    for rule in (*RULES, *(own if kind_rules is None else kind_rules.get(name, own))):
+        if rule.is_broken(given):
             raise UsageError(rule.message)
     for field in () if kind is None else kind.refused:
-        if field in asked:
+        if field in given:
             raise UsageError(
-                f"{_option_name(field)} has no meaning with --service-kind {name}", remedy="leave it out"
+                f"{option_name(field)} has no meaning with --service-kind {name}", remedy="leave it out"
             )
+    if "shape_load" in given:
+        from inferometer.load.shape import parse_shape
+
+        parse_shape(given["shape_load"])
 
 
-def _option_name(field: str) -> str:
-    options = (*TARGET_OPTIONS, *DATASET_OPTIONS, *LOAD_OPTIONS)
-    return next((option.names[0] for option in options if option.field == field), field)
+def make(
+    given: Given, *, defaults: Mapping[str, Any] | None = None, kind_rules: KindRules | None = None
+) -> Options:
+    """The options that a command line gives; `defaults` are the command's own."""
+    check(given, kind_rules)
+    for field in given:
+        if (refusal := _BY_FIELD[field].unsupported(option_name(field))) is not None:
+            raise refusal
+    values, names = {**(defaults or {}), **given}, set(given)
+    if "precision" in values:
+        values.setdefault("duration_s", DURATION_S)
+    if "concurrency" not in values and ("old_start" in values or "old_sweep" in values):
+        end = values.get("old_end", 0) if "old_sweep" in values else None
+        values["concurrency"] = Range(values.get("old_start", 1), end)
+        names.add("concurrency")
+    if "insecure" in values:
+        values |= {"tls.verify_peer": False, "tls.verify_host": False}
+    if "streaming" in values:
+        values["asynchronous"] = True
+    values["data.sources"] = _sources(values.get("data.sources", ()))
+    parts = {name: cls(**_fields(values, f"{name}.", cls)) for name, cls in PARTS.items()}
+    return Options(**_fields(values, "", Options), **parts, given=frozenset(names - _WITHOUT_FIELD))
 
 
-def check(options: "Options", *, is_classic: bool = False) -> None:
-    """Refuses what cannot be measured as asked, whoever made the options."""
-    asked = _asked(options)
-    for field, least in _LEAST.items():
-        if field in asked and asked[field] != "auto" and asked[field] < least:
-            raise UsageError(f"{field} must be {least} or more, but is {asked[field]}")
-    if options.concurrency is not None and (options.concurrency.start < 1 or options.concurrency.step <= 0):
-        raise UsageError(
-            f"start and step of a concurrency range must be 1 or more, but it is {options.concurrency}"
-        )
-    if options.speed <= 0:
-        raise UsageError(f"speed must be above 0, but is {options.speed}")
-    check_asked(asked, is_classic=is_classic)
+def _fields(values: Mapping[str, Any], prefix: str, cls: type) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(cls)]
+    return {name: values[prefix + name] for name in names if prefix + name in values}
 
 
-def check_model(options: "Options", model: ModelSpec) -> None:
+def _sources(given: tuple[str, ...]) -> tuple[str, ...]:
+    """random is what is sent when nothing else is asked for; saying it adds nothing."""
+    chosen = tuple(source for source in given if source != "random")
+    if "zero" in chosen:
+        return ("zero",)
+    return chosen if chosen else ("random",)
+
+
+def changed(options: Options, **changes: Any) -> Options:
+    """The options with other values, which count as given; None takes an option back.
+
+    What Python code gives is checked as if it were written on a command line.
+    """
+    plain = Options()
+    values = {name: getattr(plain, name) if value is None else value for name, value in changes.items()}
+    if changes.get("streaming"):
+        values.setdefault("asynchronous", True)
+    given = set(options.given)
+    for name, value in _single(options, changes):
+        given.discard(name)
+        if value is None or value is False or value in ((), "", {}):
+            continue  # how Python code says that it is not given
+        given.add(name)
+        row = _BY_FIELD.get(name)
+        if row is not None and row.values is not None and row.combine is None:
+            row.values.check(name, value)
+    found = dataclasses.replace(options, **values, given=frozenset(given))
+    check({name: value_of(found, name) for name in given})
+    return found
+
+
+def _single(options: Options, changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every change by field; of a part, those of its fields that differ from before."""
+    for name, value in changes.items():
+        if name not in PARTS:
+            yield name, value
+            continue
+        before = getattr(options, name)
+        for field in dataclasses.fields(before):
+            if getattr(value, field.name) != getattr(before, field.name):
+                yield f"{name}.{field.name}", getattr(value, field.name)
+
+
+def check_model(options: Options, model: ModelSpec) -> None:
     """Refuses what this model cannot do."""
     is_sequence = model.any_sequence
     if options.batch is not None and options.batch > 1:
@@ -326,7 +380,7 @@ def check_model(options: "Options", model: ModelSpec) -> None:
         _check_sequences(options)
 
 
-def _check_sequences(options: "Options") -> None:
+def _check_sequences(options: Options) -> None:
     span = options.concurrency
     if span is not None and span.end == 0 and not options.synchronous:
         raise UsageError(
@@ -346,25 +400,3 @@ def _check_sequences(options: "Options") -> None:
             "sequence id collision may occur.",
             remedy=f"give a range of at least {needed} ids with --sequence-id-range",
         )
-
-
-def _asked(options: "Options") -> dict[str, Any]:
-    """What differs from the defaults, by field; parts are spelled `data.sources`."""
-    asked = _given(options)
-    for part in ("data", "tls"):
-        if part in asked:
-            asked |= {f"{part}.{field}": value for field, value in _given(asked.pop(part)).items()}
-    for field in (*_RANGES, "periodic_concurrency"):
-        span = getattr(options, field)
-        if span is not None:
-            asked[field] = (span.start, span.end, span.step)
-    return asked
-
-
-def _given(value: Any) -> dict[str, Any]:
-    given = {}
-    for field in fields(value):
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        if (found := getattr(value, field.name)) != default:
-            given[field.name] = found
-    return given

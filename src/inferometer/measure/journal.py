@@ -10,9 +10,9 @@ from typing import BinaryIO
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.units import NS_PER_S
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.records import status
-from inferometer.records.spool import Entry, Response, read_spool
+from inferometer.records.spool import Response, SpoolEntry, read_spool
 from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, ExportedResponse, Value
 
 KEPT_REPLIES = 4096
@@ -35,7 +35,7 @@ class _Span:
 
 
 @dataclass(slots=True)
-class Journal:
+class RequestJournal:
     """Made before the load, filled while it runs, read when it is over."""
 
     path: Path  # of the export; what is kept meanwhile needs room on the same disk
@@ -102,7 +102,7 @@ class Journal:
     def _requests(self, span: _Span, offsets: list[int]) -> Iterator[ExportedRequest]:
         """Worker after worker. Of good requests that ended at the very end only as many as were counted."""
         room = span.count
-        last: list[tuple[int, Entry]] = []
+        last: list[tuple[int, SpoolEntry]] = []
         for worker in range(len(self._spools)):
             for entry in self._entries(worker, span, offsets):
                 is_good = entry.head.status == status.OK
@@ -114,7 +114,7 @@ class Journal:
         for worker, entry in last[: max(room, 0)]:
             yield self._request(worker, entry)
 
-    def _entries(self, worker: int, span: _Span, offsets: list[int]) -> Iterator[Entry]:
+    def _entries(self, worker: int, span: _Span, offsets: list[int]) -> Iterator[SpoolEntry]:
         """Those of the span; the next span begins where this one's last could be followed by another's."""
         start_ns, end_ns = span.boundaries_ns[0], span.boundaries_ns[-1]
         later: int | None = None
@@ -128,7 +128,7 @@ class Journal:
         if later is not None:
             offsets[worker] = later
 
-    def _request(self, worker: int, entry: Entry) -> ExportedRequest:
+    def _request(self, worker: int, entry: SpoolEntry) -> ExportedRequest:
         head = entry.head
         return ExportedRequest(
             due_ns=self._epoch_ns + head.due_ns,

@@ -1,624 +1,104 @@
-"""One level of load: apply it, cut what comes back into windows, stop when the rule says so."""
+"""One level of load: warm it up, measure its windows until the rule is content, and draw the conclusion."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
-
-import numpy as np
-
-from inferometer.base.clock import Clock
-from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Cost, Crew, Harvest, Load
-from inferometer.load.plan import NEVER, Arrivals, Open, Plan
-from inferometer.measure.conclusion import Course, conclude, latency_name
-from inferometer.measure.pace import Pace
-from inferometer.measure.silence import LIMIT_NS, Silence
-from inferometer.model.spec import ModelSpec
-from inferometer.observe.metrics import Sample
-from inferometer.observe.poller import Poller, polling
-from inferometer.observe.statistics import Snapshot
+from inferometer.load.plan import Closed, Periodic, Plan
+from inferometer.measure.conclusion import conclude
+from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level_run import LevelRun
+from inferometer.measure.silence import GONE_NS, Silence
+from inferometer.observe.poller import polling
 from inferometer.records import status
-from inferometer.records.records import EMPTY, Records, join
-from inferometer.stats.goodput import limits
-from inferometer.stats.lateness import Lateness
-from inferometer.stats.measurement import Level, WindowFigures
-from inferometer.stats.merge import latency_estimate, rate_estimate
-from inferometer.stats.readings import Reading, Readings
-from inferometer.stats.series import Series
-from inferometer.stats.slo import Slo
-from inferometer.stats.stopping import (
-    GO_ON,
-    MERGED,
-    Precision,
-    Stability,
-    Verdict,
-    judge_precision,
-    judge_stability,
-)
-from inferometer.stats.warm_up import cold_windows
-from inferometer.stats.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
-
-GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
-FAR_NS = 3600 * NS_PER_S
-# So long before a window's end nothing more is collected: the counters come first. They are asked for early by half
-# the time that the call takes, as long as that is not a stall.
-NEAR_NS = 200 * NS_PER_MS
-LONGEST_LEAD_NS = 5 * NS_PER_MS
-READS = 3  # of the counters at a level's start, until one was quick
-QUICK_NS = NS_PER_MS
+from inferometer.stats.measurement import Level
+from inferometer.stats.stopping import GO_ON, StopDecision
+from inferometer.stats.windows import Window
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How each level is measured, in windows of a time or of a count.
-
-    With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
-    time that all belong to it.
-    """
-
-    model: ModelSpec
-    batch: int
-    percentile: int | None
-    rule: Stability | Precision
-    latency_limit_ms: int = 0
-    window_ns: int | None = None
-    window_count: int | None = None
-    is_whole: bool = False
-    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
-    patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
-    has_tokens: bool = False
-    is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
-    promise: Slo | None = None  # that each request is held to
-
-
-class Watcher(Protocol):
-    """Who is told how a run goes on."""
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """The user wants to end: what has been measured is still reported."""
-
-
-@runtime_checkable
-class Ticking(Protocol):
-    """A watcher that also wants to hear how a window fills."""
-
-    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
-        """So long after the level started, so many requests of the window that fills have ended well or badly."""
-
-
-class Journal(Protocol):
-    """Who keeps which requests belong to which level."""
-
-    def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
-        """n windows have n + 1 boundaries, on the monotonic clock; `count` good requests ended in them."""
-
-    def forget_level(self) -> None:
-        """The one added last is measured again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The instrument: load, clock, the server's counters and its metrics (None where there are none).
-
-    With a `crew`, which is the load too, there may be more workers, up to `most_workers`.
-    """
-
-    load: Load
-    clock: Clock
-    read_counters: Callable[[], Snapshot | None]
-    watcher: Watcher
-    metrics: Poller | None = None
-    journal: Journal | None = None
-    crew: Crew | None = None
-    most_workers: int = 1
-    silence_ns: int = LIMIT_NS  # after so long without any answer a run is given up
-
-
-def warm_up(bench: Bench, plan: Plan) -> bool:
+def warm_up(instrument: Instrument, plan: Plan) -> bool:
     """Send the plan's requests and wait for them; nothing of it is recorded. Whether any was answered in time."""
-    begun_ns = last_good_ns = bench.clock()
-    bench.load.apply(plan)
-    silence = Silence(bench.silence_ns, begun_ns)
+    begun_ns = last_good_ns = instrument.clock()
+    instrument.load.apply(plan)
+    silence = Silence(instrument.silence_ns, begun_ns)
     is_answered = False
-    while not bench.watcher.is_interrupted():
-        harvest = bench.load.collect(bench.clock() + FAR_NS)
-        ours = harvest.records.where(harvest.records.sent_ns >= begun_ns)  # not of an earlier load
+    while not instrument.watcher.is_interrupted():
+        collected = instrument.load.collect(instrument.clock() + FAR_NS)
+        ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
         is_answered = is_answered or bool((ours.status != status.TIMEOUT).any())
-        if len(harvest.records.good):
-            last_good_ns = harvest.seen_ns
-        is_gone = len(harvest.records) > 0 and harvest.seen_ns - last_good_ns > GONE_NS
-        if harvest.is_finished or is_gone or silence.is_over(harvest):
+        if len(collected.records.good):
+            last_good_ns = collected.seen_ns
+        is_gone = len(collected.records) > 0 and collected.seen_ns - last_good_ns > GONE_NS
+        if collected.is_finished or is_gone or silence.is_over(collected):
             break
     return is_answered
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A level to measure: what it is called and how it is loaded."""
-
-    mode: str  # concurrency or request_rate
-    value: float
-    plan: Plan
-    asked_per_s: float | None = None  # requests; None by concurrency
-    before: Plan | None = None  # to warm up with; None takes the first requests of the plan
+def measure_level(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
+    """Apply the point's plan and measure it by the settings."""
+    run, decision = _measured(instrument, settings, point)
+    return _concluded(instrument, point, run, decision)
 
 
-def measure_level(bench: Bench, recipe: Recipe, point: Point) -> Level:
-    """Apply the point's plan and measure it by the recipe."""
-    run, verdict = _measured(bench, recipe, point)
-    return _concluded(bench, point, run, verdict)
-
-
-def measure_level_windows(bench: Bench, recipe: Recipe, point: Point) -> tuple[Level, tuple[Window, ...]]:
+def measure_level_windows(
+    instrument: Instrument, settings: LevelSettings, point: LoadPoint
+) -> tuple[Level, tuple[Window, ...]]:
     """The level with the windows it is made of, for those who merge them with others."""
-    run, verdict = _measured(bench, recipe, point)
-    return _concluded(bench, point, run, verdict), tuple(run.windows)
+    run, decision = _measured(instrument, settings, point)
+    return _concluded(instrument, point, run, decision), tuple(run.windows)
 
 
-def _measured(bench: Bench, recipe: Recipe, point: Point) -> "tuple[_LevelRun, Verdict]":
-    bench.watcher.level_started(point.mode, point.value)
-    run = _LevelRun(bench, recipe, point)
+def _measured(
+    instrument: Instrument, settings: LevelSettings, point: LoadPoint
+) -> tuple[LevelRun, StopDecision]:
+    instrument.watcher.level_started(point.mode, point.value)
+    run = LevelRun(instrument, settings, point)
     run.start()
-    with polling(bench.metrics):
-        return run, _measure_windows(bench, run)
+    with polling(instrument.metrics):
+        return run, _measure_windows(instrument, run)
 
 
-def _concluded(bench: Bench, point: Point, run: "_LevelRun", verdict: Verdict) -> Level:
-    level = conclude(run.course(verdict))
-    if bench.journal is not None:
+def _concluded(instrument: Instrument, point: LoadPoint, run: LevelRun, decision: StopDecision) -> Level:
+    level = conclude(run.raw(decision))
+    if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
-        bench.journal.add_level(point.mode, point.value, run.spanned_ns, count)
-    bench.watcher.level_finished(level)
+        instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count)
+    instrument.watcher.level_finished(level)
     return level
 
 
-def _measure_windows(bench: Bench, run: "_LevelRun") -> Verdict:
-    verdict = GO_ON
-    while not verdict.is_done:
+def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
+    decision = GO_ON
+    while not decision.is_done:
         try:
             run.measure_window()
         except LocalError as error:
             run.abandon()
-            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
-        bench.watcher.window_finished(len(run.figures), run.figures[-1])
-        verdict = run.judge()
-    return verdict
+            return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
+        instrument.watcher.window_finished(len(run.figures), run.figures[-1])
+        decision = run.judge()
+    return decision
 
 
-class _LevelRun:
-    """The windows of a level as they fill."""
-
-    def __init__(self, bench: Bench, recipe: Recipe, point: Point) -> None:
-        self._bench = bench
-        self._recipe = recipe
-        self._point = point
-        self._is_open = isinstance(point.plan, Open)
-        self._is_paced = self._is_open and recipe.is_whole
-        # Asked once: Python looks long at an object before it says that it fits a protocol.
-        self._ticking = bench.watcher if isinstance(bench.watcher, Ticking) else None
-        self._pace = Pace()
-        self._lateness = Lateness()
-        self.windows: list[Window] = []  # as many as may be merged
-        self.figures: list[WindowFigures] = []
-        self.boundaries_ns: list[int] = []  # of all windows
-        self._rest: Records = EMPTY  # ended after the window that was closed last
-        self._is_gone = False
-        self._is_mute = False
-        self._was_silent = False  # in the window that was closed last
-        self._is_finished = False
-        self._start_ns = 0
-        self._last_good_ns = 0
-        self._silent_since_ns = 0
-        self._last_end_ns = 0
-        self._open = OpenWindow(0)
-        self._harvest: Harvest
-        self._cost: Cost
-        self._cost_ns = 0
-        self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None
-        self._schedule_ns = 0  # when it began
-        self._due = 0  # requests by the end of the window that was closed last
-        self._loop_lags = Series()  # since the window that was closed last
-        self._statistics_error: PeerError | None = None
-        self._readings = Readings()
-        self._lead_ns = 0
-        self._before: Reading | None = None
-        self._after: Reading | None = None  # of the end of the window that fills
-        self._is_read = False  # that one was made, or tried
-        self._silence = Silence(bench.silence_ns, 0)
-        self._sent_before = 0
-
-    def start(self) -> None:
-        bench, plan = self._bench, self._point.plan
-        if self._recipe.is_whole:  # every request of the plan counts, from the first on
-            self._before = self._read_counters()
-            earlier = bench.load.collect(bench.clock())
-            self._start_ns = bench.clock()
-            self._schedule_ns = bench.load.apply(plan)
-            self._harvest = bench.load.collect(self._start_ns)
-            self._cost, self._cost_ns = earlier.cost, self._start_ns
-        else:
-            self._schedule_ns = bench.load.apply(plan)
-            self._harvest = bench.load.collect(bench.clock())
-            self._before = self._read_closely()
-            self._start_ns = bench.clock() if self._before is None else self._before.middle_ns
-            self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
-        self._due = self._due_by(self._cost_ns)
-        self._rest = split(self._harvest.records, self._start_ns)[1]
-        self._is_finished = self._harvest.is_finished and self._recipe.is_whole
-        self._last_good_ns = self._silence.since_ns = self._start_ns
-        self._sent_before = self._cost.sent
-        self._readings.add(self._rest, self._harvest.seen_ns, self._harvest.outstanding)
-        self._open = self._new_window(self._start_ns)
-
-    def _read_counters(self) -> Reading | None:
-        asked_ns = self._bench.clock()
-        try:
-            counters = self._bench.read_counters()
-        except PeerError as error:
-            self._statistics_error = error
-            return None  # a server that is gone cannot be asked; the client's figures remain
-        if counters is None:
-            return None
-        answered_ns = self._bench.clock()
-        self._lead_ns = min((answered_ns - asked_ns) // 2, LONGEST_LEAD_NS)
-        return self._readings.begin(counters, asked_ns, answered_ns)
-
-    def _read_closely(self) -> Reading | None:
-        """The first window begins where the counters were read: as exactly as is to be had."""
-        best = None
-        for _ in range(READS):
-            reading = self._read_counters()
-            if reading is None:
-                return None
-            best = reading if best is None or reading.span_ns < best.span_ns else best
-            if best.span_ns <= QUICK_NS:
-                break
-        return best
-
-    # --- filling one window
-
-    def measure_window(self) -> None:
-        recipe = self._recipe
-        if recipe.window_ns is not None:
-            end_ns = self._fill_until(self._open.start_ns + recipe.window_ns)
-        else:
-            assert recipe.window_count is not None
-            # A whole plan may end with more requests than were counted out: those that close sequences.
-            end_ns = self._fill_to_count(NEVER if recipe.is_whole else recipe.window_count)
-        if self._is_given_up and self._last_good_ns > self._open.start_ns:
-            end_ns = self._last_good_ns  # the silence after the last answer is no load
-        if recipe.is_whole and not self.windows:
-            self._open.begin_at_first_send()
-        if not self._is_read:  # the end was only seen afterwards
-            self._read_late(end_ns)
-        # A count can be filled by streams whose last responses came before the window began.
-        self._close(max(end_ns, self._open.start_ns + 1))
-
-    def _read_late(self, end_ns: int) -> None:
-        """Where windows are short against the call, the reading of an earlier one was made after this one's end too:
-        another would be no nearer. All windows are merged then, so that theirs need not be told apart."""
-        is_merged = self._recipe.is_whole or isinstance(self._recipe.rule, Precision)
-        if is_merged and self._before is not None and self._before.asked_ns >= end_ns:
-            self._after = self._before
-            return
-        self._after = self._read_counters()
-        if self._after is not None and not self._is_finished:
-            self._collect(self._after.answered_ns)
-
-    def _fill_until(self, end_ns: int) -> int:
-        while True:
-            inside, self._rest = split(self._rest, end_ns)
-            self._take(inside)
-            if self._is_finished and not len(self._rest):
-                return max(self._last_end_ns, self._open.start_ns + 1)
-            if self._harvest.seen_ns >= end_ns:
-                return end_ns
-            if self._is_given_up:
-                return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            # The classic rule lets the window end; it is compared with others.
-            if isinstance(self._recipe.rule, Precision) and self._bench.watcher.is_interrupted():
-                return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            self._collect_until_end(end_ns)
-
-    def _fill_to_count(self, count: int) -> int:
-        while True:
-            inside, self._rest = self._rest.cut(count - self._open.ended_count)
-            self._take(inside)
-            if self._open.ended_count >= count:
-                return int(inside.end_ns[-1])
-            if self._is_finished and self._last_end_ns:
-                return self._last_end_ns
-            if self._is_given_up or self._is_finished or self._bench.watcher.is_interrupted():
-                return max(self._harvest.seen_ns, self._open.start_ns + 1)
-            if self._recipe.is_whole:
-                self._collect(self._bench.clock() + self._recipe.patience_ns)
-            else:
-                self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
-
-    def _expected_end_ns(self, missing: int) -> int:
-        """When so many more requests will have ended if they go on as in this window, or in the one before."""
-        ended, span_ns = self._open.ended_count, self._harvest.seen_ns - self._open.start_ns
-        if not ended and self.figures:
-            last = self.figures[-1]
-            ended, span_ns = last.request_count + last.failed_count, last.duration_ns
-        far_ns = self._harvest.seen_ns + self._recipe.patience_ns
-        return min(far_ns, self._harvest.seen_ns + missing * span_ns // ended) if ended else far_ns
-
-    def _collect_until_end(self, end_ns: int) -> None:
-        """Collect; if that leads to the window's end, read the server's counters just then, first of all."""
-        clock = self._bench.clock
-        self._is_read = end_ns - clock() <= NEAR_NS
-        if not self._is_read:
-            self._collect(end_ns - NEAR_NS)
-            return
-        self._bench.load.wait(end_ns - self._lead_ns)
-        self._after = self._read_counters()
-        self._collect(max(end_ns, clock()))
-
-    def _collect(self, until_ns: int) -> None:
-        self._harvest = self._bench.load.collect(until_ns)
-        self._is_mute = self._silence.is_over(self._harvest)
-        self._readings.add(self._harvest.records, self._harvest.seen_ns, self._harvest.outstanding)
-        fresh = split(self._harvest.records, self._start_ns)[1]
-        self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
-        self._is_finished = self._recipe.is_whole and self._harvest.is_finished
-        self._loop_lags.append(np.array([self._harvest.loop_lag_ns]))
-        if self._ticking is not None:
-            elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
-            self._ticking.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
-
-    def _take(self, records: Records) -> None:
-        if not len(records):
-            return
-        self._open.add(records)
-        self._last_end_ns = int(records.end_ns[-1])
-        if self._is_paced:
-            self._pace.add(records)
-        good = records.good
-        if len(good):
-            self._last_good_ns = int(good.end_ns[-1])
-            self._silent_since_ns = 0
-        self._note_silence(records)
-
-    def _note_silence(self, records: Records) -> None:
-        """A server is gone when requests have got no answer for so long, and none was answered between them.
-
-        Time without requests says nothing: a schedule may have pauses.
-        """
-        is_silent = (
-            ~records.is_answered & (records.status != status.TIMEOUT) & (records.end_ns > self._last_good_ns)
-        )
-        ends = records.end_ns[is_silent]
-        if len(ends):
-            self._silent_since_ns = self._silent_since_ns or int(ends[0])
-            self._is_gone = int(ends[-1]) - self._silent_since_ns > GONE_NS
-
-    def _has_silence(self) -> bool:
-        """Some requests of this window got no answer at all."""
-        return any(code in status.NO_ANSWER and code != status.TIMEOUT for code in self._open.failures)
-
-    @property
-    def _is_given_up(self) -> bool:
-        return self._is_gone or self._is_mute
-
-    def _cut_silence(self) -> None:
-        """The time after the last answer is no load: it must not water down the rate. The failures stay."""
-        last = max((number for number, window in enumerate(self.windows) if window.count), default=None)
-        if last is None:
-            return
-        failures = add_failures(self.windows[last:])
-        end_ns = max(self._last_good_ns, self.windows[last].start_ns + 1)
-        self.windows[last:] = [replace(self.windows[last], end_ns=end_ns, failures=failures)]
-
-    def _close(self, end_ns: int) -> None:
-        after, self._after, self._is_read = self._after, None, False
-        window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
-        if self._bench.metrics is not None:
-            window = replace(window, samples=self._bench.metrics.take())
-        self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
-        self._was_silent = self._has_silence()
-        is_lead = self._recipe.is_whole and not self.windows and not self._open.ended_count
-        if not is_lead or self._is_finished:  # a whole plan counts from its first request on
-            self._before = after
-            self.windows.append(window)
-        if isinstance(self._recipe.rule, Stability) and not self._recipe.is_whole:
-            del self.windows[:-MERGED]
-        self.windows = condensed(self.windows)
-        self.figures.append(
-            figures(
-                window,
-                level_start_ns=self._start_ns,
-                batch=self._recipe.batch,
-                chosen=self._recipe.percentile,
-            )
-        )
-        self._open = self._new_window(end_ns)
-
-    @property
-    def spanned_ns(self) -> tuple[int, ...]:
-        """The windows' boundaries, with a last one that leaves out no request that was counted.
-
-        Where the load was given up, or interrupted, some ended after the time that counts.
-        """
-        return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
-
-    def _new_window(self, start_ns: int) -> OpenWindow:
-        recipe = self._recipe
-        bounds = None if recipe.promise is None else limits(recipe.promise)
-        return OpenWindow(
-            start_ns,
-            self._is_open,
-            recipe.has_tokens,
-            bounds,
-            drops_empty=recipe.model.is_decoupled,
-            lateness=self._lateness,
-        )
-
-    def _expense(self) -> Expense:
-        old, new = self._cost, self._harvest.cost
-        due, self._due = self._due, self._due_by(self._harvest.seen_ns)
-        expense = Expense(
-            cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
-            elapsed_ns=self._harvest.seen_ns - self._cost_ns,
-            sent=new.sent - old.sent,
-            due=self._due - due,
-            reconnects=new.reconnects - old.reconnects,
-            connects=new.connects - old.connects,
-            connect_ns=new.connect_ns - old.connect_ns,
-            files=new.files,
-            file_limit=new.file_limit,
-            stolen_ns=new.stolen_ns - old.stolen_ns,
-            loop_lags_ns=self._loop_lags,
-        )
-        self._loop_lags = Series()
-        self._cost, self._cost_ns = new, self._harvest.seen_ns
-        return expense
-
-    def _due_by(self, time_ns: int) -> int:
-        return 0 if self._arrivals is None else self._arrivals.by(time_ns - self._schedule_ns)
-
-    def abandon(self) -> None:
-        """Keep what the window that was filling has got so far."""
-        self._after = self._read_counters()
-        self._close(max(self._harvest.seen_ns, self._open.start_ns + 1))
-
-    # --- deciding
-
-    def judge(self) -> Verdict:
-        recent = self.figures if self._recipe.is_whole else self.figures[-MERGED:]
-        was_answered = self._last_good_ns > self._start_ns
-        is_silent = was_answered and self._is_silent
-        is_failing = is_silent or (_is_failing(recent) and not self._is_enough())
-        may_recover = is_failing and was_answered and self._has_time
-        if self._is_given_up or (is_silent and not may_recover and not self._recipe.is_whole):
-            self._cut_silence()
-            return Verdict(is_done=True, is_stable=False, remark=self._given_up())
-        if self._bench.watcher.is_interrupted():
-            return Verdict(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
-        if may_recover or (self._recipe.is_whole and self._is_going_on):
-            return GO_ON
-        if _is_failing(recent):
-            return Verdict(
-                is_done=True, is_stable=False, remark=Remark(Note.FAILURES, self._all_failed(recent))
-            )
-        if self._recipe.is_whole:
-            return Verdict(is_done=True, is_stable=True)
-        if isinstance(self._recipe.rule, Stability):
-            return judge_stability(self._recipe.rule, self.figures)
-        return self._judge_precision(self._recipe.rule)
-
-    @property
-    def _is_silent(self) -> bool:
-        """Requests of the last window got no answer; or those before it did not, and are tried again after a pause."""
-        last = self.figures[-1]
-        is_pausing = not self._is_open and not last.failed_count and self._silent_since_ns > 0
-        return (self._was_silent or is_pausing) and not (last.request_count or last.empty_count)
-
-    @property
-    def _has_time(self) -> bool:
-        """For a server that has just stopped answering well; by the precision rule windows are short."""
-        rule, now_ns = self._recipe.rule, self._harvest.seen_ns
-        if self._recipe.is_whole or not isinstance(rule, Precision):
-            return False
-        return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
-
-    def _is_enough(self) -> bool:
-        """Failures may decide what the level is for."""
-        rule = self._recipe.rule
-        return isinstance(rule, Precision) and rule.is_enough is not None and rule.is_enough()
-
-    def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
-        if not any(row.request_count or row.empty_count for row in self.figures):
-            return "every request failed"
-        failed = sum(row.failed_count for row in recent)
-        return f"every request of the last {len(recent)} windows failed: {failed} of {failed}"
-
-    def _given_up(self) -> Remark:
-        """Why the level ends here, and what was left undone."""
-        answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
-        text = f"the server gave its last good answer {answered_s:.1f} s into the level"
-        if not answered_s:
-            text = "the server gave no good answer"
-        note = Note.SERVER_GONE
-        if self._is_mute:
-            note, limit_s = Note.NO_ANSWER, self._bench.silence_ns / NS_PER_S
-            text += f", and for {limit_s:g} s no answer at all"
-        asked = self._point.plan.count
-        unsent = 0 if asked is None else asked - (self._harvest.cost.sent - self._sent_before)
-        if unsent > 0:
-            text += f"; {unsent} of {asked} requests were not sent"
-        return Remark(note, text)
-
-    @property
-    def _is_going_on(self) -> bool:
-        """More windows of a whole plan are to come."""
-        return self._recipe.window_ns is not None and not (self._is_finished and not len(self._rest))
-
-    def _judge_precision(self, rule: Precision) -> Verdict:
-        elapsed_ns = self.windows[-1].end_ns - self._start_ns
-        if rule.is_enough is not None:
-            is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
-            return Verdict(is_done=is_done, is_stable=is_done)
-        warm = self.windows[self._cold_count() :]
-        if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
-            return GO_ON
-        chosen = self._recipe.percentile
-        estimates = [
-            ("throughput", rate_estimate(warm, self._recipe.batch)),
-            (latency_name(chosen), latency_estimate(warm, chosen)),
-        ]
-        return judge_precision(rule, elapsed_ns, estimates)
-
-    def _cold_count(self) -> int:
-        """Windows at the start that do not count; none when a silence was cut out."""
-        numbers = np.cumsum([window.number for window in self.windows])
-        if not self._recipe.finds_warm_up or not self.windows or numbers[-1] != len(self.figures):
-            return 0
-        cold = cold_windows(self.figures)
-        return int(np.searchsorted(numbers, cold)) + 1 if cold else 0
-
-    # --- the result
-
-    def course(self, verdict: Verdict) -> Course:
-        """What was seen, for the fold that makes a level of it."""
-        poller = self._bench.metrics
-        cold = self._cold_count()
-        return Course(
-            recipe=self._recipe,
-            point=self._point,
-            verdict=verdict,
-            cold=self.windows[:cold],
-            windows=self.windows[cold:],
-            figures=self.figures,
-            start_ns=self._start_ns,
-            examples=self._bench.load.examples(),
-            samples=self._samples(self.windows[cold:]),
-            statistics_error=None if self._is_given_up else self._statistics_error,
-            metrics_remarks=() if poller is None else tuple(poller.remarks()),
-            pace=self._pace if self._is_paced else None,
-        )
-
-    def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:
-        """Of the merged windows; where none was taken in them, the last one before their end."""
-        poller = self._bench.metrics
-        if poller is None:
-            return None
-        within = tuple(sample for window in windows for sample in window.samples)
-        if within or poller.latest is None:
-            return within
-        return (poller.latest,)
+# --- more workers where the client is the limit
 
 
-def _is_failing(rows: Sequence[WindowFigures]) -> bool:
-    """Something failed in these windows, and nothing ended well."""
-    return any(row.failed_count for row in rows) and not any(
-        row.request_count or row.empty_count for row in rows
-    )
+def measure_with_enough_workers(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
+    """The level, by twice as many workers as before as long as they are what limits it and may be more."""
+    level = measure_level(instrument, settings, point)
+    workers = instrument.resizable
+    if workers is None:
+        return level
+    most = instrument.most_workers
+    if isinstance(point.plan, Closed):
+        most = min(most, point.plan.concurrency)  # each needs a request of its own
+    elif isinstance(point.plan, Periodic):
+        most = 1
+    while _is_limited(level) and workers.count < most and not instrument.watcher.is_interrupted():
+        if instrument.journal is not None:
+            instrument.journal.forget_level()
+        workers.resize(min(2 * workers.count, most))
+        level = measure_level(instrument, settings, point)
+    return level
+
+
+def _is_limited(level: Level) -> bool:
+    return not level.is_cut_short and any(remark.note is Note.CLIENT_LIMITED for remark in level.remarks)

@@ -1,21 +1,24 @@
 """The levels a run visits: options -> load points."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
-from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.load.plan import Closed, Constant, Intervals, Open, Periodic, Poisson, Schedule
-from inferometer.measure.agenda import Agenda
-from inferometer.measure.level import Point
-from inferometer.measure.options import Options, Range
-from inferometer.measure.search import Verdicts, binary, linear
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.dataset.dataset import Dataset
+from inferometer.dataset.replay import Trace
+from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Schedule
+from inferometer.load.shape import parse_shape
+from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.search import LastOutcome, binary, linear
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 
 THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
 RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
-
 
 _MODES = (
     "request_rate",
@@ -29,6 +32,32 @@ _MODES = (
 _WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
 
 
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """Load that ends by itself: a schedule of so many requests, and which of the data each one sends.
+
+    `before` is what is sent to warm up; of a fixed schedule these are its first requests."""
+
+    schedule: Schedule
+    count: int
+    steps: tuple[int, ...] | None = None
+    before: "Agenda | None" = None
+
+    @property
+    def length_ns(self) -> int:
+        """From the start to the last request."""
+        return self.schedule.due_ns(self.count - 1)
+
+    @property
+    def per_s(self) -> float:
+        """The mean rate between the first and the last request; of a single one, or of all at once, 0."""
+        span_ns = self.length_ns - self.schedule.due_ns(0)
+        return (self.count - 1) * NS_PER_S / span_ns if span_ns else 0.0
+
+    def plan(self, cap: int | None) -> Open:
+        return Open(self.schedule, cap=cap, count=self.count, steps=self.steps)
+
+
 def load_mode(options: Options) -> str:
     """By the field that asks for it."""
     return next((mode for mode in _MODES if getattr(options, mode)), "concurrency")
@@ -40,61 +69,61 @@ def is_rate(options: Options) -> bool:
 
 
 def points(
-    options: Options, last: float | None, verdicts: Verdicts, agenda: Agenda | None = None
-) -> Iterator[Point]:
-    """One after the other, each chosen after the verdict on the one before; `last` is the end of the range."""
+    options: Options, last: float | None, outcome: LastOutcome, agenda: Agenda | None = None
+) -> Iterator[LoadPoint]:
+    """One after the other, each chosen after the outcome of the one before; `last` is the end of the range."""
     if agenda is not None:
         yield _agenda_point(options, agenda)
     elif options.periodic_concurrency is not None:
         yield _periodic_point(options)
     elif options.session_concurrency is not None:
-        yield Point("concurrency", options.session_concurrency, Closed(options.session_concurrency))
+        yield LoadPoint("concurrency", options.session_concurrency, Closed(options.session_concurrency))
     elif options.request_intervals is not None:
         yield _intervals_point(options, options.request_intervals)
     else:
-        yield from _range_points(options, last, verdicts)
+        yield from _range_points(options, last, outcome)
 
 
-def _agenda_point(options: Options, agenda: Agenda) -> Point:
+def _agenda_point(options: Options, agenda: Agenda) -> LoadPoint:
     cap = _cap(options)
     before = None if agenda.before is None else agenda.before.plan(cap)
-    return Point("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
+    return LoadPoint("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
 
 
-def _periodic_point(options: Options) -> Point:
+def _periodic_point(options: Options) -> LoadPoint:
     span = options.periodic_concurrency
     assert span is not None
     plan = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
     before = Closed(plan.start, options.warmup_request_count)
-    return Point("concurrency", 1, plan, before=before)  # the classic tool's export says 1
+    return LoadPoint("concurrency", 1, plan, before=before)  # the classic tool's export says 1
 
 
-def _intervals_point(options: Options, path: str) -> Point:
+def _intervals_point(options: Options, path: str) -> LoadPoint:
     times_ns = read_intervals(path)
     plan = Open(Intervals(times_ns), cap=_cap(options), count=options.request_count or None)
     asked = len(times_ns) * NS_PER_S / times_ns[-1]
-    return Point("request_rate", float(int(asked)), plan, asked)
+    return LoadPoint("request_rate", float(int(asked)), plan, asked)
 
 
-def _range_points(options: Options, last: float | None, verdicts: Verdicts) -> Iterator[Point]:
+def _range_points(options: Options, last: float | None, outcome: LastOutcome) -> Iterator[LoadPoint]:
     count = options.request_count or None
-    make: Callable[[float], Point]
+    make: Callable[[float], LoadPoint]
     if options.request_rate is not None:
         span = options.request_rate
 
-        def make(value: float) -> Point:
+        def make(value: float) -> LoadPoint:
             plan = Open(_schedule(options, value), cap=_cap(options), count=count)
-            return Point("request_rate", value, plan, value)
+            return LoadPoint("request_rate", value, plan, value)
     else:
         span = options.concurrency or Range(1)
 
-        def make(value: float) -> Point:
-            return Point("concurrency", value, Closed(int(value), count))
+        def make(value: float) -> LoadPoint:
+            return LoadPoint("concurrency", value, Closed(int(value), count))
 
     if options.binary_search and last is not None:
-        values = binary(span.start, last, span.step, verdicts, is_whole=options.request_rate is None)
+        values = binary(span.start, last, span.step, outcome, is_whole=options.request_rate is None)
     else:
-        values = linear(span.start, last, span.step, verdicts)
+        values = linear(span.start, last, span.step, outcome)
     yield from map(make, values)
 
 
@@ -145,3 +174,46 @@ def read_intervals(path: str) -> tuple[int, ...]:
     if times[-1] == 0:
         raise UsageError(f"all gaps in '{path}' are 0", remedy="at least one must be above 0")
     return times
+
+
+# --- load that ends by itself
+
+
+def maybe_agenda(
+    options: Options, dataset: Dataset, trace: Trace | None, numbers: tuple[int, ...] | None
+) -> Agenda | None:
+    """None when the load goes on until it has been measured."""
+    if options.shape_load is not None:
+        shape = parse_shape(options.shape_load)
+        return _with_warm_up(Agenda(shape, shape.count), options)
+    if trace is not None:
+        times = tuple(entry.time_ns for entry in trace.entries)
+        return _with_warm_up(Agenda(Listed(times), len(times), numbers), options)
+    if dataset.times_ms is not None:
+        return _fixed(dataset.times_ms, options.warmup_request_count)
+    return None
+
+
+def _with_warm_up(agenda: Agenda, options: Options) -> Agenda:
+    """To warm up, the schedule begins once more."""
+    count = min(options.warmup_request_count, agenda.count)
+    if not count:
+        return agenda
+    before = Agenda(agenda.schedule, count, agenda.steps)
+    return Agenda(agenda.schedule, agenda.count, agenda.steps, before)
+
+
+def _fixed(times_ms: tuple[float, ...], warm_up: int) -> Agenda:
+    if warm_up >= len(times_ms):
+        raise UsageError(
+            f"the fixed schedule has {len(times_ms)} steps, and {warm_up} of them are to warm up",
+            remedy="give more steps, or a lower --warmup-request-count",
+        )
+    order = tuple(sorted(range(len(times_ms)), key=lambda step: times_ms[step]))
+    times = tuple(round(times_ms[step] * NS_PER_MS) for step in order)
+    if not warm_up:
+        return Agenda(Listed(times), len(times), order)
+    # The rest begins when the warm-up is over, as long after it as in the file.
+    rest = tuple(time - times[warm_up - 1] for time in times[warm_up:])
+    before = Agenda(Listed(times[:warm_up]), warm_up, order[:warm_up])
+    return Agenda(Listed(rest), len(rest), order[warm_up:], before)

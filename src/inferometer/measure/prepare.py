@@ -19,19 +19,18 @@ from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.agenda import Agenda, maybe_agenda
-from inferometer.measure.checks import check, check_model
-from inferometer.measure.journal import Journal
-from inferometer.measure.level import Recipe
-from inferometer.measure.options import Options
-from inferometer.measure.points import THREADS, is_rate, load_mode, most_streams
+from inferometer.measure.checks import check_model
+from inferometer.measure.instrument import LevelSettings
+from inferometer.measure.journal import RequestJournal
+from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
-from inferometer.observe.host import describe_host
-from inferometer.observe.host_load import HostMeter, is_this_host
+from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.options.effective import Effective, effective
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
@@ -59,7 +58,7 @@ class Setup:
     model: ModelSpec
     traffic: Traffic
     shared: Shared | None  # tensors for shared memory
-    recipe: Recipe
+    level_settings: LevelSettings
     sequences: SequencePlan | None
     result: Result  # with no levels yet
     service: Service
@@ -67,7 +66,7 @@ class Setup:
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | HostEndpoint | None = None  # only when they are collected
-    journal: Journal | None = None  # only when requests are exported
+    journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: Host | None = None  # of the worker, where that is to hold the server
 
@@ -80,9 +79,7 @@ class Habits:
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = (
         warnings_about  # after the first look at the metrics
     )
-    data_read: Callable[[Mapping[str, Any]], None] | None = (
-        None  # told of the input data, as in `Result.effective`
-    )
+    data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
     bad_data: str = ""  # stands before the reason when input data cannot be read
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
 
@@ -95,7 +92,6 @@ def prepare(
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
     habits = habits or Habits()
-    check(options, is_classic=command == "perf_analyzer")
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
     host = host or _host(options)
@@ -139,7 +135,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
     if habits.data_read is not None:
-        habits.data_read(_data(dataset))
+        habits.data_read(Effective(**_data(dataset)))
     with _data_refused(habits.bad_requests):
         requests = make_requests(options, dataset, model, trace)
         steps = requests.steps
@@ -148,7 +144,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     metrics, metrics_warnings = _metrics(options, endpoint, habits)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
-    recipe = _recipe(options, model, agenda, habits)
+    level_settings = _recipe(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -160,14 +156,14 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             validation=_validation(options, requests.expected),
         ),
         shared=shared,
-        recipe=recipe,
+        level_settings=level_settings,
         sequences=requests.sequences,
         result=Result(
             tool=f"inferometer {inferometer.__version__}",
             command=command,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             asked=_asked(options),
-            effective=_effective(options, recipe, dataset, last, agenda),
+            effective=_effective(options, level_settings, dataset, last, agenda),
             host=describe_host(),
             server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
             model=_described(model),
@@ -193,10 +189,10 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
 
 def _maybe_journal(
     options: Options, service: Service, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
-) -> Journal | None:
+) -> RequestJournal | None:
     if options.profile_export is None:
         return None
-    return Journal(
+    return RequestJournal(
         path=Path(options.profile_export),
         service_kind=options.service_kind,
         endpoint=options.endpoint,
@@ -335,9 +331,9 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     )
 
 
-def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> Recipe:
+def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> LevelSettings:
     is_counted = options.measurement_mode == "count_windows"
-    common = Recipe(
+    common = LevelSettings(
         model=model,
         batch=options.batch or 1,
         percentile=options.percentile,
@@ -378,53 +374,31 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: H
 
 
 def _effective(
-    options: Options, recipe: Recipe, dataset: Dataset, last: float | None, agenda: Agenda | None
-) -> dict[str, Any]:
+    options: Options,
+    level_settings: LevelSettings,
+    dataset: Dataset,
+    last: float | None,
+    agenda: Agenda | None,
+) -> Effective:
     span, rate, periodic = options.concurrency, options.request_rate, options.periodic_concurrency
-    return {
-        "session_concurrency": options.session_concurrency,
-        "mode": load_mode(options),
-        "request_rate_start": None if rate is None else rate.start,
-        "request_rate_end": None if rate is None or rate.end is None else (last or 0),
-        "distribution": options.request_distribution,
-        "service_kind": options.service_kind,
-        "protocol": options.protocol,
-        "shared_memory": options.shared_memory,
-        "input_format": options.input_format,
-        "output_format": options.output_format,
-        "batch": recipe.batch,
-        "batch_given": options.batch is not None,
-        "concurrency_start": 1 if span is None else int(span.start),
-        "concurrency_end": None if span is None or span.end is None else int(last or 0),
-        "concurrency_step": 1 if span is None else int(span.step),
-        "request_count": _count(options, dataset, agenda),
-        "schedule_s": None if agenda is None else agenda.length_ns / NS_PER_S,
-        "schedule": _schedule_name(options),
-        "speed": options.speed,
-        "periodic": None if periodic is None else [periodic.start, periodic.end, periodic.step],
-        "request_period": options.request_period,
-        "warmup_request_count": options.warmup_request_count,
-        "measurement_mode": options.measurement_mode,
-        "measurement_interval_ms": options.measurement_interval_ms,
-        "measurement_request_count": options.measurement_request_count,
-        "stopping": "precision" if isinstance(recipe.rule, Precision) else "stability",
-        "stability_percentage": options.stability_percentage,
-        "max_trials": options.max_trials,
-        "duration_s": options.duration_s,
-        "precision": options.precision,
-        "percentile": options.percentile,
-        "latency_limit_ms": options.latency_limit_ms,
-        "asynchronous": options.asynchronous,
-        "request_timeout_s": options.request_timeout_s,
-        "max_error_rate": options.max_error_rate,
-        "workers": options.workers,
-        "verbose": options.verbose,
-        "verbose_csv": options.verbose_csv,
-        "collect_metrics": options.collect_metrics,
-        "metrics_interval_ms": options.metrics_interval_ms,
-        "binary_search": options.binary_search,
+    return effective(
+        options,
+        mode=load_mode(options),
+        request_rate_start=None if rate is None else rate.start,
+        request_rate_end=None if rate is None or rate.end is None else (last or 0),
+        distribution=options.request_distribution,
+        batch=level_settings.batch,
+        batch_given=options.batch is not None,
+        concurrency_start=1 if span is None else int(span.start),
+        concurrency_end=None if span is None or span.end is None else int(last or 0),
+        concurrency_step=1 if span is None else int(span.step),
+        request_count=_count(options, dataset, agenda),
+        schedule_s=None if agenda is None else agenda.length_ns / NS_PER_S,
+        schedule=_schedule_name(options),
+        periodic=None if periodic is None else dataclasses.astuple(periodic),
+        stopping="precision" if isinstance(level_settings.rule, Precision) else "stability",
         **_data(dataset),
-    }
+    )
 
 
 def _data(dataset: Dataset) -> dict[str, Any]:
@@ -451,6 +425,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """What the user asked; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
+    del asked["given"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked

@@ -1,15 +1,15 @@
 """From an address to a service: the kind that was asked for, or the one that the address looks like."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from inferometer.base.errors import InferometerError, MissingError, PeerError, UsageError
-from inferometer.measure.checks import check
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import AUTO, Options
 from inferometer.services.detect import PLAIN, Looks, look, look_over_grpc, recognize
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
-from inferometer.services.kind import Service, ServiceOptions
-from inferometer.services.kinds import AUTO, KINDS
+from inferometer.services.kind import Service
+from inferometer.services.kinds import KINDS
 
 MOST_NAMES = 20
 
@@ -24,8 +24,7 @@ def address(options: Options) -> Endpoint:
 
 
 def open_service(options: Options, connection: Connection) -> Service:
-    asked = {field.name: getattr(options, field.name) for field in fields(ServiceOptions)}
-    return KINDS[options.service_kind].open(connection, ServiceOptions(**asked))
+    return KINDS[options.service_kind].open(connection, options)
 
 
 def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
@@ -40,12 +39,13 @@ def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
             f"{connection.endpoint.authority} speaks neither HTTP nor a gRPC protocol that is known",
             remedy="check the address, or name what it is with --service-kind and -i",
         )
-    options = replace(options, service_kind=looks.kind, protocol=looks.protocol)
-    if not options.model and KINDS[looks.kind].needs_model:
-        options = replace(options, model=_only_model(open_service(options, connection), connection, looks))
-    check(options)
-    model = f", model '{options.model}'" if options.model else ""
-    return options, (f"{connection.endpoint.authority} looks like {looks.title}{model} ({looks.words}).",)
+    model = options.model
+    if not model and KINDS[looks.kind].needs_model:
+        there = replace(options, service_kind=looks.kind, protocol=looks.protocol)
+        model = _only_model(open_service(there, connection), connection, looks)
+    options = changed(options, service_kind=looks.kind, protocol=looks.protocol, model=model)
+    named = f", model '{model}'" if model else ""
+    return options, (f"{connection.endpoint.authority} looks like {looks.title}{named} ({looks.words}).",)
 
 
 def _with_protocol(options: Options) -> Options:

@@ -11,7 +11,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.stats.doubts import client_limit
 from inferometer.stats.measurement import Measurement, Rates
-from inferometer.stats.readings import Bounds
+from inferometer.stats.readings import CountBounds
 
 SLACK_COUNTED = 0.01  # share of the requests that others may add, or that may be missing, before it is said
 SLACK = 0.02  # share by which rates may differ before it is said
@@ -100,7 +100,7 @@ def member_remarks(server: ModelStatistics | None) -> Iterator[Remark]:
             yield Remark(Note.MEMBER_NOT_CALLED, f"'{server.name}' did not call '{member.name}'")
 
 
-def count_remarks(model: ModelSpec, server: ModelStatistics, ours: Bounds) -> Iterator[Remark]:
+def count_remarks(model: ModelSpec, server: ModelStatistics, ours: CountBounds) -> Iterator[Remark]:
     """Whether the server has counted our requests, and no others."""
     counted = server.counters.success_count
     if counted > ours.most + SLACK_COUNTED * ours.most:

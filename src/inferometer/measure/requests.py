@@ -1,17 +1,18 @@
 """What will be sent, what must come back, and how sequences are made of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_MS
 from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.json_file import read_step
-from inferometer.dataset.replay import Entry, Trace, place
+from inferometer.dataset.replay import Trace, TraceLine, place
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.options import Options
-from inferometer.measure.sessions import session_plan
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _flat(streams: Streams) -> tuple[Step, ...]:
     return tuple(step for stream in streams for step in stream)
 
 
-def trace_error(trace: Trace | None, entry: Entry, detail: str) -> UsageError:
+def trace_error(trace: Trace | None, entry: TraceLine, detail: str) -> UsageError:
     assert trace is not None
     return trace.error(entry, detail, remedy="leave out step, stream and data")
 
@@ -109,7 +110,7 @@ def _batched(steps: tuple[Step, ...], model: ModelSpec) -> tuple[Step, ...]:
     return _flat(stream_steps(Dataset("json", (steps,)), model))
 
 
-def _number(trace: Trace, entry: Entry, dataset: Dataset, plain: Requests, turn: int) -> int:
+def _number(trace: Trace, entry: TraceLine, dataset: Dataset, plain: Requests, turn: int) -> int:
     """The request that the line names; one that names none takes the next of the dataset."""
     if entry.is_plain:
         return turn % len(plain.steps)
@@ -125,7 +126,43 @@ def _number(trace: Trace, entry: Entry, dataset: Dataset, plain: Requests, turn:
     return sum(len(steps) for steps in dataset.streams[:stream]) + step
 
 
-def _beyond(trace: Trace, entry: Entry, noun: str, number: int, there_are: int) -> UsageError:
+def _beyond(trace: Trace, entry: TraceLine, noun: str, number: int, there_are: int) -> UsageError:
     return trace.error(
         entry, f"the {noun} is {number}, but the data has {there_are}", remedy="they are counted from 0"
+    )
+
+
+# --- sessions
+
+
+def session_plan(steps: Sequence[Step], concurrency: int) -> SequencePlan:
+    """Turns of the same `session_id` are one session, in the order of the file."""
+    sessions: dict[str, list[int]] = {}
+    delays: list[int | None] = []
+    for number, step in enumerate(steps):
+        said = {tensor.name: tensor.data.decode() for tensor in step}
+        if "session_id" not in said:
+            raise UsageError(
+                f"step {number} of the data has no 'session_id', which --session-concurrency needs",
+                remedy='write {"session_id": ["a"], "delay": [0], "payload": [{...}]}',
+            )
+        sessions.setdefault(said["session_id"], []).append(number)
+        delays.append(round(float(said["delay"]) * NS_PER_MS) if "delay" in said else None)
+    for name, turns in sessions.items():
+        for turn, number in enumerate(turns[:-1], start=1):
+            if delays[number] is None:
+                raise UsageError(
+                    f"turn {turn} of session '{name}' has no 'delay' (step {number} of the data)",
+                    remedy="give each turn but the last the milliseconds until the next one, or 0",
+                )
+    if len(sessions) < concurrency:
+        raise UsageError(
+            f"--session-concurrency is {concurrency}, but the data has {len(sessions)} sessions",
+            remedy=f"give at least {concurrency} sessions, or ask for fewer in parallel",
+        )
+    return SequencePlan(
+        streams=tuple(map(tuple, sessions.values())),
+        is_given=True,
+        is_once=True,
+        delays_ns=tuple(delay or 0 for delay in delays),
     )

@@ -12,12 +12,12 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Bench, Point, Watcher, warm_up
+from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
-from inferometer.measure.scaling import measure_with_enough_workers
-from inferometer.measure.search import Verdicts
+from inferometer.measure.search import LastOutcome
 from inferometer.measure.silence import silence_limit_ns
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
@@ -28,6 +28,7 @@ from inferometer.services.trace import Tracer, settings, traced
 from inferometer.stats.account import account
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
 
 MOST_WORKERS = 1024
 
@@ -35,7 +36,7 @@ MOST_WORKERS = 1024
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     """The result after each level, and once more at the end: whatever happens later, what was measured is out."""
     result = setup.result
-    with crew(setup) as load:
+    with start_workers(setup) as load:
         try:
             for level in sweep(setup, load, watcher):
                 result = replace(result, levels=(*result.levels, level))
@@ -43,10 +44,10 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         except LocalError as error:  # a worker died between levels: those before it stand
             yield _without_worker(result, load, error)
             return
-        yield settled(result, load, watcher)
+        yield end_load(result, load, watcher)
 
 
-def settled(result: Result, load: Load, watcher: Watcher) -> Result:
+def end_load(result: Result, load: Load, watcher: Watcher) -> Result:
     """End the load; the result with an account of all its requests."""
     try:
         cut = load.stop(is_urgent=watcher.is_interrupted())
@@ -101,7 +102,7 @@ def _no_such_calls(setup: Setup, what: str) -> UsageError:
 
 
 @contextmanager
-def crew(setup: Setup) -> Iterator[Workers]:
+def start_workers(setup: Setup) -> Iterator[Workers]:
     """The workers of a run, with the shared memory and the server's trace settings they may need."""
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
@@ -135,9 +136,9 @@ def _most_workers(setup: Setup) -> int:
     return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
 
 
-def bench(setup: Setup, load: Workers, watcher: Watcher) -> Bench:
+def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument:
     options = setup.options
-    found = Bench(
+    found = Instrument(
         load,
         monotonic_ns,
         lambda: _read_counters(setup),
@@ -151,7 +152,7 @@ def bench(setup: Setup, load: Workers, watcher: Watcher) -> Bench:
     )
     if options.workers != "auto":
         return found
-    return replace(found, crew=load, most_workers=_most_workers(setup))
+    return replace(found, resizable=load, most_workers=_most_workers(setup))
 
 
 def _maybe_poller(setup: Setup) -> Poller | None:
@@ -176,24 +177,24 @@ def _most_slots(setup: Setup) -> int:
 def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
     """The levels of the search, each measured."""
     options = setup.options
-    instrument = bench(setup, load, watcher)
-    verdicts = Verdicts()
+    instrument = make_instrument(setup, load, watcher)
+    outcome = LastOutcome()
     before = 0.0
-    for point in points(options, setup.last, verdicts, setup.agenda):
+    for point in points(options, setup.last, outcome, setup.agenda):
         if before and (isinstance(point.plan, Open) or point.value < before):
             load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
         before = point.value
         if options.warmup_request_count:
             watcher.level_started(point.mode, point.value)
             warm_up(instrument, _warm_up_plan(point, options.warmup_request_count))
-        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.recipe, point))
+        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.level_settings, point))
         yield level
-        verdicts.passed = level.is_stable and not level.is_over_limit
+        outcome.passed = level.is_stable and not level.is_over_limit
         if level.is_cut_short or watcher.is_interrupted():
             return
 
 
-def _warm_up_plan(point: Point, count: int) -> Plan:
+def _warm_up_plan(point: LoadPoint, count: int) -> Plan:
     if point.before is not None:
         return point.before
     assert not isinstance(point.plan, Periodic)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Harvest
+from inferometer.load.load import Collected
 
 LIMIT_NS = 60 * NS_PER_S
+GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
@@ -26,12 +27,12 @@ class Silence:
     _heard: int = 0
     _is_failing: bool = False  # the last request that ended had no answer
 
-    def is_over(self, harvest: Harvest) -> bool:
-        """Whether the limit is passed, with what this harvest tells."""
-        answered = harvest.records.is_answered
+    def is_over(self, collected: Collected) -> bool:
+        """Whether the limit is passed, given what was collected now."""
+        answered = collected.records.is_answered
         if len(answered):
             self._is_failing = not answered.any()
-        is_idle = not harvest.outstanding and not self._is_failing
-        if answered.any() or harvest.heard != self._heard or is_idle:
-            self.since_ns, self._heard = harvest.seen_ns, harvest.heard
-        return harvest.seen_ns - self.since_ns >= self.limit_ns
+        is_idle = not collected.outstanding and not self._is_failing
+        if answered.any() or collected.heard != self._heard or is_idle:
+            self.since_ns, self._heard = collected.seen_ns, collected.heard
+        return collected.seen_ns - self.since_ns >= self.limit_ns

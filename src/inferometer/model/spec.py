@@ -1,8 +1,23 @@
-"""What a server says about a model, in the form the rest of the line needs."""
+"""Tensors as they travel, and what a server says about a model."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value for one input or output. BYTES elements are length-prefixed, as on the wire."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

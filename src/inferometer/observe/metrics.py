@@ -1,11 +1,11 @@
-"""The server's Prometheus metrics: text -> readings -> a sample of what the figures are made of. Pure."""
+"""The server's Prometheus metrics: text -> metric_lines -> a sample of what the figures are made of. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inferometer.observe.gpu import Gpu
-from inferometer.observe.host_load import HostSample
-from inferometer.wire.prometheus import readings
+from inferometer.observe.host import HostSample
+from inferometer.wire.prometheus import metric_lines
 
 GPU_METRICS = {
     "nv_gpu_utilization": "utilization",
@@ -25,7 +25,7 @@ CPU_METRICS = {
 }
 
 
-# --- readings -> sample
+# --- metric_lines -> sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
     gpus: dict[str, dict[str, float]] = {}
     queues: dict[tuple[str, str], dict[str, float]] = {}
     cpu: dict[str, float] = {}
-    for row in readings(text):
+    for row in metric_lines(text):
         if row.name in GPU_METRICS and "gpu_uuid" in row.labels:
             gpus.setdefault(row.labels["gpu_uuid"], {})[GPU_METRICS[row.name]] = row.value
         elif row.name in MODEL_METRICS and "model" in row.labels:

@@ -11,7 +11,7 @@ from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.observe.host_load import HostMeter
+from inferometer.observe.host import HostMeter
 from inferometer.observe.metrics import Sample, sample
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl

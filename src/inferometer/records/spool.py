@@ -1,8 +1,9 @@
 """Requests kept whole, for the export: each worker appends what has ended to a file of its own.
 
-An entry is a head of eight 64-bit integers (`Head`), then three for each response (when it came, the length of its JSON
-part or -1, its size), then the responses' bytes. The file has no name, so nothing is left of it whatever happens; what
-is in it survives the death of the worker. An entry that was cut off by such a death is the last one, and is not read.
+An entry is a head of eight 64-bit integers (`SpoolHead`), then three for each response (when it came, the length of its
+JSON part or -1, its size), then the responses' bytes. The file has no name, so nothing is left of it whatever happens;
+what is in it survives the death of the worker. An entry that was cut off by such a death is the last one, and is not
+read.
 """
 
 import os
@@ -20,7 +21,7 @@ _FULL = 1 << 20  # bytes that are written together
 Buffer = bytes | bytearray | memoryview
 
 
-class Head(NamedTuple):
+class SpoolHead(NamedTuple):
     """What happened to the request; times are `time.monotonic_ns`."""
 
     due_ns: int
@@ -42,11 +43,11 @@ class Response(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SpoolEntry:
     """One request and its responses, and where it lies in the file."""
 
     offset: int
-    head: Head
+    head: SpoolHead
     responses: tuple[Response, ...]
 
 
@@ -73,7 +74,7 @@ class Spool:
             time_ns = max(self._clock(), responses[-1].time_ns + 1)
         responses.append(Response(time_ns, header_length, bytes(body)))
 
-    def end(self, slot: int, head: Head) -> None:
+    def end(self, slot: int, head: SpoolHead) -> None:
         """`head` counts no responses yet."""
         if self.problem:
             return
@@ -98,11 +99,11 @@ class Spool:
         self._buffer = bytearray()
 
 
-def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[Entry]:
+def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[SpoolEntry]:
     """The entries from `offset` on, in the order in which the requests ended."""
     file.seek(offset)
     while len(raw := file.read(_HEAD.size)) == _HEAD.size:
-        head = Head(*_HEAD.unpack(raw))
+        head = SpoolHead(*_HEAD.unpack(raw))
         table = file.read(head.responses * _RESPONSE.size)
         if len(table) < head.responses * _RESPONSE.size:
             return
@@ -114,5 +115,5 @@ def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[Entry]:
             Response(time_ns, header_length, body)
             for (time_ns, header_length, _), body in zip(rows, bodies, strict=True)
         )
-        yield Entry(offset, head, responses)
+        yield SpoolEntry(offset, head, responses)
         offset += _HEAD.size + len(table) + sum(map(len, bodies))

@@ -1,11 +1,11 @@
 """The CSV files of the classic tool: one for the model, one for each of its direct members."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from inferometer.base.units import NS_PER_US
 from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.options.effective import Effective
 from inferometer.report.escape import file_part
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.gpus import GPU_COLUMNS
@@ -30,7 +30,7 @@ class Layout:
     has_tokens: bool
     has_goodput: bool
     percentile: int | None
-    effective: Mapping[str, Any]
+    effective: Effective
 
 
 def main_csv(result: Result, *, with_tokens: bool = True) -> str:
@@ -74,17 +74,17 @@ def reported(result: Result) -> list[tuple[Level, Measurement]]:
 
 
 def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
-    is_verbose = bool(result.effective.get("verbose_csv"))
+    is_verbose = bool(result.effective.verbose_csv)
     servers = [row.server for _, row in reported(result) if row.server is not None]
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(any_cache(model) for model in servers),
         has_transport=not result.model.get("is_decoupled"),
         is_verbose=is_verbose,
-        has_gpus=bool(result.effective.get("collect_metrics")),
+        has_gpus=bool(result.effective.collect_metrics),
         has_tokens=(is_verbose or with_tokens) and any(row.tokens is not None for _, row in reported(result)),
         has_goodput=any(row.goodput is not None for _, row in reported(result)),
-        percentile=result.effective.get("percentile"),
+        percentile=result.effective.percentile,
         effective=result.effective,
     )
 

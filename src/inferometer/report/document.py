@@ -1,4 +1,4 @@
-"""What a report says, apart from how it looks: the page and the Markdown are two ways of writing it."""
+"""What a report says, apart from how it looks: terminal, page and Markdown are three ways of writing it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +12,11 @@ class Tone(Enum):
     GOOD = "good"
     WARNING = "warning"
     BAD = "bad"
+
+    @property
+    def mark(self) -> str:
+        """Its sign before a line of text."""
+        return {"good": "✓", "warning": "!", "bad": "✗"}.get(self.value, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,16 @@ class Column:
     name: str
     is_number: bool = True
     is_name: bool = False  # its cells are names: lines are never broken inside a word of them
+    rank: int = 0  # above 0: it can be spared where there is little room, the highest first
+
+
+class Depth(Enum):
+    """How far a reader has to go to see a table."""
+
+    MAIN = "main"  # open everywhere
+    DRAWN = "drawn"  # drawn beside it: folded on a page, open where nothing can be drawn
+    DETAIL = "detail"  # folded, and left out of a terminal
+    LISTING = "listing"  # folded on a screen, left out elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +55,8 @@ class Table:
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    is_folded: bool = False  # a page shows only the caption until it is asked for
-    is_printed: bool = True
+    depth: Depth = Depth.MAIN
+    tones: tuple[Tone, ...] = ()  # of each row, shown at its last cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +229,7 @@ class Section:
     title: str
     lead: str = ""
     blocks: tuple[Block, ...] = ()
+    is_detail: bool = False  # a terminal leaves it out
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """How numbers are written: the classic tool's formats, and the ones for people."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import Distribution, Estimate, Level
 
 NONE = "-"  # stands for a figure that does not exist
+BAR_WIDTH = 24
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 
 _UNITS = ((NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))
@@ -28,18 +28,18 @@ def level_value(mode: str, value: float) -> str:
     return str(int(value)) if mode == "concurrency" else decimal(value)
 
 
-def has_schedule(effective: Mapping[str, Any]) -> bool:
+def has_schedule(effective: Effective) -> bool:
     """The load had times of its own and ended with them."""
-    return effective.get("mode") in ("fixed_schedule", "replay", "shape_load")
+    return effective.mode in ("fixed_schedule", "replay", "shape_load")
 
 
-def is_periodic(effective: Mapping[str, Any]) -> bool:
-    return effective.get("mode") == "periodic_concurrency"
+def is_periodic(effective: Effective) -> bool:
+    return effective.mode == "periodic_concurrency"
 
 
-def classic_value(effective: Mapping[str, Any], level: Level) -> str:
+def classic_value(effective: Effective, level: Level) -> str:
     """The level as the classic tool's summary and CSV have it: a fixed schedule is rate 1 there."""
-    return "1" if effective.get("mode") == "fixed_schedule" else level_value(level.mode, level.value)
+    return "1" if effective.mode == "fixed_schedule" else level_value(level.mode, level.value)
 
 
 def level_label(mode: str, value: float) -> str:
@@ -113,6 +113,20 @@ def change_text(part: float) -> str:
     return f"{'−' if part < 0 else '+'}{share(abs(part))}"
 
 
+def difference(percent: Estimate) -> str:
+    """`+3.1 % (+1.9 to +4.4)`."""
+    words = f"{signed(percent.value)} %"
+    if percent.low is None or percent.high is None:
+        return words
+    return f"{words} ({signed(percent.low)} to {signed(percent.high)})"
+
+
+def signed(value: float) -> str:
+    """With its sign and one decimal: `+3.1`, `-0.4`, `+120`."""
+    places = 0 if abs(value) >= 99.95 else 1
+    return f"{value:+.{places}f}" if abs(value) >= 0.05 else "0.0"
+
+
 def interval(estimate: Estimate) -> str:
     """`±1.4 %`, or nothing where no interval is known."""
     half = estimate.relative_half_width
@@ -128,3 +142,14 @@ def first_line(text: str, limit: int = 200) -> str:
     lines = text.strip().splitlines()
     line = printable(lines[0]) if lines else ""
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def bar(part: float) -> str:
+    """A share as a bar of text."""
+    filled = min(BAR_WIDTH, round(BAR_WIDTH * part))
+    return "█" * filled if filled else "▏" if part > 0 else ""
+
+
+def when(started_at: str) -> str:
+    """The moment as people write it."""
+    return started_at.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")

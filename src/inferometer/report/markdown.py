@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from inferometer.base.text import printable
 from inferometer.report import escape
-from inferometer.report.document import Code, Document, Facts, Message, Messages, Section, Table
+from inferometer.report.document import Code, Depth, Document, Facts, Message, Messages, Section, Table, Tone
 
 
 def markdown(document: Document) -> str:
@@ -28,38 +28,50 @@ def _figures(document: Document) -> Iterator[str]:
 
 
 def _section(section: Section) -> Iterator[str]:
-    blocks = tuple(text for block in section.blocks for text in _block(block))
-    if blocks:
+    blocks = tuple(text for block in section.blocks for text in _block(block, section.title))
+    if not blocks:
+        return
+    if section.is_detail:
+        yield f"<details><summary>{escape.markdown_html(section.title)}</summary>"
+    else:
         yield f"## {escape.markdown(section.title)}"
-        yield escape.markdown_block(section.lead)
-        yield from blocks
+    yield escape.markdown_block(section.lead)
+    yield from blocks
+    if section.is_detail:
+        yield "</details>"
 
 
-def _block(block: object) -> Iterator[str]:
+def _block(block: object, title: str) -> Iterator[str]:
     if isinstance(block, Table):
-        yield from _table(block)
+        yield from _table(block, title)
     elif isinstance(block, Facts):
         yield f"**{escape.markdown(block.caption)}**"
         yield _grid(("", ""), block.rows, (False, False))
     elif isinstance(block, Messages):
-        mark = "1." if block.is_ranked else "-"
-        yield "\n".join(f"{mark} {escape.markdown_block(_words(row))}" for row in block.rows)
+        item = "1." if block.is_ranked else "-"
+        yield "\n".join(f"{item} {_marked(row)}" for row in block.rows)
     elif isinstance(block, Code):
         yield f"**{escape.markdown(block.caption)}**"
         yield _fenced(block.text)
 
 
-def _table(table: Table) -> Iterator[str]:
-    if not table.is_printed:
+def _table(table: Table, title: str) -> Iterator[str]:
+    if table.depth is Depth.LISTING:
         return
     numbers = tuple(column.is_number for column in table.columns)
     grid = _grid(tuple(column.name for column in table.columns), table.rows, numbers)
-    if table.is_folded:
+    if table.depth is Depth.DETAIL:
         caption = escape.markdown_html(table.caption)
         yield f"<details><summary>{caption}</summary>\n\n{grid}\n\n</details>"
     else:
-        yield f"**{escape.markdown(table.caption)}**"
+        if table.caption != title:
+            yield f"**{escape.markdown(table.caption)}**"
         yield grid
+
+
+def _marked(row: Message) -> str:
+    mark = f"{row.tone.mark} " if row.tone in (Tone.GOOD, Tone.BAD) else ""
+    return mark + escape.markdown_block(_words(row))
 
 
 def _words(row: Message) -> str:

@@ -60,7 +60,7 @@ def _glued(text: str) -> str:
     return _UNIT.sub(NO_BREAK, text)
 
 
-def _block(block: Block) -> Markup:
+def _block(block: Block, title: str) -> Markup:
     if isinstance(block, Chart):
         return chart_figure(block)
     if isinstance(block, Bars):
@@ -68,7 +68,7 @@ def _block(block: Block) -> Markup:
     if isinstance(block, Differences):
         return differences_figure(block)
     macros = _environment().get_template("blocks.html.j2").module
-    return Markup(getattr(macros, type(block).__name__.lower())(block))
+    return Markup(getattr(macros, type(block).__name__.lower())(block, title))
 
 
 @cache

@@ -1,35 +1,56 @@
 """What people see while a run goes on."""
 
-from typing import Protocol, TextIO
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
 
 from inferometer.base.clock import Clock
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
-from inferometer.report.console import level_sentence
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
+from inferometer.report.sentences import level_sentence
 from inferometer.stats.measurement import Level, WindowFigures
+from inferometer.stats.watcher import Watcher
+
+if TYPE_CHECKING:
+    from inferometer.diagnose.diagnosis import Trial
 
 LIVE_LINES = 8
 PLAIN_PERIOD_NS = 5 * NS_PER_S
 
 
-class Progress(Protocol):
-    """Told what happens while a run goes on."""
+class Progress(Watcher):
+    """`interrupted` says whether they want it to end."""
 
-    def level_started(self, mode: str, value: float) -> None: ...
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-    def ticked(self, elapsed_s: float, count: int, failed: int) -> None: ...
-    def level_finished(self, level: Level) -> None: ...
-    def close(self) -> None: ...
+    def __init__(self, interrupted: Callable[[], bool]) -> None:
+        self._interrupted = interrupted
+
+    def is_interrupted(self) -> bool:
+        return self._interrupted()
+
+    def tried(self, trial: "Trial") -> None:
+        from inferometer.report.documents.diagnosis import trial_words
+
+        self.said(trial_words(trial))
+
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        print(printable(text), file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Give the terminal back."""
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
 
-    def __init__(self, stream: TextIO, clock: Clock, *, every_window: bool = False) -> None:
+    def __init__(
+        self, interrupted: Callable[[], bool], stream: TextIO, clock: Clock, *, every_window: bool = False
+    ) -> None:
+        super().__init__(interrupted)
         self._stream = stream
         self._clock = clock
         self._every_window = every_window
@@ -51,21 +72,19 @@ class PlainProgress:
     def level_finished(self, level: Level) -> None:
         self._say(level_sentence(level))
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _say(self, line: str) -> None:
         self._last_ns = self._clock()
         print(line, file=self._stream, flush=True)
 
 
-class LiveProgress:
+class LiveProgress(Progress):
     """A block on a terminal that is gone when the report appears.
 
     It is redrawn only when told something: a drawing thread would take time from what is being measured.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, interrupted: Callable[[], bool], console: Console) -> None:
+        super().__init__(interrupted)
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )

@@ -11,7 +11,7 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document
 from inferometer.report.documents.diagnosis import diagnosis_document
-from inferometer.report.documents.measurement import measure_document
+from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render, write
 from inferometer.stats.result import Result
@@ -44,7 +44,7 @@ def document(report: Report) -> Document:
         return diagnosis_document(report)
     if isinstance(report, Comparison):
         return comparison_document(report)
-    return measure_document(report)
+    return measurement_document(report)
 
 
 def to_html(report: Report) -> str:

@@ -30,16 +30,6 @@ class ServerFigures:
     cache_miss: int  # the same and the compute it led to
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A share of the server's time for one request of the top model."""
-
-    name: str
-    ns: float
-    queue_ns: float = 0.0  # the waiting in it
-    calls: float = 1.0  # per request of the top model
-
-
 def any_cache(model: ModelStatistics) -> bool:
     return model.has_cache or any(any_cache(member) for member in model.members)
 
@@ -117,46 +107,3 @@ def unique(models: Iterator[ModelStatistics]) -> tuple[ModelStatistics, ...]:
     """Each model once."""
     # The server counts per model, not per place in an ensemble: one used in two places holds both already.
     return tuple({(row.name, row.version): row for row in models}.values())
-
-
-def parts(model: ModelStatistics) -> tuple[Part, ...]:
-    """Where one request's time in the server went: steps of a plain model, or members and what is left."""
-    calls = model.counters.success_count
-    if not calls:
-        return ()
-    if model.members:
-        return _member_parts(model, calls)
-    return _own_parts(model.counters, calls)
-
-
-def _own_parts(counters: Counters, calls: int) -> tuple[Part, ...]:
-    rows = (
-        ("queue", counters.queue_ns),
-        ("cache lookup", counters.cache_hit_ns + counters.cache_miss_ns),
-        ("compute input", counters.compute_input_ns),
-        ("compute infer", counters.compute_infer_ns),
-        ("compute output", counters.compute_output_ns),
-    )
-    named = tuple(Part(name, ns / calls) for name, ns in rows if ns or name != "cache lookup")
-    return (*named, _rest("overhead", counters, named, calls))
-
-
-def _member_parts(model: ModelStatistics, calls: int) -> tuple[Part, ...]:
-    below = unique(worker for member in model.members for worker in workers(member))
-    members = tuple(
-        Part(
-            row.name,
-            row.counters.success_ns / calls,
-            row.counters.queue_ns / calls,
-            row.counters.success_count / calls,
-        )
-        for row in below
-    )
-    if model.is_ensemble:
-        return (*members, _rest("overhead", model.counters, members, calls))
-    queue = Part("own queue", model.counters.queue_ns / calls, model.counters.queue_ns / calls)
-    return (queue, *members, _rest("own work", model.counters, (queue, *members), calls))
-
-
-def _rest(name: str, counters: Counters, named: tuple[Part, ...], calls: int) -> Part:
-    return Part(name, max(0.0, counters.success_ns / calls - sum(part.ns for part in named)))

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from inferometer.base.units import NS_PER_MS
+from inferometer.selftest.behaviour import Stall
+
 SCHEMA = 1
 
 Figure = float | int | str | None
 
 
-class Verdict(Enum):
+class CheckResult(Enum):
     """How a check ended; only FAIL makes the whole test fail."""
 
     PASS = "pass"
@@ -28,7 +31,7 @@ class Check:
 
     part: str
     name: str
-    verdict: Verdict
+    verdict: CheckResult
     text: str
     figures: Mapping[str, Figure]
 
@@ -47,12 +50,39 @@ class SelfTest:
 
     @property
     def is_passed(self) -> bool:
-        return all(check.verdict is not Verdict.FAIL for check in self.checks)
+        return all(check.verdict is not CheckResult.FAIL for check in self.checks)
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: CheckResult) -> int:
         return sum(check.verdict is verdict for check in self.checks)
 
 
 def to_json(found: SelfTest) -> str:
     document = dataclasses.asdict(found) | {"command": "selftest", "passed": found.is_passed}
     return json.dumps(document, indent=1, sort_keys=True, default=lambda value: value.value.lower()) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Thoroughness:
+    """How long each part takes."""
+
+    ceiling_s: float  # for each protocol and payload
+    schedule_s: float  # for each rate
+    stall: Stall
+    periods: int  # of it, that are measured
+    fault_requests: int
+
+
+FULL = Thoroughness(
+    ceiling_s=1.5,
+    schedule_s=3.0,
+    stall=Stall(2000 * NS_PER_MS, 500 * NS_PER_MS),
+    periods=4,
+    fault_requests=4000,
+)
+QUICK = Thoroughness(
+    ceiling_s=0.3,
+    schedule_s=0.5,
+    stall=Stall(2000 * NS_PER_MS, 500 * NS_PER_MS),
+    periods=2,
+    fault_requests=1000,
+)

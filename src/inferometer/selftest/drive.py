@@ -1,6 +1,15 @@
-"""Puts load on a built-in server the way every measurement does: Workers and `measure_level`, nothing shorter."""
+"""The processes of the self-test, and the load on its built-in servers.
 
+Load is made the way every measurement makes it: Workers and `measure_level`, nothing shorter.
+"""
+
+import contextlib
+import json
+import select
+import subprocess
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
@@ -8,15 +17,101 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Closed, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.level import Bench, Point, Recipe, measure_level
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.records.records import Records, join
-from inferometer.selftest.child import NullServer
+from inferometer.selftest.behaviour import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
-from inferometer.stats.measurement import Level, Measurement, WindowFigures
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
+
+# --- processes: started, asked, stopped; none outlives its context
+
+ANSWER_S = 15.0
+
+
+class HelperProcess:
+    """A process that says hello with a line of JSON and answers each line with another."""
+
+    hello: dict[str, Any]
+
+    def __init__(self, module: str, *words: str) -> None:
+        self._module = module
+        self._words = words
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "HelperProcess":
+        command = [sys.executable, "-m", f"inferometer.selftest.{self._module}", *self._words]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            self.hello = self._read()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def ask(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the answer that never comes tells
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process is not None
+        out = self._process.stdout
+        assert out is not None
+        ready, _, _ = select.select([out], [], [], ANSWER_S)
+        line = out.readline() if ready else b""
+        if not line:
+            raise LocalError(
+                f"the self-test's process '{self._module}' does not answer",
+                remedy="this machine may be out of memory or far too busy",
+            )
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """What a built-in server has done since it started."""
+
+    now_ns: int
+    cpu_ns: int
+    requests: int
+    late_ns: int  # the most by which a freeze lasted longer than its pattern says
+    arrivals_ns: list[int]  # since the last report
+
+
+class NullServer(HelperProcess):
+    """A built-in server on a port of loopback."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        super().__init__("null_server", behaviour.to_json())
+
+    def __enter__(self) -> "NullServer":
+        super().__enter__()
+        return self
+
+    @property
+    def port(self) -> int:
+        return int(self.hello["port"])
+
+    def report(self) -> ServerReport:
+        return ServerReport(**self.ask())
+
+
+# --- load
 
 PATIENCE_NS = 5 * NS_PER_S  # beyond the time a level should take
 MODEL = ModelSpec(
@@ -45,43 +140,37 @@ def _traffic(port: int, protocol: str, size: int) -> Traffic:
 
 
 @dataclass(slots=True)
-class _Watcher:
+class _Deadline(Watcher):
     """Ends a level that takes far too long."""
 
     deadline_ns: int
-
-    def level_started(self, mode: str, value: float) -> None: ...
-
-    def window_finished(self, number: int, window: WindowFigures) -> None: ...
-
-    def level_finished(self, level: Level) -> None: ...
 
     def is_interrupted(self) -> bool:
         return monotonic_ns() > self.deadline_ns
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MeasuredLoad:
     """What one level found, and its requests."""
 
     measurement: Measurement
     records: Records
 
 
-def run_for(load: Load, plan: Closed, duration_s: float) -> Run:
+def run_for(load: Load, plan: Closed, duration_s: float) -> MeasuredLoad:
     """One window of this length."""
     duration_ns = round(duration_s * NS_PER_S)
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL, batch=1, percentile=None, rule=Precision(0.0, duration_ns), window_ns=duration_ns
     )
-    return _run(load, plan, recipe, duration_ns)
+    return _run(load, plan, level_settings, duration_ns)
 
 
-def run_whole(load: Load, plan: Plan, duration_s: float) -> Run:
+def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
     """Every request of the plan, which should take about so long."""
     assert plan.count is not None
     duration_ns = round(duration_s * NS_PER_S)
-    recipe = Recipe(
+    level_settings = LevelSettings(
         model=MODEL,
         batch=1,
         percentile=None,
@@ -89,13 +178,15 @@ def run_whole(load: Load, plan: Plan, duration_s: float) -> Run:
         window_count=plan.count,
         is_whole=True,
     )
-    return _run(load, plan, recipe, duration_ns)
+    return _run(load, plan, level_settings, duration_ns)
 
 
-def _run(load: Load, plan: Plan, recipe: Recipe, duration_ns: int) -> Run:
+def _run(load: Load, plan: Plan, level_settings: LevelSettings, duration_ns: int) -> MeasuredLoad:
     recorded = Recorded(load)
-    bench = Bench(recorded, monotonic_ns, lambda: None, _Watcher(monotonic_ns() + duration_ns + PATIENCE_NS))
-    level = measure_level(bench, recipe, Point("selftest", 0.0, plan))
+    instrument = Instrument(
+        recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS)
+    )
+    level = measure_level(instrument, level_settings, LoadPoint("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")
-    return Run(level.measurement, join(recorded.parts))
+    return MeasuredLoad(level.measurement, join(recorded.parts))

@@ -2,6 +2,9 @@
 
 Started as `python -m inferometer.selftest.null_server BEHAVIOUR`. It writes its port to stdout, answers each line on
 stdin with a report, and ends with its stdin.
+
+The codecs take the bytes of one connection and give the bytes to send, without a socket. They know only what our own
+client sends: a null server has to cost less than the client it is measured with.
 """
 
 import contextlib
@@ -14,11 +17,229 @@ import socket
 import struct
 import sys
 import time
+from array import array
+from typing import Protocol
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.units import NS_PER_S
-from inferometer.selftest.behaviour import Behaviour, Stall, from_json
-from inferometer.selftest.null_wire import BROKEN_OFF, Book, NullGrpc, NullHttp, Peer
+from inferometer.selftest.behaviour import Behaviour, Stall, fault, from_json
+from inferometer.wire.frames import (
+    ACK,
+    DATA,
+    DEFAULT_WINDOW,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEAD,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    LARGEST_FRAME_SIZE,
+    LARGEST_WINDOW,
+    MAX_FRAME_SIZE,
+    PING,
+    PREFACE,
+    SETTINGS,
+    frame,
+    frame_head,
+    settings,
+    unpack_head,
+    window_update,
+)
+from inferometer.wire.headers import SHRINK, encode_block
+from inferometer.wire.sender import pack_id
+
+
+class Book:
+    """Numbers the requests of all connections, and keeps when they came if that is wanted."""
+
+    def __init__(self, *, keeps_arrivals: bool) -> None:
+        self.requests = 0
+        self._arrivals_ns = array("q") if keeps_arrivals else None
+
+    def enter(self) -> int:
+        number = self.requests
+        self.requests += 1
+        if self._arrivals_ns is not None:
+            self._arrivals_ns.append(monotonic_ns())
+        return number
+
+    def take_arrivals(self) -> list[int]:
+        if self._arrivals_ns is None:
+            return []
+        taken = self._arrivals_ns.tolist()
+        del self._arrivals_ns[:]
+        return taken
+
+
+class Peer(Protocol):
+    """One connection to a client."""
+
+    greeting: bytes  # sent as soon as the connection stands
+
+    def receive(self, data: bytearray, length: int) -> list[bytes]:
+        """What to send after data[:length]; BROKEN_OFF is to be followed by a reset."""
+
+
+# --- HTTP/1.1
+
+_BODY = (
+    b'{"model_name":"null","model_version":"1",'
+    b'"outputs":[{"name":"OUTPUT","datatype":"INT8","shape":[1],"data":[0]}]}'
+)
+
+
+def _reply(status: bytes, body: bytes) -> bytes:
+    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % (status, len(body)) + body
+
+
+GOOD = _reply(b"200 OK", _BODY)
+# A reset without a byte of the reply could be a kept-alive connection that the server was done with; the client
+# sends such a request again. One in the middle of a reply is always a failure.
+BROKEN_OFF = GOOD[: len(GOOD) // 2]
+_BAD = {
+    "http 503": _reply(b"503 Service Unavailable", b'{"error":"the self-test refuses this one"}'),
+    "reset": BROKEN_OFF,
+    "timeout": b"",
+    "malformed": b"\x16\x03\x01 the self-test's garbage\r\n\r\n",
+}
+_LENGTH = b"\r\nContent-Length: "  # with the line's beginning: Inference-Header-Content-Length is another one
+
+
+class NullHttp:
+    """Requests with a Content-Length, or none; their bodies are skipped."""
+
+    greeting = b""
+
+    def __init__(self, book: Book, *, is_failing: bool) -> None:
+        self._book = book
+        self._is_failing = is_failing
+        self._held = b""  # the beginning of a head
+        self._left = 0  # bytes of this request still to come
+
+    def receive(self, data: bytearray, length: int) -> list[bytes]:
+        if self._held:
+            data = bytearray(self._held) + data[:length]
+            length, self._held = len(data), b""
+        replies = []
+        position = 0
+        while position < length:
+            if not self._left:
+                end = data.find(b"\r\n\r\n", position, length)
+                if end < 0:
+                    self._held = bytes(data[position:length])
+                    break
+                self._left = end + 4 - position + _body_length(data, position, end)
+            step = min(self._left, length - position)
+            position += step
+            self._left -= step
+            if not self._left:
+                replies.append(self._answer())
+        return replies
+
+    def _answer(self) -> bytes:
+        number = self._book.enter()
+        kind = fault(number) if self._is_failing else None
+        return GOOD if kind is None else _BAD[kind]
+
+
+def _body_length(data: bytearray, start: int, end: int) -> int:
+    place = data.find(_LENGTH, start, end)
+    return 0 if place < 0 else int(data[place + len(_LENGTH) : end + 2].partition(b"\r\n")[0])
+
+
+# --- gRPC
+
+
+def _split_by_id(*parts: bytes) -> tuple[bytes, ...]:
+    """Frames cut where the stream id goes: joining with the id makes them whole."""
+    zero = pack_id(0)
+    pieces = [b""]
+    for part in parts:
+        assert part[5:FRAME_HEAD] == zero
+        pieces[-1] += part[:5]
+        pieces.append(part[FRAME_HEAD:])
+    return tuple(pieces)
+
+
+_MESSAGE = b"\x0a\x04null"  # ModelInferResponse(model_name="null")
+_PIECES = _split_by_id(
+    # SHRINK: our header table is empty, as the client asked; then blocks may be looked up by their bytes.
+    frame(
+        HEADERS,
+        END_HEADERS,
+        0,
+        SHRINK + encode_block(((":status", "200"), ("content-type", "application/grpc"))),
+    ),
+    frame(DATA, 0, 0, b"\0" + len(_MESSAGE).to_bytes(4, "big") + _MESSAGE),
+    frame(HEADERS, END_HEADERS | END_STREAM, 0, encode_block((("grpc-status", "0"),))),
+)
+_OPENED = LARGEST_WINDOW - DEFAULT_WINDOW
+
+
+class NullGrpc:
+    """Unary calls. Our window is as wide as it gets; replies are far smaller than the client's."""
+
+    greeting = settings(
+        {INITIAL_WINDOW_SIZE: LARGEST_WINDOW, MAX_FRAME_SIZE: LARGEST_FRAME_SIZE}
+    ) + window_update(0, _OPENED)
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._held = b""  # the beginning of a frame
+        self._left = len(PREFACE)  # bytes to skip: of the preface, then of DATA
+        self._stream = 0  # to answer after them; 0 is none
+        self._used = 0  # of the connection's window
+
+    def receive(self, data: bytearray, length: int) -> list[bytes]:
+        if self._held:
+            data = bytearray(self._held) + data[:length]
+            length, self._held = len(data), b""
+        out: list[bytes] = []
+        position = 0
+        while position < length:
+            if self._left:
+                step = min(self._left, length - position)
+                position += step
+                self._left -= step
+                self._answer_if_whole(out)
+                continue
+            taken = self._frame(data, position, length, out)
+            if not taken:
+                self._held = bytes(data[position:length])
+                break
+            position += taken
+        if self._used > _OPENED // 2:
+            out.append(window_update(0, self._used))
+            self._used = 0
+        return out
+
+    def _frame(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
+        """How many bytes were taken; 0 when the frame is not complete."""
+        if length - position < FRAME_HEAD:
+            return 0
+        high, low, kind, flags, stream = unpack_head(data, position)
+        size = high << 16 | low
+        if kind == DATA:
+            self._left = size
+            self._used += size
+            self._stream = stream if flags & END_STREAM else 0
+            self._answer_if_whole(out)
+            return FRAME_HEAD
+        end = position + FRAME_HEAD + size
+        if end > length:
+            return 0
+        if kind == SETTINGS and not flags & ACK:
+            out.append(frame_head(0, SETTINGS, ACK, 0))
+        elif kind == PING and not flags & ACK:
+            out.append(frame(PING, ACK, 0, bytes(data[position + FRAME_HEAD : end])))
+        return FRAME_HEAD + size
+
+    def _answer_if_whole(self, out: list[bytes]) -> None:
+        if self._left == 0 and self._stream:
+            self._book.enter()
+            out.append(pack_id(self._stream).join(_PIECES))
+            self._stream = 0
+
 
 BUFFER = 1024 * 1024
 BACKLOG = 4096  # while the server is frozen, connections wait here

@@ -1,11 +1,7 @@
 """A real tritonserver as a context manager: ready when entered, gone without a trace when left."""
 
 import contextlib
-import os
-import secrets
-import select
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +10,10 @@ from typing import Self
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Remark
-from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
+from inferometer.server.guard import Traces
+from inferometer.server.guarded import GuardedProcess, is_about_models, ports_in_use, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports, listens_on, port_in_use
 from inferometer.server.repository import example_repository
-from inferometer.server.startlog import is_about_models, ports_in_use, telling_lines
 from inferometer.server.wheel import (
     Wheel,
     backends_folder,
@@ -94,7 +90,7 @@ class EmbeddedTriton:
 
     @property
     def log_path(self) -> Path:
-        return self._now.log
+        return self._now.guarded.log
 
     @property
     def pid(self) -> int:
@@ -130,7 +126,7 @@ class EmbeddedTriton:
         try:
             _wait_until_ready(running, self.startup_timeout_s)
         except BaseException as error:
-            _end(running, keep_log=isinstance(error, InferometerError))
+            running.guarded.end(keep_log=isinstance(error, InferometerError))
             if isinstance(error, _PortLostError):
                 _blame_given_port(self._wish, error.ports)
             raise
@@ -142,7 +138,7 @@ class EmbeddedTriton:
             return
         running, self._running = self._running, None
         # A server that ended by itself has its reason in the log.
-        _end(running, keep_log=running.process.poll() is not None)
+        running.guarded.end(keep_log=running.process.poll() is not None)
 
     def is_running(self) -> bool:
         return self._running is not None and self._running.process.poll() is None
@@ -154,11 +150,12 @@ class EmbeddedTriton:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    process: subprocess.Popen[bytes]
+    guarded: GuardedProcess
     ports: Ports
-    log: Path
-    traces: Traces
-    guard: int  # reads as ended when the guard is done
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        return self.guarded.process
 
 
 class _PortLostError(Exception):
@@ -189,43 +186,21 @@ def _blame_given_port(wish: Ports, lost: tuple[int, ...]) -> None:
 
 
 def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
-    token = f"{os.getpid()}_{secrets.token_hex(8)}"
-    runtime = Path(tempfile.gettempdir()) / f"inferometer-triton-{token}"
-    log = runtime.with_suffix(".log") if server.log_file is None else server.log_file
-    traces = Traces(f"inferometer_{token}_", runtime, log if server.log_file is None else None)
-    done, alive = os.pipe()
-    guarded = guard_command(traces, log=log, alive=alive)
+    guarded = GuardedProcess("triton", server.log_file)
+    command = _server_command(wheel, server, ports, guarded.traces)
+    guarded.start(command, server_environment(guarded.runtime))
     try:
-        process = _spawn([*guarded, *_server_command(wheel, server, ports, traces)], runtime, alive)
+        _prepare(wheel, guarded, server.repositories)
     except BaseException:
-        os.close(done)
+        guarded.end()
         raise
-    finally:
-        os.close(alive)
-    running = _Running(process, ports, log, traces, done)
-    try:
-        _prepare(wheel, running, server.repositories)
-    except BaseException:
-        _end(running, keep_log=False)
-        raise
-    return running
+    return _Running(guarded, ports)
 
 
-def _spawn(command: list[str], runtime: Path, alive: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env=server_environment(runtime),
-        pass_fds=(alive,),
-        start_new_session=True,
-    )
-
-
-def _prepare(wheel: Wheel, running: _Running, repositories: tuple[Path, ...]) -> None:
+def _prepare(wheel: Wheel, guarded: GuardedProcess, repositories: tuple[Path, ...]) -> None:
     """Make every file the server needs, then let it run."""
-    runtime = running.traces.runtime
-    _create_log(running.log, scratch=running.traces.scratch_log is not None)
+    runtime = guarded.runtime
+    _create_log(guarded.log, scratch=guarded.traces.scratch_log is not None)
     runtime.mkdir(mode=0o700)
     for number, folder in enumerate(repositories):
         link = _folder_for_server(folder, number, runtime)
@@ -234,9 +209,7 @@ def _prepare(wheel: Wheel, running: _Running, repositories: tuple[Path, ...]) ->
     make_backends(wheel, runtime)
     make_interpreter(runtime)
     check_stub(runtime)
-    assert running.process.stdin is not None
-    with contextlib.suppress(BrokenPipeError), running.process.stdin as word:  # one that ended is seen later
-        word.write(GO.encode())
+    guarded.release()
 
 
 def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, traces: Traces) -> list[str]:
@@ -311,34 +284,10 @@ def _is_ready(running: _Running) -> bool:
 
 
 def _start_failure(running: _Running, what: str) -> Exception:
-    log = running.log.read_text(errors="replace")
+    log = running.guarded.log.read_text(errors="replace")
     lost = ports_in_use(log)
     if lost:
         return _PortLostError(lost)
     reason = "; ".join(telling_lines(log)) or "it wrote nothing"
     blame = UsageError if is_about_models(log) else LocalError
-    return blame(f"the embedded Triton {what}: {reason}", remedy=f"see its log {running.log}")
-
-
-def _end(running: _Running, *, keep_log: bool) -> None:
-    if running.process.stdin is not None:
-        running.process.stdin.close()
-    running.process.terminate()
-    try:
-        running.process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        end_group(running.process.pid)
-        running.process.wait()
-    wait_for_guard(running.guard)
-    # The guard has done both already, unless somebody killed it.
-    end_group(running.process.pid)
-    running.traces.remove()
-    if not keep_log:
-        running.traces.remove_log()
-
-
-def wait_for_guard(guard: int) -> None:
-    waiting = select.poll()
-    waiting.register(guard, select.POLLIN)
-    waiting.poll(GRACE_S * 1000)
-    os.close(guard)
+    return blame(f"the embedded Triton {what}: {reason}", remedy=f"see its log {running.guarded.log}")

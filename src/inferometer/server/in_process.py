@@ -6,12 +6,9 @@ what they leave (guard.py).
 """
 
 import contextlib
-import os
-import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.server.embedded import wait_for_guard
-from inferometer.server.guard import GO, GRACE_S, Traces, guard_command
+from inferometer.server.guard import GRACE_S, Traces
+from inferometer.server.guarded import GuardedProcess, telling_lines
 from inferometer.server.ports import Ports, choose_ports, is_free
-from inferometer.server.startlog import telling_lines
 from inferometer.server.wheel import (
     backends_folder,
     check_stub,
@@ -31,7 +27,7 @@ from inferometer.server.wheel import (
     make_interpreter,
     server_environment,
 )
-from inferometer.services.tritonserver import Settings
+from inferometer.services.tritonserver import InProcessSettings
 
 _POLL_S = 0.02
 _START_S = 120.0
@@ -59,46 +55,25 @@ class Host:
     folders: tuple[ModelFolder, ...] = ()  # without a repository: one is made of these for each process
     environment: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = _START_S
-    _guards: list[int] = field(default_factory=list)  # pipes that end when a guard is done
-    _logs: list[Path] = field(default_factory=list)
-    _children: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    _started: list[GuardedProcess] = field(default_factory=list)
     _has_answered: bool = False
 
     def start(self, command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         """The process itself, not its guard; kill it to end it."""
-        token = f"{os.getpid()}_{secrets.token_hex(8)}"
-        runtime = Path(tempfile.gettempdir()) / f"inferometer-triton-{token}"
-        log = runtime.with_suffix(".log")
-        traces = Traces(f"inferometer_{token}_", runtime, log)
-        done, alive = os.pipe()
-        guarded = guard_command(traces, log=log, alive=alive)
-        log.open("xb").close()
-        self._logs.append(log)
-        runtime.mkdir(mode=0o700)
+        guarded = GuardedProcess("triton")
+        self._started.append(guarded)
+        guarded.log.open("xb").close()
+        guarded.runtime.mkdir(mode=0o700)
         environment = {
-            **server_environment(runtime),
+            **server_environment(guarded.runtime),
             **self.environment,
-            **self._settings(traces).to_environment(),
+            **self._settings(guarded.traces).to_environment(),
         }
-        try:
-            child = subprocess.Popen(
-                [*guarded, *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                env=environment,
-                pass_fds=(*fds, alive),
-                start_new_session=True,
-            )
-        finally:
-            os.close(alive)
-        self._guards.append(done)
-        assert child.stdin is not None
-        with child.stdin as word:
-            word.write(GO.encode())
-        self._children.append(child)
-        return child
+        guarded.start(command, environment, fds)
+        guarded.release()
+        return guarded.process
 
-    def _settings(self, traces: Traces) -> Settings:
+    def _settings(self, traces: Traces) -> InProcessSettings:
         if self.directory is None:
             wheel = find_wheel()
             make_backends(wheel, traces.runtime)
@@ -109,7 +84,7 @@ class Host:
         else:
             library = installed_library(self.directory)
             backends, caches = self.directory / "backends", self.directory / "caches"
-        return Settings(
+        return InProcessSettings(
             library=str(library),
             backends=str(backends),
             caches=str(caches) if caches.is_dir() else "",
@@ -120,7 +95,7 @@ class Host:
 
     def wait_until_answering(self, port: int) -> None:
         """Return when the process that was started last answers control calls on this port."""
-        child, deadline = self._children[-1], time.monotonic() + self.timeout_s
+        child, deadline = self._last, time.monotonic() + self.timeout_s
         while is_free(port):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_POLL_S)
@@ -130,17 +105,21 @@ class Host:
         self._has_answered = True
 
     @property
+    def _last(self) -> "subprocess.Popen[bytes]":
+        return self._started[-1].process
+
+    @property
     def pid(self) -> int | None:
         """Of the process that answers."""
-        return self._children[-1].pid if self._has_answered else None
+        return self._last.pid if self._has_answered else None
 
     def has_died(self) -> bool:
         """Whether the process that answered has ended by itself."""
-        return self._has_answered and self._children[-1].poll() is not None
+        return self._has_answered and self._last.poll() is not None
 
     def end(self) -> str:
         """Have the process ended, if it does not end by itself; in words, how it did."""
-        child = self._children[-1]
+        child = self._last
         try:
             code = child.wait(_LAST_S)
         except subprocess.TimeoutExpired:
@@ -157,19 +136,16 @@ class Host:
 
     def _last_words(self) -> str:
         """What the last process said that may tell why it ended."""
-        text = self._logs[-1].read_text(errors="replace")
+        text = self._started[-1].log.read_text(errors="replace")
         own = [line.removeprefix("error: ") for line in text.splitlines() if line.startswith("error: ")]
         return "; ".join(own or telling_lines(text)) or "it wrote nothing"
 
     def close(self) -> None:
         """Return when nothing of the processes is left; they must have been ended."""
-        guards, self._guards = self._guards, []
-        for guard in guards:
-            wait_for_guard(guard)
-        logs, self._logs = self._logs, []
-        for log in logs:
-            log.unlink(missing_ok=True)
-        self._children.clear()
+        started, self._started = self._started, []
+        for guarded in started:
+            guarded.wait_for_guard()
+            guarded.traces.remove_log()
         self._has_answered = False
 
 

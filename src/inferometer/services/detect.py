@@ -18,7 +18,7 @@ _NOBODY = "inferometer-looks-around"  # a model that no server has
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """What came back: an HTTP status and the JSON document, if it was one; over gRPC status 200, or 0 for an error."""
 
     status: int
@@ -34,7 +34,7 @@ class Answer:
         return isinstance(extensions, list) and "statistics" in extensions
 
 
-Answers = Mapping[str, Answer]
+ProbeAnswers = Mapping[str, ProbeAnswer]
 """By question; one that was not answered at all is not there."""
 
 QUESTIONS = {
@@ -61,51 +61,51 @@ class Looks:
         return f"--service-kind {self.kind} -i {self.protocol}"
 
 
-def _is_triton(answers: Answers) -> bool:
-    answer = answers.get("kserve", Answer(0))
+def _is_triton(answers: ProbeAnswers) -> bool:
+    answer = answers.get("kserve", ProbeAnswer(0))
     return answer.field("name") == "triton" or answer.has_statistics
 
 
-def _is_kserve(answers: Answers) -> bool:
-    answer = answers.get("kserve", Answer(0))
+def _is_kserve(answers: ProbeAnswers) -> bool:
+    answer = answers.get("kserve", ProbeAnswer(0))
     return answer.status == 200 and isinstance(answer.field("name"), str)
 
 
-def _is_openai(answers: Answers) -> bool:
-    answer = answers.get("openai", Answer(0))
+def _is_openai(answers: ProbeAnswers) -> bool:
+    answer = answers.get("openai", ProbeAnswer(0))
     return answer.status == 200 and isinstance(answer.field("data"), list)
 
 
-def _is_tfserving(answers: Answers) -> bool:
+def _is_tfserving(answers: ProbeAnswers) -> bool:
     """Its error names the model that it does not have, or versions of one that it has."""
-    answer = answers.get("tfserving", Answer(0))
+    answer = answers.get("tfserving", ProbeAnswer(0))
     error = answer.field("error")
     return isinstance(error, str) and ("versions of model" in error or "Servable not found" in error)
 
 
-def _is_torchserve(answers: Answers) -> bool:
+def _is_torchserve(answers: ProbeAnswers) -> bool:
     """Its ping has a status, or while workers start, a code and a type as all its errors have."""
-    answer = answers.get("ping", Answer(0))
+    answer = answers.get("ping", ProbeAnswer(0))
     if answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"):
         return True
-    wrong = answers.get("root", Answer(0))
+    wrong = answers.get("root", ProbeAnswer(0))
     return {"code", "type", "message"} <= (set(wrong.document) if isinstance(wrong.document, dict) else set())
 
 
-def _answers_tensorflow(answers: Answers) -> bool:
+def _answers_tensorflow(answers: ProbeAnswers) -> bool:
     return "grpc tfserving" in answers
 
 
-def _answers_kserve(answers: Answers) -> bool:
-    return answers.get("grpc kserve", Answer(0)).status == 200
+def _answers_kserve(answers: ProbeAnswers) -> bool:
+    return answers.get("grpc kserve", ProbeAnswer(0)).status == 200
 
 
-def _answers_triton(answers: Answers) -> bool:
-    answer = answers.get("grpc kserve", Answer(0))
+def _answers_triton(answers: ProbeAnswers) -> bool:
+    answer = answers.get("grpc kserve", ProbeAnswer(0))
     return answer.status == 200 and answer.has_statistics
 
 
-SIGNS: tuple[tuple[Callable[[Answers], bool], Looks], ...] = (
+SIGNS: tuple[tuple[Callable[[ProbeAnswers], bool], Looks], ...] = (
     (_is_triton, Looks("triton", "http", "Triton over HTTP")),
     (_is_kserve, Looks("triton", "http", "a plain KServe v2 server over HTTP")),
     (_is_openai, Looks("openai", "http", "an OpenAI-style server")),
@@ -120,7 +120,7 @@ SIGNS: tuple[tuple[Callable[[Answers], bool], Looks], ...] = (
 PLAIN = Looks("http", "http", "an HTTP server of no kind that is known")
 
 
-def recognize(answers: Answers) -> Looks | None:
+def recognize(answers: ProbeAnswers) -> Looks | None:
     """What the answers look like; None when nothing that can be measured has answered."""
     for matches, looks in SIGNS:
         if matches(answers):
@@ -131,10 +131,10 @@ def recognize(answers: Answers) -> Looks | None:
 # --- asking
 
 
-def look(connection: Connection) -> Answers:
+def look(connection: Connection) -> ProbeAnswers:
     """Ask until the answers tell; PeerError when nobody is there."""
     control = HttpControl(connection)
-    answers: dict[str, Answer] = {}
+    answers: dict[str, ProbeAnswer] = {}
     for question, path in QUESTIONS.items():
         try:
             answers[question] = _ask(control, path)
@@ -149,7 +149,7 @@ def look(connection: Connection) -> Answers:
     return answers
 
 
-def _look_beyond(connection: Connection, cause: Exception) -> Answers:
+def _look_beyond(connection: Connection, cause: Exception) -> ProbeAnswers:
     """HTTP/1 was not answered as such. Frames of HTTP/2 begin with a length, which is small: zeros."""
     is_silent = isinstance(cause, TimeoutError)
     is_closed = isinstance(cause, http.client.RemoteDisconnected)
@@ -158,23 +158,23 @@ def _look_beyond(connection: Connection, cause: Exception) -> Answers:
     return {} if is_silent or is_something_else else look_over_grpc(connection)
 
 
-def _ask(control: HttpControl, path: str) -> Answer:
+def _ask(control: HttpControl, path: str) -> ProbeAnswer:
     status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
     text = body[:2000].decode("utf-8", "replace")
     try:
-        return Answer(status, decode(body), text)
+        return ProbeAnswer(status, decode(body), text)
     except ValueError:
-        return Answer(status, None, text)
+        return ProbeAnswer(status, None, text)
 
 
-def look_over_grpc(connection: Connection) -> dict[str, Answer]:
+def look_over_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     from google.protobuf.empty_pb2 import Empty
 
     from inferometer.services.grpc_control import GrpcControl
     from inferometer.services.triton_grpc import TritonGrpc
 
     try:
-        return {"grpc kserve": Answer(200, dict(TritonGrpc(connection).server()))}
+        return {"grpc kserve": ProbeAnswer(200, dict(TritonGrpc(connection).server()))}
     except MissingError:
         pass
     except PeerError:
@@ -186,5 +186,5 @@ def look_over_grpc(connection: Connection) -> dict[str, Answer]:
     except MissingError:
         return {}
     except PeerError as error:
-        return {"grpc tfserving": Answer(0, None, str(error))}
-    return {"grpc tfserving": Answer(200)}
+        return {"grpc tfserving": ProbeAnswer(0, None, str(error))}
+    return {"grpc tfserving": ProbeAnswer(200)}

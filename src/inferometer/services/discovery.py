@@ -22,7 +22,7 @@ class ModelState:
     reason: str = ""
 
 
-class Control(Protocol):
+class ModelSource(Protocol):
     """The calls of a KServe v2 server about its models, each answered with the document its HTTP form has."""
 
     def metadata(self, name: str, version: str) -> Document: ...
@@ -52,7 +52,9 @@ class ModelControl(Protocol):
     def unload_model(self, name: str) -> None: ...
 
 
-def describe_model(control: Control, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
+def describe_model(
+    control: ModelSource, name: str, version: str, called: Sequence[tuple[str, str]]
+) -> ModelSpec:
     """What the server says of a model and of all it is composed of; `called` are models that its code calls."""
     try:
         metadata = control.metadata(name, version)
@@ -84,7 +86,7 @@ def plain_sentence(service: Service, *more: str) -> str:
     return f"A plain KServe v2 server{f' ({name})' if name else ''}: {', '.join((*lacks, *more))}."
 
 
-def _known_models(control: Control, name: str) -> str:
+def _known_models(control: ModelSource, name: str) -> str:
     """A hint for a name that is not found; none if the server does not tell."""
     try:
         known = sorted(control.models())
@@ -93,7 +95,7 @@ def _known_models(control: Control, name: str) -> str:
     return "" if name in known or not known else f"the server has {', '.join(known)}"
 
 
-def _maybe_config(control: Control, name: str, version: str) -> Document:
+def _maybe_config(control: ModelSource, name: str, version: str) -> Document:
     """Plain KServe v2 servers have none; then what the metadata says is all there is."""
     try:
         return _config(control, name, version)
@@ -101,7 +103,7 @@ def _maybe_config(control: Control, name: str, version: str) -> Document:
         return {}
 
 
-def _config(control: Control, name: str, version: str) -> Document:
+def _config(control: ModelSource, name: str, version: str) -> Document:
     try:
         return control.config(name, version)
     except PeerError as error:
@@ -109,7 +111,7 @@ def _config(control: Control, name: str, version: str) -> Document:
 
 
 def _members(
-    control: Control, config: Document, called: Sequence[tuple[str, str]], above: tuple[str, ...]
+    control: ModelSource, config: Document, called: Sequence[tuple[str, str]], above: tuple[str, ...]
 ) -> tuple[ModelSpec, ...]:
     steps = config.get("ensemble_scheduling", {}).get("step", ())
     names = {(step["model_name"], _version(step.get("model_version", -1))) for step in steps}
@@ -122,7 +124,7 @@ def _members(
     return tuple(_member(control, name, version, above) for name, version in sorted(names | set(called)))
 
 
-def _member(control: Control, name: str, version: str, above: tuple[str, ...]) -> ModelSpec:
+def _member(control: ModelSource, name: str, version: str, above: tuple[str, ...]) -> ModelSpec:
     config = _config(control, name, version)
     return _spec(name, version, {}, config, _members(control, config, (), (*above, name)))
 

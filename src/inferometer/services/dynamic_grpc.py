@@ -11,25 +11,25 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl
 from inferometer.services.http import OUTPUT, read_body
-from inferometer.services.kind import Service, ServiceOptions
+from inferometer.services.kind import Service
 from inferometer.services.proto_schema import Method, Reflection, method_of_file, split_method
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Traffic
 from inferometer.wire.grpc import frame_message
 
 MESSAGES = TensorSpec("message", "MESSAGE", (1,))
-"""What a call sends; `dataset.messages` reads it."""
+"""What a call sends; `dataset.payloads` reads it."""
 
 
 class DynamicGrpc(Service):
     """One method at one address."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
         self._reflection = Reflection(connection)

@@ -10,22 +10,9 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
+from inferometer.options.options import Tls
 
 DER = "DER"
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Certificates and checks. The defaults verify everything against the system's authorities."""
-
-    verify_peer: bool = True
-    verify_host: bool = True
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    certificate_type: str = "PEM"
-    key_type: str = "PEM"
-    server_name: str | None = None  # to expect in the certificate instead of the host's
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from google.protobuf.message import DecodeError, Message
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.model.answers import Shape, checked
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, tls_context
 from inferometer.services.http_control import TIMEOUT_S, why_unreachable
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.traffic import Wiring
 from inferometer.wire.grpc import (
     REFUSED,
@@ -26,7 +26,7 @@ from inferometer.wire.grpc import (
     name_of_code,
     render_call,
 )
-from inferometer.wire.sender import Request
+from inferometer.wire.sender import Http2Request
 
 BUFFER = 1024 * 1024
 
@@ -56,7 +56,7 @@ class GrpcControl:
             compression=compression,
         )
 
-    def wiring(self, method: str, options: ServiceOptions, **more: Any) -> Wiring:
+    def wiring(self, method: str, options: Options, **more: Any) -> Wiring:
         """How calls of a method travel under load."""
         return Wiring(
             endpoint=self._connection.endpoint,
@@ -141,7 +141,7 @@ def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
 
 
 def _exchange(
-    sock: socket.socket, connection: GrpcConnection, request: Request, method: str, not_grpc: str
+    sock: socket.socket, connection: GrpcConnection, request: Http2Request, method: str, not_grpc: str
 ) -> bytes:
     connection.open(None, request, keep=True)
     buffer = bytearray(BUFFER)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import RESPONSE, Service, ServiceOptions
+from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Traffic, Wiring, render_http
 
@@ -18,7 +18,7 @@ OUTPUT = TensorSpec(RESPONSE, "JSON", (1,))
 class PlainHttp(Service):
     """One address of an HTTP server."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
 

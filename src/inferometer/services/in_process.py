@@ -13,16 +13,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from inferometer.base.errors import InferometerError, UsageError
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
 from inferometer.services.triton_grpc import render_request
 from inferometer.services.triton_http import TritonHttp
-from inferometer.services.tritonserver import Server, Settings, TritonError
+from inferometer.services.tritonserver import InProcessServer, InProcessSettings, TritonError
 from inferometer.wire import grpc
 
 LOOPBACK = "127.0.0.1"
@@ -31,7 +31,7 @@ LOOPBACK = "127.0.0.1"
 class InProcess(Service):
     """The address is that of the control calls, which are Triton's over HTTP."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._control = TritonHttp(connection)
         self._endpoint = connection.endpoint
         self._parameters = options.request_parameters
@@ -72,7 +72,7 @@ class InProcess(Service):
 # --- the process that holds the server
 
 
-def serve_control(server: Server, port: int) -> ThreadingHTTPServer:
+def serve_control(server: InProcessServer, port: int) -> ThreadingHTTPServer:
     """Answer on this port from now on, on threads of their own."""
 
     class Answers(BaseHTTPRequestHandler):
@@ -107,7 +107,7 @@ def serve_control(server: Server, port: int) -> ThreadingHTTPServer:
     return listener
 
 
-def _document(server: Server, path: str) -> Any:
+def _document(server: InProcessServer, path: str) -> Any:
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["v2"]:
             return server.metadata()
@@ -130,7 +130,7 @@ def _document(server: Server, path: str) -> Any:
 def main() -> None:
     """Serve until the process is ended; what goes wrong at the start is said on standard error."""
     try:
-        server = Server(Settings.from_environment(), lambda *_: None, lambda _: None)
+        server = InProcessServer(InProcessSettings.from_environment(), lambda *_: None, lambda _: None)
         serve_control(server, int(sys.argv[1]))
     except InferometerError as error:
         sys.exit(f"error: {error}")

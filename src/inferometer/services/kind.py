@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError
-from inferometer.base.rules import Rule
+from inferometer.options.options import Options
+from inferometer.options.rule import Rule
 
 if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
-    from inferometer.model.spec import ModelSpec
-    from inferometer.model.tensor import Tensor
+    from inferometer.model.spec import ModelSpec, Tensor
     from inferometer.services.endpoint import Connection
     from inferometer.services.shared_memory import Placement
     from inferometer.services.traffic import Traffic
@@ -24,45 +24,6 @@ Document = Mapping[str, Any]
 
 RESPONSE = "response"
 """The one output of a service without tensors: whatever comes back."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
-    """What was asked, as far as kinds read it. Every field is one of `measure.options.Options`, with its name."""
-
-    protocol: str = "http"
-    streaming: bool = False
-    asynchronous: bool = False
-    synchronous: bool = False  # asked for: sequences are asynchronous without
-    connections: int | None = None
-    grpc_compression: str = "none"
-    request_parameters: tuple[tuple[str, str, str], ...] = ()  # (name, value, bool | int | string)
-    input_format: str = "binary"  # or json
-    output_format: str = "binary"
-    endpoint: str = ""  # path of an OpenAI-style call
-    output_tokens: int | None = None  # the most tokens an answer may have
-    session_concurrency: int | None = None  # chat sessions in parallel
-    profile_export: str | None = None  # the file that whole responses are kept for
-    signature: str = "serving_default"  # of a TensorFlow model
-    batch: int | None = None  # None was not given
-    management_url: str | None = None  # of TorchServe
-    collect_metrics: bool = False
-    metrics_url: str | None = None
-    method: str | None = None  # of a plain HTTP request
-    path: str = ""
-    bodies: tuple[str, ...] = ()
-    grpc_method: str = ""  # of any gRPC service
-    proto: str | None = None  # the file that describes it
-    proto_paths: tuple[str, ...] = ()
-
-    @property
-    def has_ids(self) -> bool | None:
-        """Whether requests carry ids, as asynchronous ones do; None: those of sequences, which are so by default."""
-        return True if self.asynchronous else False if self.synchronous else None
-
-    @property
-    def compression(self) -> str | None:
-        return None if self.grpc_compression == "none" else self.grpc_compression
 
 
 class Service(Protocol):
@@ -121,7 +82,7 @@ class Kind:
     rules: tuple[Rule, ...] = ()  # checked only when this kind is asked for
     refused: tuple[str, ...] = ()  # fields of options that have no meaning here
 
-    def open(self, connection: "Connection", options: ServiceOptions) -> Service:
+    def open(self, connection: "Connection", options: Options) -> Service:
         """The service; its module is imported only now, as most runs need one kind."""
         module, name = self.classes[options.protocol].split(":")
         service: Service = getattr(import_module(f"{__package__}.{module}"), name)(connection, options)

@@ -1,20 +1,12 @@
 """The service kinds: one row for each, chosen by `--service-kind`."""
 
-from inferometer.base.rules import Asked, Rule, is_async, is_grpc, names_data
+from inferometer.options.rule import Rule, is_grpc, names_data
 from inferometer.services.kind import Kind
-
-AUTO = "auto"
-"""No kind was asked for: the address is asked what it is."""
-
-
-def _is_empty(asked: Asked) -> bool:
-    """Nothing says what to send."""
-    return not names_data(asked) and "data.prompts" not in asked and "data.prompt_tokens" not in asked
 
 
 def _no_batches(kind: str) -> Rule:
     return Rule(
-        lambda asked: asked.get("batch", 1) != 1,
+        lambda given: given.get("batch", 1) != 1,
         f"Batching is not supported with --service-kind {kind}. Leave out -b.",
     )
 
@@ -51,15 +43,7 @@ KINDS = {
         classes={"http": "tfserving:TfServingRest", "grpc": "tfserving:TfServing"},
         ports={"http": 8501, "grpc": 8500},
         title="TensorFlow Serving",
-        rules=(
-            Rule(
-                lambda asked: not is_grpc(asked),
-                "tfserving supports only grpc. Use -i grpc.",
-                is_classic=True,
-            ),
-            Rule(lambda asked: "streaming" in asked, "tfserving does not support streaming."),
-            Rule(is_async, "tfserving does not support the async API.", is_classic=True),
-        ),
+        rules=(Rule(lambda given: "streaming" in given, "tfserving does not support streaming."),),
         refused=_ONLY_TRITON,
     ),
     "torchserve": Kind(
@@ -69,25 +53,15 @@ KINDS = {
         is_asked=False,
         rules=(
             Rule(
-                lambda asked: not names_data(asked),
-                "torchserve needs an input data file. Give one with --input-data.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: not (names_data(asked) or asked.get("data.files") or asked.get("bodies")),
+                lambda given: not (names_data(given) or given.get("data.files") or given.get("bodies")),
                 "torchserve has no metadata to make data from. Give a file with --input data=@FILE, --body @FILE or "
                 "--input-data.",
             ),
             Rule(
-                lambda asked: "bodies" in asked and (names_data(asked) or "data.files" in asked),
+                lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
                 "--body is the whole request and cannot be combined with --input or --input-data.",
             ),
             _no_grpc("TorchServe endpoints"),
-            Rule(
-                lambda asked: "collect_metrics" in asked,
-                "The --collect-metrics option is only supported with Triton client backend.",
-                is_classic=True,
-            ),
         ),
         refused=(*_ONLY_TRITON, "data.shapes"),
     ),
@@ -98,7 +72,7 @@ KINDS = {
         has_statistics=True,
         rules=(
             Rule(
-                lambda asked: asked.get("workers", 1) != 1,
+                lambda given: given.get("workers", 1) != 1,
                 "One process holds the Triton. Leave out --workers.",
             ),
         ),
@@ -113,17 +87,6 @@ KINDS = {
         has_tokens=True,
         rules=(
             _no_grpc("OpenAI endpoints"),
-            Rule(_is_empty, "Must supply --input-data FILE with --service-kind openai.", is_classic=True),
-            Rule(
-                lambda asked: not asked.get("endpoint"),
-                "Must supply --endpoint with --service-kind openai.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: not is_async(asked),
-                "Only async calls are supported with --service-kind openai. Use --async.",
-                is_classic=True,
-            ),
             _no_batches("openai"),
         ),
         refused=_NO_TENSORS,
@@ -134,22 +97,17 @@ KINDS = {
         title="a gRPC server",
         needs_model=False,
         rules=(
-            Rule(lambda asked: not is_grpc(asked), "dynamic_grpc supports only grpc. Use -i grpc."),
+            Rule(lambda given: not is_grpc(given), "dynamic_grpc supports only grpc. Use -i grpc."),
             Rule(
-                lambda asked: not asked.get("grpc_method"),
+                lambda given: not given.get("grpc_method"),
                 "Must supply --grpc-method package.Service/Method with --service-kind dynamic_grpc.",
             ),
             Rule(
-                lambda asked: "asynchronous" in asked,
-                "Only sync calls are supported with --service-kind dynamic_grpc. Leave out --async.",
-                is_classic=True,
-            ),
-            Rule(
-                lambda asked: "bodies" in asked and names_data(asked),
+                lambda given: "bodies" in given and names_data(given),
                 "--body is the whole message and cannot be combined with --input-data.",
             ),
             Rule(
-                lambda asked: "proto_paths" in asked and "proto" not in asked,
+                lambda given: "proto_paths" in given and "proto" not in given,
                 "--proto-path is where the imports of a file start. Give the file with --proto.",
             ),
             _no_batches("dynamic_grpc"),
@@ -169,6 +127,3 @@ KINDS = {
         refused=(*_NO_TENSORS, "data.sources"),
     ),
 }
-
-NAMES = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
-"""Every kind, in the order in which they are offered."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.model.numbers import encode, flat
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
 
 REQUEST_ID, PARAMETERS = 3, 4  # fields of ModelInferRequest, and of ModelInferResponse

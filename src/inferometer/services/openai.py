@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.model.answers import OPENAI_MODELS
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
-from inferometer.services.kind import RESPONSE, Service, ServiceOptions
+from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Conversations, Reply, Traffic, Wiring, render_http
@@ -24,7 +24,7 @@ _CHAT = "v1/chat/completions"
 class OpenAi(Service):
     """An OpenAI-style server at one address."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
         self._control = HttpControl(connection)

@@ -16,7 +16,7 @@ from typing import Any
 from inferometer.base.documents import encodable
 from inferometer.base.errors import PeerError
 from inferometer.records import status as outcome
-from inferometer.services.traffic import Reading, Reply
+from inferometer.services.traffic import Reply, ReplyBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
@@ -33,7 +33,7 @@ class OpenAiReader:
     keeps_message: bool = False  # for the next turn of its session
     keeps_texts: bool = False  # for an export
 
-    def start(self, head: Head) -> Reading:
+    def start(self, head: Head) -> ReplyBody:
         if (head.get("content-type") or "").lower().startswith("text/event-stream"):
             return _Events(self, is_framed=head.length != UNTIL_CLOSE)
         return _Whole(self)

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services.undo import Undo, guarded
 
 SYSTEM, CUDA = "system", "cuda"
@@ -40,7 +39,7 @@ GUARD_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RegionPart:
     """Where in a region a tensor lies."""
 
     region: str
@@ -62,11 +61,11 @@ class Placement:
 
     region: str
     size: int
-    inputs: tuple[tuple[Part, ...], ...]
-    outputs: Mapping[str, Part]
+    inputs: tuple[tuple[RegionPart, ...], ...]
+    outputs: Mapping[str, RegionPart]
 
 
-Placed = tuple[Tensor, Part | None]
+Placed = tuple[Tensor, RegionPart | None]
 """A tensor and where it lies; None travels with the request."""
 
 
@@ -77,7 +76,7 @@ def placed(steps: Sequence[Sequence[Tensor]], placement: Placement | None) -> It
         yield list(zip(step, parts, strict=False))
 
 
-def maybe_part(placement: Placement | None, output: str) -> Part | None:
+def maybe_part(placement: Placement | None, output: str) -> RegionPart | None:
     """Where an output goes; None is sent back."""
     return None if placement is None else placement.outputs.get(output)
 
@@ -113,8 +112,8 @@ class _Cursor:
         self._region = region
         self.position = 0
 
-    def next(self, size: int) -> Part:
-        part = Part(self._region, self.position, size)
+    def next(self, size: int) -> RegionPart:
+        part = RegionPart(self._region, self.position, size)
         self.position += -(-size // ALIGNMENT) * ALIGNMENT
         return part
 
@@ -177,7 +176,7 @@ class Shared:
 def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
     """The region, filled and known to the server; afterwards nothing of it is left here or there."""
     region = shared.placement.region
-    undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S, gone=OSError)
+    undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S)
     with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as register:
         try:
             _register(register, registry, shared.kind)

@@ -15,12 +15,12 @@ from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.text import is_digits
 from inferometer.model.answers import SIGNATURES, TFSERVING_METADATA
 from inferometer.model.numbers import decode, encode, flat, little_endian
-from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ANY_BATCH, ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import HttpControl
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.tensorflow_messages import DATA_TYPES, message
 from inferometer.services.traffic import Traffic, Wiring, render_http
@@ -53,7 +53,7 @@ _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integ
 class TfServing(Service):
     """A TensorFlow Serving server's gRPC port."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._options = options
         self._control = GrpcControl(connection, "tensorflow.serving.PredictionService")
 
@@ -168,7 +168,7 @@ def _datatype(tensor: Any) -> str:
 # --- signatures
 
 
-def model_of(signatures: Document, name: str, version: str, options: ServiceOptions) -> ModelSpec:
+def model_of(signatures: Document, name: str, version: str, options: Options) -> ModelSpec:
     """The model as its signature describes it: the JSON form of the messages, which the REST API gives too."""
     signature = signatures.get(options.signature)
     if signature is None:
@@ -230,7 +230,7 @@ def _samples(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
 class TfServingRest(Service):
     """A TensorFlow Serving server's REST port."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
         self._control = HttpControl(connection)

@@ -15,17 +15,17 @@ from urllib.parse import quote
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
 from inferometer.model.numbers import decode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options, Tls
 from inferometer.records.status import HTTP
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Reading, Reply, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, ReplyBody, Traffic, Wiring, render_http
 from inferometer.wire.http1 import Head
-from inferometer.wire.prometheus import readings
+from inferometer.wire.prometheus import metric_lines
 
 FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
@@ -40,7 +40,7 @@ class TorchServeReader:
 
     keeps_texts: bool = False  # for an export
 
-    def start(self, head: Head) -> Reading:
+    def start(self, head: Head) -> ReplyBody:
         return _Whole(self, head.status)
 
     def refusal(self, status: int, text: str) -> str:
@@ -75,7 +75,7 @@ class _Whole:
 class TorchServe(Service):
     """A TorchServe server's inference port."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
 
@@ -262,7 +262,7 @@ def counters(page: str, model: str) -> list[Mapping[str, Any]]:
     What is not queue is called inference: it holds the worker with its handler and the way there and back.
     """
     found: dict[str, dict[str, float]] = {}
-    for row in readings(page):
+    for row in metric_lines(page):
         if row.labels.get("model_name") == model and 0 <= row.value < _MOST:
             version = found.setdefault(row.labels.get("model_version", ""), {})
             version[row.name] = version.get(row.name, 0.0) + row.value

@@ -10,7 +10,7 @@ from inferometer.services.undo import Undo, guarded
 
 GUARD_TIMEOUT_S = 60.0
 
-Settings = Mapping[str, tuple[str, ...]]
+TraceSettings = Mapping[str, tuple[str, ...]]
 """Values by name as the server spells them; only the level may have more than one."""
 
 
@@ -18,9 +18,9 @@ Settings = Mapping[str, tuple[str, ...]]
 class Tracer(Protocol):
     """A server's calls to read and change what holds for all its models."""
 
-    def trace_settings(self) -> Settings: ...
+    def trace_settings(self) -> TraceSettings: ...
 
-    def change_trace_settings(self, settings: Settings) -> None: ...
+    def change_trace_settings(self, settings: TraceSettings) -> None: ...
 
 
 def settings(
@@ -32,7 +32,7 @@ def settings(
 
 
 @contextmanager
-def traced(tracer: Tracer, wanted: Settings) -> Iterator[None]:
+def traced(tracer: Tracer, wanted: TraceSettings) -> Iterator[None]:
     """The server with these settings; afterwards they are as they were."""
     before = _read(tracer)
     old = {name: before[name] for name in wanted if name in before}
@@ -44,7 +44,7 @@ def traced(tracer: Tracer, wanted: Settings) -> Iterator[None]:
             put_back()
 
 
-def _read(tracer: Tracer) -> Settings:
+def _read(tracer: Tracer) -> TraceSettings:
     try:
         return tracer.trace_settings()
     except MissingError as error:
@@ -54,7 +54,7 @@ def _read(tracer: Tracer) -> Settings:
         ) from error
 
 
-def _change(tracer: Tracer, wanted: Settings, before: Settings) -> None:
+def _change(tracer: Tracer, wanted: TraceSettings, before: TraceSettings) -> None:
     try:
         tracer.change_trace_settings(wanted)
     except PeerError as error:
@@ -71,7 +71,7 @@ def _change(tracer: Tracer, wanted: Settings, before: Settings) -> None:
         ) from error
 
 
-def _put_back(tracer: Tracer, old: Settings) -> None:
+def _put_back(tracer: Tracer, old: TraceSettings) -> None:
     now = tracer.trace_settings()
     if any(
         now.get(name) != values for name, values in old.items()

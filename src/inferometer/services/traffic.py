@@ -23,7 +23,7 @@ class Reply(NamedTuple):
     end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
 
 
-class Reading(Protocol):
+class ReplyBody(Protocol):
     """One reply with a good status, as its body comes."""
 
     def receive(self, data: bytes, now_ns: int) -> None:
@@ -36,14 +36,14 @@ class Reading(Protocol):
 class ReplyReader(Protocol):
     """What replies over HTTP mean beyond their status. Goes to the workers, so it must pickle."""
 
-    def start(self, head: Head) -> Reading:
+    def start(self, head: Head) -> ReplyBody:
         """Of a reply with a good status."""
 
     def refusal(self, status: int, text: str) -> str:
         """What to say of a reply with a bad status; `text` is the server's own."""
 
 
-class Outputs(Protocol):
+class OutputReader(Protocol):
     """Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
 
     def __call__(self, reply: bytes | bytearray | memoryview, /) -> Mapping[str, bytes]: ...
@@ -81,7 +81,7 @@ class Wiring:
     has_one_reply: bool = False  # gRPC: of whole calls, exactly one message comes back
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
-    outputs: Outputs | None = None  # reads the outputs of a reply to be compared; None is KServe v2
+    outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
     has_ids: bool = False  # every request carries another id; on streams they always do
     worker: int = 0  # whose it is, of so many

@@ -7,16 +7,16 @@ from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.model import answers
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
+from inferometer.options.options import Options
 from inferometer.services.discovery import ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
-from inferometer.services.shared_memory import CUDA, Part, Placed, Placement, maybe_part, placed
-from inferometer.services.trace import Settings
+from inferometer.services.shared_memory import CUDA, Placed, Placement, RegionPart, maybe_part, placed
+from inferometer.services.trace import TraceSettings
 from inferometer.services.traffic import Traffic
 
 service_pb2 = load_messages()
@@ -27,8 +27,8 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 class TritonGrpc(Service):
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions | None = None) -> None:
-        self._options = ServiceOptions(protocol="grpc") if options is None else options
+    def __init__(self, connection: Connection, options: Options | None = None) -> None:
+        self._options = Options(protocol="grpc") if options is None else options
         self._control = GrpcControl(connection, "inference.GRPCInferenceService")
 
     # --- control calls
@@ -96,11 +96,11 @@ class TritonGrpc(Service):
             "CudaSharedMemoryUnregister" if kind == CUDA else "SystemSharedMemoryUnregister", name=region
         )
 
-    def trace_settings(self) -> Settings:
+    def trace_settings(self) -> TraceSettings:
         """What holds for all models that have no settings of their own."""
         return {name: tuple(found.value) for name, found in self._call("TraceSetting").settings.items()}
 
-    def change_trace_settings(self, settings: Settings) -> None:
+    def change_trace_settings(self, settings: TraceSettings) -> None:
         value = service_pb2.TraceSettingRequest.SettingValue
         self._call("TraceSetting", settings={name: value(value=values) for name, values in settings.items()})
 
@@ -156,7 +156,7 @@ def render_request(
     return bytes(request.SerializeToString())
 
 
-def _point(parameters: MutableMapping[str, Any], part: Part) -> None:
+def _point(parameters: MutableMapping[str, Any], part: RegionPart) -> None:
     for name, value in part.parameters().items():
         if isinstance(value, str):
             parameters[name].string_param = value

@@ -10,15 +10,15 @@ from urllib.parse import quote
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model import answers
 from inferometer.model.numbers import decode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.discovery import READY, ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
-from inferometer.services.kind import Document, Service, ServiceOptions
+from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
-from inferometer.services.shared_memory import Part, Placed, Placement, maybe_part, placed
-from inferometer.services.trace import Settings
+from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
+from inferometer.services.trace import TraceSettings
 from inferometer.services.traffic import Traffic, Wiring, render_http
 
 BINARY, JSON = "binary", "json"
@@ -29,9 +29,9 @@ _NOT_IN_JSON = ("FP16", "BF16")  # Triton: "receiving FP16 data via JSON is not 
 class TritonHttp(Service):
     """A Triton server at one address."""
 
-    def __init__(self, connection: Connection, options: ServiceOptions | None = None) -> None:
+    def __init__(self, connection: Connection, options: Options | None = None) -> None:
         self._connection = connection
-        self._options = ServiceOptions() if options is None else options
+        self._options = Options() if options is None else options
         self._control = HttpControl(connection)
 
     # --- control calls
@@ -103,11 +103,11 @@ class TritonHttp(Service):
     def unregister_memory(self, kind: str, region: str) -> None:
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
 
-    def trace_settings(self) -> Settings:
+    def trace_settings(self) -> TraceSettings:
         """What holds for all models that have no settings of their own."""
         return self._get(_TRACE_PATH, answers.TRACE_SETTINGS)
 
-    def change_trace_settings(self, settings: Settings) -> None:
+    def change_trace_settings(self, settings: TraceSettings) -> None:
         document = {
             name: list(values) if name == "trace_level" else values[0] for name, values in settings.items()
         }
@@ -137,9 +137,7 @@ class TritonHttp(Service):
         header_length, body = self._control.infer(request)
         return http_tensors(body, header_length)
 
-    def _formats_taken(
-        self, model: ModelSpec, step: Sequence[Tensor]
-    ) -> tuple[ServiceOptions, tuple[str, ...]]:
+    def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
         """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
         asked = self._options
         if asked.input_format == JSON or _is_good(self._ask(model, step, asked)[0]):
@@ -154,7 +152,7 @@ class TritonHttp(Service):
             )
         return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
 
-    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: ServiceOptions) -> tuple[int, bytes]:
+    def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: Options) -> tuple[int, bytes]:
         """One inference as it would be sent, outside the load."""
         headers, body = _Rendering(self._connection, model, formats, None).parts(
             [(tensor, None) for tensor in step]
@@ -170,7 +168,7 @@ class _Rendering:
 
     connection: Connection
     model: ModelSpec
-    formats: ServiceOptions
+    formats: Options
     placement: Placement | None
     has_ids: bool = False
 
@@ -204,7 +202,7 @@ class _Rendering:
             headers.append(("Inference-Header-Content-Length", str(len(document))))
         return tuple(headers), b"".join((document, *tensors))
 
-    def _input(self, tensor: Tensor, part: Part | None) -> tuple[Document, bytes]:
+    def _input(self, tensor: Tensor, part: RegionPart | None) -> tuple[Document, bytes]:
         """What the header says of a tensor, and the bytes that follow the header for it."""
         described: Document = {
             "name": tensor.name,
@@ -217,7 +215,7 @@ class _Rendering:
             return {**described, "data": _elements(tensor)}, b""
         return {**described, "parameters": {"binary_data_size": len(tensor.data)}}, tensor.data
 
-    def _output(self, output: TensorSpec, part: Part | None) -> Document:
+    def _output(self, output: TensorSpec, part: RegionPart | None) -> Document:
         if part is not None:
             return {"name": output.name, "parameters": part.parameters()}
         is_binary = self.formats.output_format == BINARY

@@ -1,6 +1,6 @@
 """libtritonserver in this process, through ctypes: every signature and every lifetime is in this file.
 
-    library --> Server(settings) --> Request(message) --> server.infer(request)
+    library --> InProcessServer(settings) --> InProcessRequest(message) --> server.infer(request)
                                           ^                     |  threads of the library
                                           |                     v
                                  reused after its end   on_response(number, response, is_final)
@@ -140,7 +140,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class InProcessSettings:
     """What a server in this process is started with; it travels in an environment variable."""
 
     library: str  # libtritonserver.so
@@ -154,7 +154,7 @@ class Settings:
         return {ENVIRONMENT: json.dumps(asdict(self))}
 
     @classmethod
-    def from_environment(cls) -> "Settings":
+    def from_environment(cls) -> "InProcessSettings":
         document = json.loads(os.environ[ENVIRONMENT])
         return cls(**{**document, "models": tuple(document["models"])})
 
@@ -171,7 +171,7 @@ class TritonError(Exception):
 class _Library:
     """The functions by their names without the common prefix; each raises TritonError."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: InProcessSettings) -> None:
         self._library = _load(settings)
         self.functions = {
             name: self._function(name, c_void_p, *arguments) for name, arguments in _SIGNATURES.items()
@@ -202,7 +202,7 @@ class _Library:
             raise failure
 
 
-def _load(settings: Settings) -> ctypes.CDLL:
+def _load(settings: InProcessSettings) -> ctypes.CDLL:
     """The library. Those it needs may lie beside it, unknown to the loader: each round loads what then can be."""
     waiting = sorted(Path(settings.library).resolve().parent.glob("*.so*"))
     while (refused := [path for path in waiting if not _loads(path)]) and len(refused) < len(waiting):
@@ -228,11 +228,11 @@ OnResponse = Callable[[int, int | None, bool], None]
 """(number of the request, response or None, whether it is the last); on a thread of the library."""
 
 
-class Server:
+class InProcessServer:
     """A started server."""
 
     def __init__(
-        self, settings: Settings, on_response: OnResponse, on_release: Callable[[int], None]
+        self, settings: InProcessSettings, on_response: OnResponse, on_release: Callable[[int], None]
     ) -> None:
         self._library = library = _Library(settings)
         self._buffers: dict[int, ctypes.Array[Any]] = {}  # by address
@@ -253,7 +253,7 @@ class Server:
     def handle(self) -> c_void_p:
         return self._handle
 
-    def _start(self, settings: Settings) -> c_void_p:
+    def _start(self, settings: InProcessSettings) -> c_void_p:
         call, options, handle = self._library.call, c_void_p(), c_void_p()
         call("ServerOptionsNew", byref(options))
         call("ServerOptionsSetModelRepositoryPath", options, settings.repository.encode())
@@ -307,7 +307,7 @@ class Server:
 
     # --- requests
 
-    def request(self, message: bytes | memoryview, number: int) -> "Request":
+    def request(self, message: bytes | memoryview, number: int) -> "InProcessRequest":
         """A ModelInferRequest as the library wants it; `number` is what its callbacks get, from 1 up."""
         asked = load_messages().ModelInferRequest.FromString(bytes(message))
         handle = c_void_p()
@@ -332,7 +332,7 @@ class Server:
             self._set_parameter(handle, name, parameter)
         call("InferenceRequestSetReleaseCallback", handle, self._on_release, number)
         call("InferenceRequestSetResponseCallback", handle, self._allocator, None, self._on_response, number)
-        return Request(number, handle, data)
+        return InProcessRequest(number, handle, data)
 
     def _set_parameter(self, handle: c_void_p, name: str, parameter: Any) -> None:
         kind = parameter.WhichOneof("parameter_choice")
@@ -348,13 +348,13 @@ class Server:
                 "InferenceRequestSetBoolParameter", handle, name.encode(), parameter.bool_param
             )
 
-    def mark(self, request: "Request", sequence_id: int, *, is_start: bool, is_end: bool) -> None:
+    def mark(self, request: "InProcessRequest", sequence_id: int, *, is_start: bool, is_end: bool) -> None:
         """Make it part of a sequence."""
         flags = (_SEQUENCE_START if is_start else 0) | (_SEQUENCE_END if is_end else 0)
         self._library.call("InferenceRequestSetCorrelationId", request.handle, sequence_id)
         self._library.call("InferenceRequestSetFlags", request.handle, flags)
 
-    def cancel(self, request: "Request") -> None:
+    def cancel(self, request: "InProcessRequest") -> None:
         self._library.call("InferenceRequestCancel", request.handle)
 
     # --- responses
@@ -438,7 +438,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class InProcessRequest:
     """A request that can be sent again and again, one time after the other."""
 
     number: int

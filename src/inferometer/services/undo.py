@@ -31,9 +31,6 @@ class Undo:
 
     call: Callable[[], None]  # a PeerError means: try again
     timeout_s: float  # how long the guard tries
-    gone: type[OSError] = (
-        ConnectionRefusedError  # what a call meets when the server, and so the change, is gone
-    )
 
     def is_done(self, timeout_s: float) -> bool:
         """Tries until the server agrees. Never raises: the error that brought us here matters more."""
@@ -42,7 +39,9 @@ class Undo:
             try:
                 self.call()
             except PeerError as error:
-                if isinstance(error.__cause__, self.gone):
+                if isinstance(
+                    error.__cause__, ConnectionRefusedError
+                ):  # the server is gone, and so is the change
                     return True
                 if monotonic_ns() >= end_ns:
                     return False

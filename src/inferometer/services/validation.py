@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.model.numbers import decode, values
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inferometer.records.totals import Totals
+from inferometer.records.records import Totals
 from inferometer.stats.measurement import Level
 
 

@@ -11,7 +11,7 @@ from inferometer.stats.intervals import FEWEST_SECTIONS, MOST_SECTIONS, margin, 
 from inferometer.stats.measurement import Estimate
 
 
-class Change(Enum):
+class Direction(Enum):
     """What can be said of the second figure against the first."""
 
     HIGHER = "higher"
@@ -21,34 +21,36 @@ class Change(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RelativeDifference:
     """Of a figure against an earlier one, as shares of the earlier: 0.1 is ten percent more."""
 
     relative: float
     low: float | None  # of the 95 % interval; None when one of the figures has none
     high: float | None
-    change: Change
+    change: Direction
 
 
-def difference(before: Estimate, after: Estimate) -> Difference:
+def difference(before: Estimate, after: Estimate) -> RelativeDifference:
     """Of two figures that were measured apart from each other, each with its interval.
 
     Each side's distance to the end of its interval adds up in squares, on the scale of ratios, so that lopsided
     intervals count as they are and swapping the two turns the answer round.
     """
     if before.value <= 0 or after.value <= 0:
-        return Difference(0.0 if before.value == after.value else math.inf, None, None, Change.UNKNOWN)
+        return RelativeDifference(
+            0.0 if before.value == after.value else math.inf, None, None, Direction.UNKNOWN
+        )
     relative = after.value / before.value - 1
     down, up = _distances(before), _distances(after)
     if down is None or up is None:
-        return Difference(relative, None, None, Change.UNKNOWN)
+        return RelativeDifference(relative, None, None, Direction.UNKNOWN)
     ratio = math.log(after.value / before.value)
     low = math.expm1(ratio - math.hypot(up[0], down[1]))
     high = math.expm1(ratio + math.hypot(up[1], down[0]))
-    return Difference(relative, low, high, _change(low, high))
+    return RelativeDifference(relative, low, high, _change(low, high))
 
 
-def difference_of_samples(before: Sequence[float], after: Sequence[float]) -> Difference:
+def difference_of_samples(before: Sequence[float], after: Sequence[float]) -> RelativeDifference:
     """Of the means of two series, such as the same figure of each window; eight values or more each."""
     return difference(estimate_of_samples(before), estimate_of_samples(after))
 
@@ -75,7 +77,7 @@ def _distances(estimate: Estimate) -> tuple[float, float] | None:
     return down, math.log(estimate.high / estimate.value)
 
 
-def _change(low: float, high: float) -> Change:
+def _change(low: float, high: float) -> Direction:
     if low > 0:
-        return Change.HIGHER
-    return Change.LOWER if high < 0 else Change.NONE_SHOWN
+        return Direction.HIGHER
+    return Direction.LOWER if high < 0 else Direction.NONE_SHOWN

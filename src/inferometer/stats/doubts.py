@@ -14,7 +14,6 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.quantiles import BINS_PER_OCTAVE
-from inferometer.stats.sparkline import sparkline
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 LATE_SHARE = 0.1  # of the median latency that may be our own late sending
@@ -34,7 +33,7 @@ MOST_LONGER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DoubtEvidence:
     """What is known of a level whose figures are not sure."""
 
     windows: Sequence[WindowFigures]
@@ -46,7 +45,7 @@ class Evidence:
     is_capped: bool  # by rate, with a limit of outstanding requests
 
 
-def explain(evidence: Evidence) -> Doubt:
+def explain(evidence: DoubtEvidence) -> Doubt:
     """The most likely reason, in words, with the course of the figure that is least sure."""
     kind, text = _reason(evidence)
     rate, latency = evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width
@@ -55,7 +54,7 @@ def explain(evidence: Evidence) -> Doubt:
     return Doubt(kind, text, evidence.name, sparkline([float(row.latency_ns) for row in evidence.windows]))
 
 
-def _reason(evidence: Evidence) -> tuple[str, str]:
+def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     found = evidence.found
     limit = client_limit(found, is_capped=evidence.is_capped)
     if limit is not None:
@@ -91,7 +90,7 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
     return None
 
 
-def _longer(evidence: Evidence) -> str:
+def _longer(evidence: DoubtEvidence) -> str:
     """The width of an interval falls with the root of the time."""
     widths = (evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width)
     width = max((each for each in widths if each is not None), default=None)
@@ -200,3 +199,21 @@ def _valley(smooth: NDArray[np.float64], counts: NDArray[np.float64]) -> int | N
         return None
     place = int(np.argmin(np.where(inside, depth, np.inf)))
     return place + 1 if depth[place] <= VALLEY else None
+
+
+# --- a series of figures as a line of small bars
+
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS = 40
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """From the lowest to the highest; long series are averaged down to what fits."""
+    if not len(values):
+        return ""
+    parts = np.array_split(np.asarray(values, dtype=np.float64), min(len(values), MOST_BARS))
+    points = np.array([part.mean() for part in parts])
+    spread = float(points.max() - points.min())
+    if spread == 0:
+        return BARS[0] * len(points)
+    return "".join(BARS[round(float(point - points.min()) / spread * (len(BARS) - 1))] for point in points)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.stats.series import EXACT, PIECES
-from inferometer.stats.sketch import Durations
+from inferometer.stats.series import EXACT, PIECES, Durations
 
 _GROUPS = 1 << 16
 _MANY = 256  # arrays that wait to be put together

@@ -48,8 +48,7 @@ from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.quantiles import rank
-from inferometer.stats.series import Series, Sorted
-from inferometer.stats.sketch import Sketch
+from inferometer.stats.series import Series, Sketch, Sorted
 
 MOST_SECTIONS = 64
 FEWEST_SECTIONS = 8

@@ -14,7 +14,7 @@ from inferometer.records.records import Records
 
 
 @dataclass(slots=True)
-class Reading:
+class CounterReading:
     """Counters, and our requests since the level began."""
 
     counters: Snapshot
@@ -35,37 +35,37 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CountBounds:
     """How many requests of ours the server can have counted between two readings."""
 
     fewest: int
     most: int
 
 
-def bounds(before: Reading, after: Reading) -> Bounds:
+def bounds(before: CounterReading, after: CounterReading) -> CountBounds:
     """A failed request may be counted or not; one that is outstanding may be, one that has just ended may not yet."""
     slack = before.outstanding + after.outstanding
     failed = after.failed - before.failed
-    return Bounds(
+    return CountBounds(
         fewest=max(0, after.ended - before.ended_after - failed - slack),
         most=after.ended_after - before.ended + slack,
     )
 
 
 @dataclass(slots=True)
-class Readings:
+class CounterReadings:
     """Counts our requests of a level for readings that were just made."""
 
     _ended: int = 0
     _failed: int = 0
     _outstanding: int = 0
-    _fresh: list[Reading] = field(
+    _fresh: list[CounterReading] = field(
         default_factory=list
     )  # requests that ended before they came may still be missing
 
-    def begin(self, counters: Snapshot, asked_ns: int, answered_ns: int) -> Reading:
+    def begin(self, counters: Snapshot, asked_ns: int, answered_ns: int) -> CounterReading:
         """A new one. All requests that were added ended before it was asked for."""
-        reading = Reading(
+        reading = CounterReading(
             counters, asked_ns, answered_ns, self._ended, self._ended, self._failed, self._outstanding
         )
         self._fresh.append(reading)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from inferometer.base.notes import Remark
+from inferometer.options.effective import Effective
 from inferometer.stats.account import Account
 from inferometer.stats.measurement import Level
 
@@ -96,7 +97,7 @@ class Result:
     command: str  # measure or perf_analyzer
     started_at: str  # wall time, the run's one anchor
     asked: Mapping[str, Any]
-    effective: Mapping[str, Any]
+    effective: Effective
     host: Mapping[str, Any]
     server: Mapping[str, Any]
     model: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""When a level has been measured enough. Pure: windows in, a verdict out.
+"""When a level has been measured enough. Pure: windows in, a decision out.
 
 Two rules. **Stability**, the classic one: the last three windows agree within a percentage. **Precision**: the 95 %
 intervals of throughput and latency are as narrow as asked, or the time is spent.
@@ -25,7 +25,7 @@ class Stability:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StopDecision:
     """What to do after a window."""
 
     is_done: bool
@@ -33,24 +33,24 @@ class Verdict:
     remark: Remark | None = None
 
 
-GO_ON = Verdict(is_done=False, is_stable=False)
+GO_ON = StopDecision(is_done=False, is_stable=False)
 
 
-def judge_stability(rule: Stability, windows: Sequence[WindowFigures]) -> Verdict:
-    """The verdict after the last of `windows`."""
+def judge_stability(rule: Stability, windows: Sequence[WindowFigures]) -> StopDecision:
+    """The decision after the last of `windows`."""
     recent = windows[-MERGED:]
     if len(recent) == MERGED:
         rates = _agree([window.infer_per_s for window in recent], rule.percentage)
         # By rate the wait before the send grows for ever once the sender cannot keep up; the service may be steady.
         latencies = _agree([window.service_ns for window in recent], rule.percentage)
         if rates and latencies:
-            return Verdict(is_done=True, is_stable=True)
+            return StopDecision(is_done=True, is_stable=True)
         if any(is_over(window.latency_ns, rule.latency_limit_ms) for window in recent):
-            return Verdict(is_done=True, is_stable=False, remark=_unstable(recent, rule))
+            return StopDecision(is_done=True, is_stable=False, remark=_unstable(recent, rule))
         if len(windows) >= rule.max_trials and rates and rule.is_lenient:
-            return Verdict(is_done=True, is_stable=True, remark=_unstable(recent, rule))
+            return StopDecision(is_done=True, is_stable=True, remark=_unstable(recent, rule))
     if len(windows) >= rule.max_trials:
-        return Verdict(is_done=True, is_stable=False, remark=_unstable(recent, rule))
+        return StopDecision(is_done=True, is_stable=False, remark=_unstable(recent, rule))
     return GO_ON
 
 
@@ -96,11 +96,13 @@ class Precision:
     is_enough: Callable[[], bool] | None = None
 
 
-def judge_precision(rule: Precision, elapsed_ns: int, estimates: Sequence[tuple[str, Estimate]]) -> Verdict:
-    """The verdict so far; after the time is spent there is always an answer, with the reason when it is not tight."""
+def judge_precision(
+    rule: Precision, elapsed_ns: int, estimates: Sequence[tuple[str, Estimate]]
+) -> StopDecision:
+    """The decision so far; after the time is spent there is always an answer, with the reason when it is not tight."""
     widths = [(name, estimate.relative_half_width) for name, estimate in estimates]
     if all(width is not None and width <= rule.precision for _, width in widths):
-        return Verdict(is_done=True, is_stable=True)
+        return StopDecision(is_done=True, is_stable=True)
     if elapsed_ns < rule.duration_ns:
         return GO_ON
     loose = ", ".join(
@@ -108,7 +110,7 @@ def judge_precision(rule: Precision, elapsed_ns: int, estimates: Sequence[tuple[
         for name, width in widths
         if width is None or width > rule.precision
     )
-    return Verdict(
+    return StopDecision(
         is_done=True,
         is_stable=True,
         remark=Remark(Note.NOT_PRECISE, f"asked for ±{rule.precision:.1%}: {loose}"),

@@ -12,8 +12,7 @@ import numpy as np
 from inferometer.base.units import NS_PER_S
 from inferometer.records.records import Records
 from inferometer.stats.measurement import TokenFigures
-from inferometer.stats.series import Series, joined
-from inferometer.stats.sketch import Durations
+from inferometer.stats.series import Durations, Series, joined
 
 
 @dataclass(slots=True)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S
-from inferometer.stats.doubts import drift
+from inferometer.stats.doubts import drift, sparkline
 from inferometer.stats.measurement import Doubt, WindowFigures
-from inferometer.stats.sparkline import sparkline
 
 FEWEST_WINDOWS = 6
 FAR_SHARE = 0.05  # of the mean: less is no warm-up worth the name

@@ -17,7 +17,7 @@ from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.goodput import Limits, kept
 from inferometer.stats.lateness import Lateness
 from inferometer.stats.measurement import WindowFigures
-from inferometer.stats.readings import Reading
+from inferometer.stats.readings import CounterReading
 from inferometer.stats.series import EXACT, PIECES, Series, joined
 from inferometer.stats.tokens import Tokens, join_tokens
 
@@ -115,8 +115,8 @@ class Window:
     kept: int = 0  # requests within the limits of the promise
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
     expense: Expense = Expense()
-    before: Reading | None = None  # of the server's counters
-    after: Reading | None = None
+    before: CounterReading | None = None  # of the server's counters
+    after: CounterReading | None = None
     samples: tuple[Sample, ...] = ()  # of the server's metrics
     number: int = 1  # of windows that were joined
 
@@ -247,7 +247,7 @@ class OpenWindow:
             self.start_ns = self._first_sent_ns
 
     def close(
-        self, end_ns: int, *, expense: Expense, before: Reading | None, after: Reading | None
+        self, end_ns: int, *, expense: Expense, before: CounterReading | None, after: CounterReading | None
     ) -> Window:
         return Window(
             start_ns=self.start_ns,

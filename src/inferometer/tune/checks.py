@@ -1,4 +1,4 @@
-"""What can be refused before a server is started: every mistake that files and settings show by themselves."""
+"""What is refused before a server is started: every mistake that files and settings show by themselves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Any
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.dataset.build import build
 from inferometer.measure.checks import check_model
-from inferometer.measure.options import Options
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
@@ -24,7 +24,7 @@ from inferometer.wire.http1 import encode_request
 
 
 def check_settings(settings: TuneSettings, *, sends: bool) -> None:
-    """`sends` where our own engine is the load generator; another one judges its options itself."""
+    """`sends` where our own engine is the load generator; another one checks its options itself."""
     _check_models(settings)
     _check_search(settings)
     if sends:
@@ -32,7 +32,7 @@ def check_settings(settings: TuneSettings, *, sends: bool) -> None:
 
 
 def _check_models(settings: TuneSettings) -> None:
-    """Names that are not in the repository are said at once, before anything is started."""
+    """Models that are not in the repository."""
     folders = settings.launch.repositories
     if settings.launch.mode == "remote" or not folders:
         return
@@ -48,21 +48,21 @@ def _check_models(settings: TuneSettings) -> None:
 
 def _check_search(settings: TuneSettings) -> None:
     """A search that cannot be made: the package is missing, an ensemble calls another one, counts do not fit."""
-    if settings.search == "optuna":
+    if settings.search.method == "optuna":
         require_optuna()
     if settings.launch.mode == "remote" or not are_whole(settings):
         return
     for group in groups(settings):
         problem = make_problem(settings, group, lambda name: own_config(settings, name) or {}, has_gpus=False)
-        name, _ = choose(settings.search, problem, VariantNames())
+        name, _ = choose(settings.search.method, problem, VariantNames())
         if name == "quick":
             knobs(problem)
 
 
 def _check_sent(settings: TuneSettings) -> None:
-    """What cannot be sent is refused before anything is started, as far as the models' own files say what they take."""
-    if settings.intervals is not None:
-        read_intervals(settings.intervals)
+    """Data and headers that cannot be sent, as far as the models' own files describe their inputs."""
+    if settings.search.intervals is not None:
+        read_intervals(settings.search.intervals)
     for model in settings.models:
         try:
             _check_options(settings, model)

@@ -27,7 +27,7 @@ def open_deployment(launch: LaunchSettings) -> "Deployment":
 
 
 class Deployment(Protocol):
-    """Has the variants of a trial loaded. Use as a context manager: what it started ends with it."""
+    """Loads the variants of a trial. Use it as a context manager: what it started ends with it."""
 
     is_special: bool  # made for one model's server flags
 
@@ -43,31 +43,30 @@ class Deployment(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def close(self) -> None:
-        """Doing it twice does no harm."""
+        """May be called twice."""
 
     def is_running(self) -> bool: ...
 
     def revive(self) -> bool:
-        """Make good for what died; whether anything had."""
+        """Restart what died; whether anything had."""
 
     def base_config(self, model: str) -> Fields:
         """What the server makes of the model's own configuration."""
 
     def others(self, models: Sequence[str]) -> tuple[str, ...]:
-        """What somebody else has loaded besides these models and those they call."""
+        """Models that others have loaded, besides these and those they call."""
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
-        """Have exactly these loaded; whether anything changed."""
+        """Load exactly these; whether anything changed."""
 
     def host(self, model: str) -> Host | None:
-        """For a worker that is to hold the model itself; None where a server does."""
+        """How a worker is to load the model itself; None where a server does."""
 
 
 class ServerDeployment:
-    """Loads variants in place of each other; the server is only restarted when it died or when it must be.
+    """Loads variants in place of each other, under the model's own name; the server is restarted only when it died.
 
-    A variant stands in for the model under the model's own name. Models that somebody else had loaded are put back
-    at the end, with the configuration they had.
+    Models that were loaded before are restored at the end, with the configuration they had.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class ServerDeployment:
         self.close()
 
     def close(self) -> None:
-        """Put back what was there and end our server; doing it twice does no harm."""
+        """Restore what was loaded before, and end our server."""
         if not self._is_open:
             return
         self._is_open = False
@@ -166,7 +165,7 @@ class ServerDeployment:
         return tuple(sorted(ready - called - set(models)))
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
-        """Have exactly these loaded, members before those who call them; whether anything had to be loaded."""
+        """Load exactly these, members before their callers; whether anything had to be loaded."""
         wanted = [part for variant in variants for part in (*variant.composing, variant)]
         stale = [variant for variant in wanted if self._loaded.get(variant.model) != variant.key]
         if not stale:
@@ -177,7 +176,7 @@ class ServerDeployment:
         known = self.repository
         self._note_before(known, [variant.model for variant in wanted])
         if any(variant.composing for variant in variants):
-            # A caller keeps the members it was loaded with: all of it anew whenever one of them changed.
+            # An ensemble keeps the members it was loaded with, so everything is loaded again when one changes.
             stale = wanted
         for variant in stale:
             self._loaded.pop(variant.model, None)
@@ -217,7 +216,7 @@ class ServerDeployment:
                 self._before[model] = _loaded_config(known, model) if self._is_loaded(known, model) else None
 
     def _restore(self) -> None:
-        """Callers are put back after the models they call, which were noted first."""
+        """In the order they were noted: models before their callers."""
         for model, config in self._before.items():
             known = self.repository
             with suppress(PeerError):  # the server may be gone; the search's result stands
@@ -228,19 +227,19 @@ class ServerDeployment:
 
 
 def _loaded_config(known: ModelControl, model: str) -> Fields:
-    """What the server says of a loaded model, in the form it can be loaded with again: it also lists empty fields,
-    and refuses some of them."""
+    """The configuration of a loaded model, in a form it can be loaded with again: servers also report empty fields,
+    and refuse some of them."""
     return model_config.normal(_known_fields(known.config(model)))
 
 
 def _known_fields(fields: Mapping[str, Any]) -> Fields:
-    """Without what a newer server knows and our messages do not."""
+    """Without fields of newer servers that our messages lack."""
     names = model_config.message().DESCRIPTOR.fields_by_name
     return {name: value for name, value in fields.items() if name in names}
 
 
 def _without_completed(fields: Fields) -> Fields:
-    """A preferred batch size that the server filled in would bind every variant."""
+    """Without the preferred batch sizes that the server filled in: they would hold for every variant."""
     batching = fields.get("dynamic_batching")
     if batching is None:
         return fields
@@ -249,7 +248,7 @@ def _without_completed(fields: Fields) -> Fields:
 
 
 class InProcessDeployment:
-    """Says what each worker is to load. A variant stands in for the model under the model's own name.
+    """No server: each worker loads the variant it puts under load, under the model's own name.
 
     A worker gets a repository of its own: links to the model's files, and the configuration of the variant.
     """
@@ -280,7 +279,7 @@ class InProcessDeployment:
         return not any(host.has_died() for host in self._hosts.values())
 
     def revive(self) -> bool:
-        """The next trial starts workers anew."""
+        """The next trial starts new workers."""
         if self.is_running():
             return False
         self._variants = {}
@@ -321,7 +320,7 @@ class InProcessDeployment:
         return host
 
     def _with_called(self, configs: dict[str, Fields]) -> dict[str, Fields]:
-        """Also of what ensembles among them call, and what that calls."""
+        """With the configurations of all models that ensembles among them call."""
         waiting = list(configs)
         while waiting:
             for name in model_config.members(configs[waiting.pop()]):

@@ -1,7 +1,7 @@
-"""The journal of a search: every trial in SQLite as soon as it ended.
+"""The journal of a search: every trial in SQLite as soon as it has ended.
 
-One transaction per trial: whatever kills the tool, what was measured is there, and the search goes on from it. A lock
-beside the file keeps a second tuner out; it goes with the process that holds it.
+One transaction per trial: whatever kills the tool, what was measured is kept, and the search resumes from it. A lock
+beside the file keeps a second tuner out; it is released when its process ends.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _BROKEN = (
     sqlite3.DatabaseError,
     UnicodeDecodeError,
-)  # what a damaged file is told with may itself be damaged
+)  # error messages about a damaged file may be damaged too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS variants (name TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -69,7 +69,7 @@ class Journal:
             )
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:
-        """The last trial with this key; one that failed only where it need not be tried again."""
+        """The last trial with this key; a failed one only if it need not be tried again."""
         rows = self._rows("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", key)
         trials = [self._trial(document) for (document,) in rows]
         measured = [trial for trial in trials if trial.is_measured]
@@ -82,7 +82,7 @@ class Journal:
 
     @property
     def has_measured(self) -> bool:
-        """A journal without a measurement tells nothing, whatever else stands in it."""
+        """A journal without a measured trial holds nothing of use."""
         return any(trial.is_measured for trial in self.trials())
 
     def next_number(self) -> int:
@@ -113,7 +113,7 @@ class Journal:
         except (TypeError, ValueError, RecursionError) as error:
             raise _unreadable(self.path, error) from error
 
-    # --- what else a search must remember
+    # --- other facts
 
     def remember(self, name: str, value: Any) -> None:
         with self._saving():
@@ -160,8 +160,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _reading(path: Path) -> sqlite3.Connection:
-    """Without a right to write; a file in which nothing stands yet is read as an empty journal."""
-    # Without a log beside it nobody is writing, and SQLite need not make files of its own to see that.
+    """Read-only; an empty file is read as an empty journal."""
+    # Without a write-ahead log nobody is writing; `immutable` keeps SQLite from creating files of its own.
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)

@@ -1,4 +1,4 @@
-"""One trial's load on the models that are loaded: figures come back."""
+"""Puts the load of one trial on the models that are loaded, and returns the figures."""
 
 import contextlib
 import hashlib
@@ -15,16 +15,19 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
-from inferometer.measure.level import Bench, Point, Recipe, Watcher, measure_level, warm_up
-from inferometer.measure.options import Options
+from inferometer.measure.checks import STABILITY_OPTIONS, changed
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
-from inferometer.measure.run import bench, crew
-from inferometer.observe.host_load import HostMeter
+from inferometer.measure.run import make_instrument, start_workers
+from inferometer.observe.host import HostMeter
 from inferometer.observe.poller import HostEndpoint
+from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import figures, gpu_figures
 from inferometer.tune.prompts import Prompts
@@ -35,9 +38,9 @@ from inferometer.tune.trial import ClientLoad, Figures
 if TYPE_CHECKING:
     from inferometer.load.workers import Workers
 
-ROUNDS = 4  # of requests that a trial of a model that makes text has time for, at least
-SLICES = 20  # windows in the time a trial may take
-MOST_FAILED = 0.5  # share of failed requests above which there is nothing to report
+ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
+SLICES = 20  # windows per trial, at most
+MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
 
 
 class TrialError(Exception):
@@ -56,9 +59,9 @@ class Meter(Protocol):
     """The load generator."""
 
     def fingerprint(self, models: Sequence[str]) -> str:
-        """Of what is sent to these models: trials with another one cannot stand for each other."""
+        """Identifies what is sent to these models: only trials with the same one are comparable."""
 
-    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
+    def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
         """Figures, or a TrialError; `is_fresh` when the models were just loaded."""
 
     def forget(self) -> None:
@@ -68,18 +71,18 @@ class Meter(Protocol):
 
 
 @dataclass(slots=True)
-class _Line:
-    """Workers with their requests, ready for one model and one client batch size."""
+class _Client:
+    """Worker processes with their requests, for one model and one client batch size."""
 
     setup: Setup
-    bench: Bench
+    instrument: Instrument
     stack: contextlib.ExitStack
 
 
 class EngineMeter:
-    """Our own engine. Workers and their requests are kept while models come and go under the same name.
+    """Our own engine. Workers and their requests are kept while variants replace each other under the same name.
 
-    Workers that hold the model themselves end with it; the requests are kept all the same.
+    Workers that hold the model themselves end with it; only the requests are kept.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class EngineMeter:
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
         self._watcher = watcher
         self._effort = effort
-        self._lines: dict[tuple[str, int], _Line] = {}
+        self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
 
     def fingerprint(self, models: Sequence[str]) -> str:
@@ -105,122 +108,123 @@ class EngineMeter:
             {model: row for model, row in self._prompts.items() if model in models},
         )
 
-    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
+    def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
         if is_fresh:
-            self._end([key for key, line in self._lines.items() if line.setup.host is not None])
+            self._end([key for key, client in self._clients.items() if client.setup.host is not None])
         for variant, _ in proposal.parts:
             self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
         if len(proposal.parts) > 1:
-            levels = self._measure_together(proposal, site, is_fresh=is_fresh)
+            levels = self._measure_together(proposal, deployment, is_fresh=is_fresh)
         else:
             ((variant, load),) = proposal.parts
-            self._make_ready(variant.model, load, site, is_fresh=is_fresh)
-            levels = [self._level(variant.model, load, site, proposal.effort)]
-        pids = self._pids(site)
+            self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
+            levels = [self._level(variant.model, load, deployment, proposal.effort)]
+        pids = self._pids(deployment)
         return TrialFigures(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
 
-    def _measure_together(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> list[Level]:
+    def _measure_together(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> list[Level]:
         """Several models under load at the same time: levels in the order of the parts. None stops early, or the
         others would have the server to themselves."""
         whole = replace(proposal.effort or self._effort, precision=0.0)
         for variant, load in proposal.parts:
-            self._make_ready(variant.model, load, site, is_fresh=is_fresh)
+            self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
         with ThreadPoolExecutor(len(proposal.parts)) as pool:
             running = [
-                pool.submit(self._level, variant.model, load, site, whole) for variant, load in proposal.parts
+                pool.submit(self._level, variant.model, load, deployment, whole)
+                for variant, load in proposal.parts
             ]
             return [future.result() for future in running]
 
-    def _pids(self, site: Deployment) -> tuple[int, ...]:
+    def _pids(self, deployment: Deployment) -> tuple[int, ...]:
         """Of the processes that hold models, as far as they are on this machine."""
-        found = [line.setup.host.pid for line in self._lines.values() if line.setup.host is not None]
-        return tuple(pid for pid in (*found, site.pid) if pid is not None)
+        found = [client.setup.host.pid for client in self._clients.values() if client.setup.host is not None]
+        return tuple(pid for pid in (*found, deployment.pid) if pid is not None)
 
-    def _make_ready(self, model: str, load: ClientLoad, site: Deployment, *, is_fresh: bool) -> None:
+    def _make_ready(self, model: str, load: ClientLoad, deployment: Deployment, *, is_fresh: bool) -> None:
         """Start the workers for this model, and warm it up if it was just loaded."""
-        is_new = (model, load.batch) not in self._lines
-        line = self._line(model, load.batch, site)
-        if is_fresh or (is_new and line.setup.host is not None):
+        is_new = (model, load.batch) not in self._clients
+        client = self._client(model, load.batch, deployment)
+        if is_fresh or (is_new and client.setup.host is not None):
             begun_ns = monotonic_ns()
             with self._failing(model, load):
-                is_answered = warm_up(line.bench, Closed(_warm(load), count=_warm(load)))
+                is_answered = warm_up(client.instrument, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
-                limit_s = line.setup.options.request_timeout_s or line.bench.silence_ns / NS_PER_S
+                limit_s = client.setup.options.request_timeout_s or client.instrument.silence_ns / NS_PER_S
                 raise TrialError(f"it timed out: no request was answered within {limit_s:g} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
-    def _level(self, model: str, load: ClientLoad, site: Deployment, effort: Effort | None) -> Level:
+    def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:
         """One model under one load."""
-        line = self._line(model, load.batch, site)
-        plan = _plan(load, line.setup.options)
+        client = self._client(model, load.batch, deployment)
+        plan = _plan(load, client.setup.options)
         with self._failing(model, load):
-            line.bench.load.apply(Closed(0))
-            level = measure_level(line.bench, self._recipe(model, line.setup, effort), plan)
+            client.instrument.load.apply(Closed(0))
+            level = measure_level(client.instrument, self._level_settings(model, client.setup, effort), plan)
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            line.bench.load.apply(Closed(0))  # the next variant is loaded in peace
+            client.instrument.load.apply(Closed(0))  # so that no load disturbs loading the next variant
         _check(level)
         return level
 
     @contextlib.contextmanager
     def _failing(self, model: str, load: ClientLoad) -> Iterator[None]:
-        """What ends a trial here leaves it without figures. Workers that were lost are started anew the next time."""
+        """Errors become a TrialError. Workers that were lost are started again for the next trial."""
         key = model, load.batch
         try:
             yield
         except PeerError as error:
             raise TrialError(str(error)) from error
         except LocalError as error:
-            host = self._lines[key].setup.host
-            if host is not None:  # the site will find it dead
+            host = self._clients[key].setup.host
+            if host is not None:  # the deployment will notice that it died
                 raise TrialError(f"{error.message}: {host.end()}") from error
             self._end([key])
             raise TrialError(str(error)) from error
 
-    def _recipe(self, model: str, setup: Setup, effort: Effort | None) -> Recipe:
+    def _level_settings(self, model: str, setup: Setup, effort: Effort | None) -> LevelSettings:
         asked = effort or self._effort
         if effort is None and _has_own_rule(setup.options):
-            return setup.recipe
+            return setup.level_settings
         duration_s = asked.duration_s
-        if model in self._prompts:  # an answer may take longer than other trials altogether
+        if model in self._prompts:  # one answer may take longer than a whole trial of another model
             duration_s = max(duration_s, ROUNDS * self._round_s.get(model, 0.0))
         duration_ns = round(duration_s * NS_PER_S)
         return replace(
-            setup.recipe,
+            setup.level_settings,
             rule=Precision(asked.precision, duration_ns),
             window_ns=max(duration_ns // SLICES, 10 * NS_PER_MS),
             window_count=None,
             is_whole=False,
         )
 
-    def _line(self, model: str, batch: int, site: Deployment) -> _Line:
-        known = self._lines.get((model, batch))
+    def _client(self, model: str, batch: int, deployment: Deployment) -> _Client:
+        known = self._clients.get((model, batch))
         if known is not None:
             return known
         try:
-            line = self._started(self._setup(model, batch, site))
+            client = self._started(self._setup(model, batch, deployment))
         except PeerError as error:
             raise TrialError(str(error)) from error
-        self._lines[model, batch] = line
-        return line
+        self._clients[model, batch] = client
+        return client
 
-    def _started(self, setup: Setup) -> _Line:
+    def _started(self, setup: Setup) -> _Client:
         stack = contextlib.ExitStack()
         try:
-            workers: Workers = stack.enter_context(crew(setup))
+            workers: Workers = stack.enter_context(start_workers(setup))
         except UsageError as error:
             if setup.host is None:
                 raise
-            reason = " ".join(error.message.split())  # with a python model's own words
+            reason = " ".join(error.message.split())  # may hold the traceback of a python model
             raise TrialError(reason) from error
-        return _Line(setup, bench(setup, workers, self._watcher), stack)
+        return _Client(setup, make_instrument(setup, workers, self._watcher), stack)
 
-    def _setup(self, model: str, batch: int, site: Deployment) -> Setup:
-        options = self._asking(replace(self._options[model], model=model, batch=batch))
-        host = site.host(model)
+    def _setup(self, model: str, batch: int, deployment: Deployment) -> Setup:
+        options = self._asking(changed(self._options[model], model=model, batch=batch))
+        host = deployment.host(model)
         if host is None:
-            addresses = site.addresses
+            addresses = deployment.addresses
             options = replace(
                 options,
                 url=options.url or (addresses.grpc if options.protocol == "grpc" else addresses.http),
@@ -230,8 +234,12 @@ class EngineMeter:
             )
             setup = prepare(options, command="tune")
             is_text = model in self._prompts and options.streaming
-            return replace(setup, recipe=replace(setup.recipe, has_tokens=True)) if is_text else setup
-        self._end([key for key in self._lines if key[0] == model])  # a model is held once
+            return (
+                replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
+                if is_text
+                else setup
+            )
+        self._end([key for key in self._clients if key[0] == model])  # only one worker holds a model
         known = self._setups.get((model, batch))
         if known is None:
             self._setups[model, batch] = known = prepare_held(options, host)
@@ -253,10 +261,10 @@ class EngineMeter:
 
     def _end(self, keys: Sequence[tuple[str, int]]) -> None:
         for key in keys:
-            self._lines.pop(key).stack.close()
+            self._clients.pop(key).stack.close()
 
     def forget(self) -> None:
-        self._end(list(self._lines))
+        self._end(list(self._clients))
 
     def close(self) -> None:
         self.forget()
@@ -265,13 +273,13 @@ class EngineMeter:
 
 
 def prepare_held(options: Options, host: Host) -> Setup:
-    """For a worker that holds the model: no server has metrics then, so this host is looked at instead."""
-    plain = Options(model=options.model)
-    asked = replace(
+    """For a worker that holds the model: there is no server with metrics, so those of this host are collected."""
+    asked = changed(
         options,
+        service_kind=options.service_kind,
         model_repository=".",  # the host has one of its own
-        collect_metrics=False,
-        metrics_interval_ms=plain.metrics_interval_ms,
+        collect_metrics=None,
+        metrics_interval_ms=None,
     )
     setup = prepare(asked, command="tune", host=host)
     if not options.collect_metrics:
@@ -283,7 +291,7 @@ def prepare_held(options: Options, host: Host) -> Setup:
     )
 
 
-# What decides which requests are sent; how long they are measured does not make another trial of it.
+# The options that decide which requests are sent. How long they are measured is not among them.
 _SENT = (
     "protocol",
     "service_kind",
@@ -305,7 +313,8 @@ _SENT = (
 
 
 def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | None]) -> str:
-    """Of what is sent to each model, as far as it is not the default."""
+    """A digest of what is sent to each model, as far as it is not the default. The journal keeps it, so the text that
+    it is made of must not change."""
     plain = Options(model="")
     rows = [
         f"{model} {name} {getattr(asked, name)!r}"
@@ -318,36 +327,25 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
 
 
 def _has_own_rule(options: Options) -> bool:
-    """The user said how to judge windows."""
-    plain = Options(model=options.model)
-    return options.duration_s is not None or any(
-        getattr(options, name) != getattr(plain, name)
-        for name in (
-            "measurement_mode",
-            "measurement_interval_ms",
-            "measurement_request_count",
-            "stability_percentage",
-            "max_trials",
-            "request_count",
-        )
-    )
+    """Whether the user said how long to measure or when to stop."""
+    return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
 
 
 def _warm(load: ClientLoad) -> int:
-    """One round of the load: the first request of an instance may be slow."""
+    """Requests to warm up with: one round of the load, as the first request to an instance may be slow."""
     return load.concurrency or 8
 
 
-def _plan(load: ClientLoad, options: Options) -> Point:
+def _plan(load: ClientLoad, options: Options) -> LoadPoint:
     if load.concurrency is not None:
-        return Point("concurrency", float(load.concurrency), Closed(load.concurrency))
+        return LoadPoint("concurrency", float(load.concurrency), Closed(load.concurrency))
     if load.intervals is not None:
         times_ns = read_intervals(load.intervals)
-        return Point("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
+        return LoadPoint("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
     assert load.request_rate is not None
     rate = load.request_rate
     is_poisson = options.request_distribution == "poisson"
-    return Point(
+    return LoadPoint(
         "request_rate", rate, Open(Poisson(rate, options.data.seed) if is_poisson else Constant(rate))
     )
 

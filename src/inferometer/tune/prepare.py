@@ -12,7 +12,7 @@ from inferometer.tune.search.brute import brute
 from inferometer.tune.search.quick import quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
 from inferometer.tune.settings import ModelSettings, TuneSettings
-from inferometer.tune.space import automatic, manual
+from inferometer.tune.space import Space, automatic, manual
 from inferometer.tune.variant import VariantNames
 
 
@@ -48,65 +48,54 @@ def own_config(settings: TuneSettings, model: str) -> Fields | None:
     return {**found, "name": model} if found.get("input") or found.get("ensemble_scheduling") else None
 
 
-def base_config(settings: TuneSettings, site: Deployment, model: str) -> Fields:
+def base_config(settings: TuneSettings, deployment: Deployment, model: str) -> Fields:
     """The model's own file, else what the server makes of it."""
     found = own_config(settings, model)
-    return site.base_config(model) if found is None else found
+    return deployment.base_config(model) if found is None else found
 
 
 def make_problem(
     settings: TuneSettings, group: Sequence[ModelSettings], read: Callable[[str], Fields], has_gpus: bool
 ) -> SearchProblem:
     """What the search may try."""
-    return SearchProblem(
-        tasks=tuple(_task(settings, model, read, has_gpus) for model in group),
-        bounds=settings.bounds,
-        by_rate=settings.by_rate,
-        intervals=settings.intervals,
-        is_search_on=settings.is_search_on,
-        early_exit=settings.early_exit,
-        top=settings.top,
-        binary_steps=settings.binary_steps,
-        sweep_after=settings.sweep_after and not settings.by_rate,
-        budget_s=settings.budget_s,
-        optuna=settings.optuna,
-    )
+    return SearchProblem(tuple(_task(settings, model, read, has_gpus) for model in group), settings.search)
 
 
 def _task(
     settings: TuneSettings, model: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
 ) -> ModelProblem:
     base = read(model.name)
-    is_local = settings.launch.mode != "remote"
-    cpu_only = _is_cpu_only(model, base, has_gpus if is_local else True)
+    sees_gpus = has_gpus or settings.launch.mode == "remote"
     members = tuple(
-        _member_task(settings, member, read, has_gpus if is_local else True)
-        for member in _members(model, base, read)
+        ModelProblem(_space(settings, member, read(member.name), sees_gpus), Goal(member.name))
+        for member in _members(settings, model, base, read)
     )
-    if model.swept is not None:
-        space = manual(model.name, base, model.swept, where=model.where, cpu_only=cpu_only)
-    else:
-        space = automatic(model.name, base, settings.bounds, cpu_only=cpu_only)
-        if members and not model.is_bls:
-            space = replace(space, parameters=())  # an ensemble has no instances of its own
+    space = _space(settings, model, base, sees_gpus)
+    if members and not model.is_bls and model.swept is None:
+        space = replace(space, parameters=())  # an ensemble has no instances of its own
     return ModelProblem(space, model.goal, model.batches, model.loads, members)
 
 
-def _member_task(
-    settings: TuneSettings, member: ModelSettings, read: Callable[[str], Fields], has_gpus: bool
-) -> ModelProblem:
-    base = read(member.name)
-    cpu_only = member.name in settings.cpu_only_members or _is_cpu_only(member, base, has_gpus)
-    if member.swept is not None:
-        space = manual(member.name, base, member.swept, where=member.where, cpu_only=cpu_only)
-    else:
-        space = automatic(member.name, base, settings.bounds, cpu_only=cpu_only)
-    return ModelProblem(space, Goal(member.name))
+def _space(settings: TuneSettings, model: ModelSettings, base: Fields, has_gpus: bool) -> Space:
+    cpu_only = _is_cpu_only(model, base, has_gpus)
+    if model.swept is not None:
+        return manual(model.name, base, model.swept, where=model.where, cpu_only=cpu_only)
+    return automatic(model.name, base, settings.search.bounds, cpu_only=cpu_only)
 
 
-def _members(model: ModelSettings, base: Fields, read: Callable[[str], Fields]) -> tuple[ModelSettings, ...]:
-    if model.is_bls:
-        return model.members
+def _members(
+    settings: TuneSettings, model: ModelSettings, base: Fields, read: Callable[[str], Fields]
+) -> list[ModelSettings]:
+    found = list(model.members) if model.is_bls else _ensemble_members(model, base, read)
+    return [
+        replace(member, cpu_only=True) if member.name in settings.cpu_only_members else member
+        for member in found
+    ]
+
+
+def _ensemble_members(
+    model: ModelSettings, base: Fields, read: Callable[[str], Fields]
+) -> list[ModelSettings]:
     given = {member.name: member for member in model.members}
     found = []
     for name in model_config.members(base):
@@ -116,7 +105,7 @@ def _members(model: ModelSettings, base: Fields, read: Callable[[str], Fields]) 
                 remedy="tune the inner one on its own",
             )
         found.append(given.get(name, ModelSettings(name)))
-    return tuple(found)
+    return found
 
 
 def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:

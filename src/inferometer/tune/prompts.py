@@ -9,9 +9,8 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
-from inferometer.dataset.options import DataOptions
-from inferometer.dataset.payloads import build_payloads
-from inferometer.dataset.words import WORDS
+from inferometer.dataset.payloads import WORDS, build_payloads
+from inferometer.options.options import DataOptions
 
 TEXT = "text_input"
 LENGTHS = {"vllm": "sampling_parameters", "tensorrtllm": "max_tokens"}

@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,9 +13,8 @@ from typing import Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
+from inferometer.server.guarded import GuardedProcess, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
-from inferometer.server.startlog import telling_lines
 from inferometer.services.discovery import ModelControl
 from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.tune.settings import Addresses, LaunchSettings, ServerAccess
@@ -25,14 +23,14 @@ STOP_S = 5  # for a container to end by itself
 
 
 class ModelServer(Protocol):
-    """A server process that is ours to start and stop, or somebody else's."""
+    """A server that we start and stop, or one that runs already."""
 
     @property
     def addresses(self) -> Addresses: ...
 
     @property
     def pid(self) -> int | None:
-        """None for a process that is not on this machine, or not ours."""
+        """None for a process that is not ours, or not on this machine."""
 
     def start(self) -> None:
         """Returns when it answers."""
@@ -171,73 +169,39 @@ class InstalledServer:
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
         self._executable = find_executable(launch.executable or "tritonserver")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._traces: Traces | None = None
-        self._log: Path | None = None
+        self._guarded: GuardedProcess | None = None
         self.addresses = Addresses()
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process is not None and self.is_running() else None
+        return self._guarded.process.pid if self._guarded is not None and self.is_running() else None
 
     def start(self) -> None:
         ports = choose_ports(self._launch.ports)
         self.addresses = local_addresses(ports)
-        self._spawn(ports)
+        guarded = GuardedProcess("server", self._launch.log)
+        guarded.log.touch()
+        words = [str(self._executable), *server_words(self._launch, ports)]
+        guarded.start(words, {**os.environ, **self._launch.environment})
+        self._guarded = guarded
+        guarded.release()
         try:
             wait_until_ready(self, self._launch.timeout_s)
         except LocalError as error:
-            reason = "; ".join(telling_lines(self._log.read_text(errors="replace"))) if self._log else ""
+            reason = "; ".join(telling_lines(guarded.log.read_text(errors="replace")))
             self.stop()
             raise LocalError(f"'{self._executable}': {error.message}: {reason}") from error
         except BaseException:
             self.stop()
             raise
 
-    def _spawn(self, ports: Ports) -> None:
-        token = f"{os.getpid()}_{secrets.token_hex(8)}"
-        runtime = Path(tempfile.gettempdir()) / f"inferometer-server-{token}"
-        given = self._launch.log
-        self._log = runtime.with_suffix(".log") if given is None else given
-        self._log.touch()
-        self._traces = Traces(f"inferometer_{token}_", runtime, self._log if given is None else None)
-        done, alive = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                [
-                    *guard_command(self._traces, log=self._log, alive=alive),
-                    str(self._executable),
-                    *server_words(self._launch, ports),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, **self._launch.environment},
-                pass_fds=(alive,),
-                start_new_session=True,
-            )
-        finally:
-            os.close(alive)
-            os.close(done)
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as word:
-            word.write(GO.encode())
-
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._guarded is not None and self._guarded.process.poll() is None
 
     def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None or self._traces is None:
-            return
-        process.terminate()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            end_group(process.pid)
-            process.wait()
-        end_group(process.pid)
-        self._traces.remove()
-        self._traces.remove_log()
+        guarded, self._guarded = self._guarded, None
+        if guarded is not None:
+            guarded.end()
 
 
 def find_executable(name: str) -> Path:
@@ -303,7 +267,7 @@ class DockerServer:
             raise
 
     def command(self, ports: Ports) -> list[str]:
-        """The words of `docker run`: every part its own word, so blanks in paths do no harm."""
+        """The arguments of `docker run`, one per part, so blanks in paths do no harm."""
         launch = self._launch
         words = [self._docker, "run", "--rm", "--init", "--name", self._name]
         for number in ports.numbers():

@@ -10,16 +10,17 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import inferometer
 from inferometer.base.clock import Clock, monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.options import Options
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
+from inferometer.options.options import Options
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
 from inferometer.tune.checks import check_settings
 from inferometer.tune.deployment import Deployment, open_deployment
@@ -28,47 +29,31 @@ from inferometer.tune.journal import Journal
 from inferometer.tune.meter import EngineMeter, Meter, TrialError
 from inferometer.tune.prepare import are_whole, base_config, choose, groups, make_problem
 from inferometer.tune.prompts import Prompts
-from inferometer.tune.search.search import Message, Proposal, Search, SkippedProposal
+from inferometer.tune.search.search import Proposal, Search
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
 
-FIRST_ATTEMPTS = 2  # when so many fail in a row at the start, nothing will ever succeed
+FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
 
-
-class SearchWatcher(Protocol):
-    """Who is told how a search goes on."""
-
-    def said(self, message: Message) -> None: ...
-
-    def proposed(self, proposal: Proposal, *, is_known: bool) -> None: ...
-
-    def tried(self, trial: Trial) -> None: ...
-
-    def skipped(self, skip: SkippedProposal) -> None: ...
-
-    def is_interrupted(self) -> bool:
-        """Stop after the trial that runs."""
-
-
-MakeMeter = Callable[[TuneSettings, SearchWatcher], Meter]
+MakeMeter = Callable[[TuneSettings], Meter]
 
 
 def profile(
     settings: TuneSettings,
-    watcher: SearchWatcher,
+    watcher: Watcher,
     *,
     make_meter: MakeMeter | None = None,
 ) -> Iterator[Study]:
-    """A study per model, or one of all models together, each as soon as its search ended."""
+    """A study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=make_meter is None)
     nvml = open_nvml()
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
-        meter = (make_meter or _engine)(settings, watcher)
+        meter = (make_meter or _engine)(settings)
         stack.callback(meter.close)
         names = VariantNames.of(journal.variants())
         deployment: Deployment | None = None
@@ -76,7 +61,7 @@ def profile(
         for group in groups(settings):
             before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
             if deployment is not before:
-                watcher.said(Message(_where(settings, deployment), is_detail=True))
+                watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
                 _warn_of_others(settings, deployment, watcher)
             if idle is None:
@@ -84,7 +69,7 @@ def profile(
             runner = TrialRunner(deployment, meter, journal, names, monotonic_ns, watcher, has_measured)
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
-            name, steps = choose(settings.search, problem, names)
+            name, steps = choose(settings.search.method, problem, names)
             study = Study(
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
@@ -110,17 +95,17 @@ def _where(settings: TuneSettings, deployment: Deployment) -> str:
     return f"Triton Server {verb}: HTTP at {deployment.addresses.http}, gRPC at {deployment.addresses.grpc}"
 
 
-def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: SearchWatcher) -> None:
+def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Watcher) -> None:
     names = [
         name for model in settings.models for name in (model.name, *(member.name for member in model.members))
     ]
     for other in deployment.others(names):
         text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(Message(f"{text}, and so change the figures", is_warning=True))
+        watcher.said(f"{text}, and so change the figures", is_warning=True)
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
-    """Name and memory by UUID; those of somebody else's server are not ours to see."""
+    """Name and memory by UUID; the GPUs of a remote server are unknown."""
     if nvml is None or settings.watch_gpus is False or settings.launch.mode == "remote":
         return {}
     names = nvml.names()
@@ -144,11 +129,11 @@ def _deployment_for(
     deployment: Deployment | None,
     stack: contextlib.ExitStack,
 ) -> Deployment:
-    """Models with server flags of their own get a server of their own."""
+    """The deployment for these models: another one where a model has server flags of its own."""
     own = group[0]
     launch = settings.launch
     if launch.mode == "local" and launch.executable is None and are_whole(settings):
-        # Completing a configuration starts the model once more, at every load.
+        # Otherwise the server starts each model once more at every load, to complete its configuration.
         launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
     if deployment is not None and not own.server_flags and not own.environment and not deployment.is_special:
         return deployment
@@ -166,9 +151,9 @@ def _deployment_for(
 
 
 def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
-    """The user's, else the one of the search that is resumed, else a new one."""
-    if settings.seed is not None:
-        return settings.seed
+    """The user's seed, else that of the search that is resumed, else a new one."""
+    if settings.search.seed is not None:
+        return settings.search.seed
     known = journal.recall("seed")
     if known is None:
         known = random.randrange(10_000)
@@ -176,10 +161,9 @@ def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
     return int(known)
 
 
-def _engine(settings: TuneSettings, watcher: SearchWatcher) -> Meter:
-    return EngineMeter(
-        sent_options(settings), _Levels(watcher), settings.effort, sent_prompts(settings.models)
-    )
+def _engine(settings: TuneSettings) -> Meter:
+    # The watcher is not asked here whether to end: a trial that runs is finished, so that it counts.
+    return EngineMeter(sent_options(settings), Watcher(), settings.effort, sent_prompts(settings.models))
 
 
 def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
@@ -195,39 +179,20 @@ def sent_options(settings: TuneSettings) -> Mapping[str, Options]:
     return {name: replace(options, service_kind=IN_PROCESS_KIND) for name, options in found.items()}
 
 
-class _Levels:
-    """The engine tells more than a search's watcher wants to know."""
-
-    def __init__(self, watcher: SearchWatcher) -> None:
-        self._watcher = watcher
-
-    def level_started(self, mode: str, value: float) -> None:
-        pass
-
-    def window_finished(self, number: int, window: object) -> None:
-        pass
-
-    def level_finished(self, level: object) -> None:
-        pass
-
-    def is_interrupted(self) -> bool:
-        return False  # a trial that runs is finished, so that it counts
-
-
 # --- one search
 
 
 @dataclass(slots=True)
 class TrialRunner:
-    """What trials are made with."""
+    """What a search needs to measure its proposals."""
 
     deployment: Deployment
     meter: Meter
     journal: Journal
     names: VariantNames
     clock: Clock
-    watcher: SearchWatcher
-    has_measured: bool = False  # another model of this session: so the set-up works
+    watcher: Watcher
+    has_measured: bool = False  # another model of this session was, so the set-up works
 
 
 def run(runner: TrialRunner, search: Search, study: Study) -> Study:
@@ -239,7 +204,7 @@ def run(runner: TrialRunner, search: Search, study: Study) -> Study:
     while True:
         proposal = search.ask()
         for said in search.take_said():
-            runner.watcher.said(said)
+            runner.watcher.said(said.text, is_detail=said.is_detail, is_warning=said.is_warning)
         for skip in search.take_skipped():
             runner.watcher.skipped(skip)
             trials.append(skip.proposal.trial(-1, Status.SKIPPED, skip.reason))
@@ -257,7 +222,7 @@ def run(runner: TrialRunner, search: Search, study: Study) -> Study:
             fresh = [trial]
         for trial in fresh:
             runner.watcher.tried(trial)
-        listed = {known.number for known in trials}  # a search may look at one again
+        listed = {known.number for known in trials}  # a search may propose the same again
         trials += [trial for trial in fresh if trial.number not in listed]
         trial = fresh[-1]
         successes += trial.is_measured
@@ -276,7 +241,7 @@ def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | N
     found = runner.journal.find(key, with_failed=not retry)
     if found is None:
         return None
-    # Names may have changed hands since: what counts is the content.
+    # The name may belong to another variant by now: trials are found by content.
     parts = tuple(
         replace(part, variant=variant.name)
         for part, variant in zip(found.parts, proposal.variants, strict=True)
@@ -289,7 +254,7 @@ def stored_key(runner: TrialRunner, proposal: Proposal) -> str:
 
 
 def key_of(proposal: Proposal, sent: str) -> str:
-    """What trials are kept under: equal for those that can stand for each other."""
+    """The key of a trial in the journal: equal for trials of the same content and load."""
     return f"{proposal.key} {sent}".strip()
 
 
@@ -301,7 +266,7 @@ def _with(study: Study, runner: TrialRunner, trials: list[Trial], ended: str) ->
 
 
 def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial]:
-    """One, or two where the server died in the first: that may be no fault of the variant's."""
+    """One attempt, or two where the server died during the first: the variant may not be the reason."""
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
@@ -310,7 +275,8 @@ def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial
 
 
 def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
-    """One trial, with its figures or its reason. A user's mistake ends the search, unless other models worked."""
+    """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
+    were measured."""
     number = runner.journal.next_number()
     begun_ns = runner.clock()
     try:
@@ -319,13 +285,13 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
         is_fresh = runner.deployment.apply(proposal.variants)
         if is_fresh:
             loaded = [part.name for variant in proposal.variants for part in (*variant.composing, variant)]
-            runner.watcher.said(Message(f"Loaded {', '.join(loaded)}", is_detail=True))
+            runner.watcher.said(f"Loaded {', '.join(loaded)}", is_detail=True)
         reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
     except (TrialError, InferometerError) as error:
         if isinstance(error, UsageError) and not runner.has_measured:
             models = ", ".join(variant.model for variant in proposal.variants)
             raise UsageError(f"{models}: {error.message}", remedy=error.remedy) from error
-        reason = " ".join(str(error).split())  # a server's words may have lines
+        reason = " ".join(str(error).split())  # a server's message may have several lines
         if not runner.deployment.is_running():
             reason = f"the server ended: {reason}"
         trial = proposal.trial(number, Status.FAILED, reason)

@@ -4,22 +4,23 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
-from inferometer.services.endpoint import Tls
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
+JOURNAL = Path("inferometer-tune.sqlite")
 SEARCHES = ("smart", "brute", "quick", "optuna")
 IN_PROCESS = "c_api"
 LAUNCH_MODES = ("local", "docker", "remote", IN_PROCESS)
@@ -115,33 +116,43 @@ class LaunchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How to search, and where."""
+
+    method: str = "smart"
+    bounds: SearchBounds = field(default_factory=SearchBounds)
+    by_rate: bool = False
+    intervals: str | None = None  # a file of send times: one run, no sweep
+    is_search_on: bool = True
+    early_exit: bool = False
+    top: int = 3  # variants that are looked at closely
+    binary_steps: int = 5
+    sweep_after: bool = True
+    optuna: OptunaLimits = field(default_factory=OptunaLimits)
+    budget_s: float | None = None
+    seed: int | None = None  # None: a new one, or that of the search that is resumed
+
+    @property
+    def load_bounds(self) -> tuple[int, int]:
+        return self.bounds.request_rate if self.by_rate else self.bounds.concurrency
+
+
+@dataclass(frozen=True, slots=True)
 class TuneSettings:
     """A whole `profile`."""
 
     models: tuple[ModelSettings, ...]
     launch: LaunchSettings = field(default_factory=LaunchSettings)
-    search: str = "smart"
+    search: SearchSettings = field(default_factory=SearchSettings)
     mode: str = "online"
     together: bool = False
-    bounds: SearchBounds = field(default_factory=SearchBounds)
-    by_rate: bool = False
-    intervals: str | None = None
-    is_search_on: bool = True
-    early_exit: bool = False
-    top: int = 3
-    binary_steps: int = 5
-    sweep_after: bool = True
-    optuna: OptunaLimits = field(default_factory=OptunaLimits)
-    budget_s: float | None = None
-    seed: int | None = None
     effort: Effort = field(default_factory=lambda: Effort(2.5, 0.03))
-    journal: Path = Path("inferometer-tune.sqlite")
+    journal: Path = JOURNAL
     cpu_only_members: tuple[str, ...] = ()
     watch_gpus: bool | None = None  # None: when there are any
     idle_s: float = 0.0  # how long the empty server is watched for its own figures
 
 
-JOURNAL = Path("inferometer-tune.sqlite")
 RESERVE_S = 3.0  # of a budget: for starting and ending the server
 
 
@@ -186,16 +197,18 @@ def settings_of(request: TuneRequest) -> TuneSettings:
     model = ModelSettings(
         options.model,
         constraints=constraints,
-        options=replace(options, duration_s=None, asynchronous=True, percentile=percentile),
+        options=changed(options, duration_s=None, asynchronous=True, percentile=percentile),
         batches=(options.batch or 1,),
     )
     return TuneSettings(
         models=(model,),
         launch=launch,
-        search=request.search,
-        bounds=request.bounds,
-        budget_s=None if request.budget_s is None else max(1.0, request.budget_s - RESERVE_S),
-        seed=request.seed,
+        search=SearchSettings(
+            request.search,
+            request.bounds,
+            budget_s=None if request.budget_s is None else max(1.0, request.budget_s - RESERVE_S),
+            seed=request.seed,
+        ),
         journal=request.journal,
     )
 

@@ -192,8 +192,7 @@ def _without_none(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]
 
 
 def _scalar(field: Any, value: object, where: str) -> object:
-    """The value as the field has it. YAML does not know which field it writes, so numbers may stand in quotes and
-    texts without them."""
+    """The value in the type of the field. In YAML numbers may be quoted and texts may not be."""
     if field.enum_type is not None:
         names = [row.name for row in field.enum_type.values]
         if value not in names:

@@ -1,4 +1,4 @@
-"""One run: which variants under which load, what came of it, or why nothing did."""
+"""One trial: which variants under which load, and the figures, or the reason why there are none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,8 +120,8 @@ class Trial:
 def pooled(trials: Sequence[Trial]) -> Trial:
     """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs.
 
-    A trial is repeated because its first run looked good, so that run was likely a lucky one: with two or more others
-    it no longer counts.
+    A trial is repeated because its first run looked good, so that run is biased: with two or more others it no longer
+    counts.
     """
     first = trials[0]
     repeats = [trial for trial in trials if trial.repeat]

@@ -1,4 +1,4 @@
-"""A model with some fields of its configuration changed, under a name that stays."""
+"""A model with some fields of its configuration changed, under a name that never changes."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ class VariantNames:
 
     @classmethod
     def of(cls, variants: Iterable[ModelVariant]) -> "VariantNames":
-        """Names that were given before stay."""
+        """With the names that were given before."""
         names = cls()
         for variant in variants:
             names.add(variant)

@@ -39,7 +39,7 @@ from inferometer.wire import frames, http2
 from inferometer.wire.frames import Buffer
 from inferometer.wire.headers import Headers, encode_block
 from inferometer.wire.http2 import Http2Connection, StreamFault
-from inferometer.wire.sender import Request, Stream, render
+from inferometer.wire.sender import Http2Request, Stream, render
 
 (
     OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS,
@@ -179,7 +179,7 @@ def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buff
 
 def render_call(
     block: bytes, message: Buffer, *, compression: str | None = None, ends: bool = True
-) -> Request:
+) -> Http2Request:
     """A call with its first message, for GrpcConnection.open()."""
     return render(block, frame_message(message, compression), ends=ends)
 

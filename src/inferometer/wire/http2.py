@@ -3,7 +3,7 @@
 How it is used:
 
     connection = Http2Connection(reader)          # queues preface, SETTINGS and the connection's window
-    stream = connection.open(token, request)      # a Request rendered once (sender.py)
+    stream = connection.open(token, request)      # a Http2Request rendered once (sender.py)
     connection.receive(buffer, length)            # reader.head(), .body(), .ended() or .failed() per stream
     for chunk in connection.take(): ...           # whole frames, to be sent in this order, all of them
 
@@ -62,7 +62,7 @@ from inferometer.wire.frames import (
     unpack_head,
 )
 from inferometer.wire.headers import LIST_LIMIT, BlockReader, Headers
-from inferometer.wire.sender import Request, Sender, Stream, pack_id
+from inferometer.wire.sender import Http2Request, Sender, Stream, pack_id
 from inferometer.wire.usual import UNKNOWN_REPLY, UsualReply, usual_reply
 
 WINDOW = 2**30
@@ -199,7 +199,7 @@ class Http2Connection:
         """take() is worth a call, though it may find nothing after all."""
         return self.sender.is_waiting
 
-    def open(self, token: Any, request: Request, *, keep: bool = False) -> Stream:
+    def open(self, token: Any, request: Http2Request, *, keep: bool = False) -> Stream:
         """Start a stream; its first frames, or all of them, are queued."""
         streams = self.streams
         if not self.can_open:
@@ -222,7 +222,7 @@ class Http2Connection:
     def cancel(self, stream: Stream, code: int = frames.CANCEL) -> None:
         """Give up a stream: the server is told, the reader hears no more of it."""
         if self.streams.pop(stream.id, None) is not None:
-            self._forsake(stream)
+            self._remember_cancelled(stream)
             self._queue(frames.rst_stream(stream.id, code))
 
     def take(self, limit: int = TAKE) -> list[Buffer]:
@@ -242,7 +242,7 @@ class Http2Connection:
     def eof(self) -> None:
         """The server closed the connection: streams that are open are lost."""
         if self.broken is None:
-            self.broken = PeerError(f"the server closed the connection{self._farewell()}")
+            self.broken = PeerError(f"the server closed the connection{self._goaway_reason()}")
             self._close()
             self._fail_all(LOST, frames.NO_ERROR, self.broken.message)
 
@@ -513,7 +513,7 @@ class Http2Connection:
         self.cancel(stream, code)
         self._reader.failed(stream, MALFORMED, code, text)
 
-    def _forsake(self, stream: Stream) -> None:
+    def _remember_cancelled(self, stream: Stream) -> None:
         """Frames that the server sent before it knew may still arrive."""
         self.sender.drop(stream)
         if self._left_stream is stream:
@@ -544,7 +544,7 @@ class Http2Connection:
         self.closing = True
         self.limit = 0
 
-    def _farewell(self) -> str:
+    def _goaway_reason(self) -> str:
         if self.goaway is None:
             return ""
         text = f": {self.goaway.text}" if self.goaway.text else ""
@@ -641,10 +641,10 @@ class Http2Connection:
         text = bytes(data[start + 8 : min(stop, start + 8 + 1024)]).decode("utf-8", "replace")
         self.goaway = Goaway(last, code, text)
         self._close()
-        reason = f"the server took no more streams{self._farewell()}"
+        reason = f"the server took no more streams{self._goaway_reason()}"
         for stream in [stream for stream in self.streams.values() if stream.id > last]:
             del self.streams[stream.id]
-            self._forsake(stream)
+            self._remember_cancelled(stream)
             self._reader.failed(stream, REFUSED, code, reason)
 
     def _read_window_update(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:

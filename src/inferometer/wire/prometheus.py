@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricLine:
     """One line."""
 
     name: str
@@ -23,14 +23,14 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
 _ESCAPE = re.compile(r"\\(.)")
 
 
-def readings(text: str) -> Iterator[Reading]:
+def metric_lines(text: str) -> Iterator[MetricLine]:
     """Every line that holds a number; comments, broken lines, NaN and what no counter holds are passed over."""
     for line in text.split("\n"):
         if (found := _maybe_reading(line)) is not None:
             yield found
 
 
-def _maybe_reading(line: str) -> Reading | None:
+def _maybe_reading(line: str) -> MetricLine | None:
     name = _NAME.match(line)
     if name is None:
         return None
@@ -48,7 +48,7 @@ def _maybe_reading(line: str) -> Reading | None:
         return None
     if not abs(value) < _MOST:
         return None
-    return Reading(name[1], _labels(line[begin:end]), value)
+    return MetricLine(name[1], _labels(line[begin:end]), value)
 
 
 def _labels(text: str) -> dict[str, str]:

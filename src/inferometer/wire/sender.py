@@ -31,7 +31,7 @@ _NEVER = frames.LARGEST_WINDOW + 1  # larger than any window
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Http2Request:
     """Headers and body of a request, rendered for sending it many times."""
 
     block: bytes  # of the headers, as encode_block() makes it
@@ -42,22 +42,22 @@ class Request:
     quick_size: int  # of the body when there are frames, else larger than any window
 
 
-def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = True) -> Request:
+def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = True) -> Http2Request:
     """A request ready to be sent; a large body is referred to, so it must not change."""
     parts = _parts(body)
     size = sum(map(len, parts))
     if len(block) > frames.LEAST_FRAME_SIZE or size > frames.LEAST_FRAME_SIZE:
-        return Request(block, parts, ends, bytearray(), 0, _NEVER)
+        return Http2Request(block, parts, ends, bytearray(), 0, _NEVER)
     end = END_STREAM if ends else 0
     if not size:
         head = frame_head(len(block), HEADERS, END_HEADERS | end, 0) + block
-        return Request(block, parts, ends, bytearray(head), ID, 0)
+        return Http2Request(block, parts, ends, bytearray(head), ID, 0)
     head = frame_head(len(block), HEADERS, END_HEADERS, 0) + block
     whole = bytearray().join((head, frame_head(size, DATA, end, 0), *parts))
-    return Request(block, parts, ends, whole, len(head) + ID, size)
+    return Http2Request(block, parts, ends, whole, len(head) + ID, size)
 
 
-def patch(request: Request, stream_id: int) -> bytes:
+def patch(request: Http2Request, stream_id: int) -> bytes:
     """The frames of a request that has them."""
     put_id(request.frames, ID, stream_id)
     put_id(request.frames, request.second, stream_id)
@@ -110,7 +110,7 @@ class Sender:
     def is_waiting(self) -> bool:
         return bool(self.queue) or (self.window > 0 and bool(self.ring))
 
-    def start(self, stream_id: int, token: Any, keep: bool, request: Request) -> Stream:
+    def start(self, stream_id: int, token: Any, keep: bool, request: Http2Request) -> Stream:
         """A new stream, whose first frames, or all of them, are queued."""
         size = request.quick_size
         if size <= self.quick_limit and size <= self.window:
@@ -121,7 +121,7 @@ class Sender:
         self._start_slowly(stream, request)
         return stream
 
-    def _start_slowly(self, stream: Stream, request: Request) -> None:
+    def _start_slowly(self, stream: Stream, request: Http2Request) -> None:
         block = request.block
         if self.quick_limit < 0:  # the first block of a connection shrinks our table (headers.py)
             block = SHRINK + block

@@ -1,7 +1,9 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
 from inferometer.dialects.model_analyzer.llm import applied, genai_flags
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.meter import EngineMeter
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Addresses, Effort
@@ -17,20 +19,6 @@ FLAGS = {
 }
 
 
-class Levels:
-    def level_started(self, mode, value):
-        pass
-
-    def window_finished(self, number, window):
-        pass
-
-    def level_finished(self, level):
-        pass
-
-    def is_interrupted(self):
-        return False
-
-
 class Elsewhere:
     """Triton is not where the load goes."""
 
@@ -44,8 +32,10 @@ class Elsewhere:
 def test_prompts_go_to_an_openai_server_and_tokens_come_back():
     with FakeOpenAi() as fake:
         flags = genai_flags("genai_perf_flags", {**FLAGS, "url": fake.server.address})
-        options, prompts = applied(Options(model="tiny"), flags, "genai_perf_flags", has_data=False)
-        meter = EngineMeter({"tiny": options}, Levels(), Effort(0.3, 0.5), {"tiny": prompts})
+        options, prompts = applied(
+            changed(Options(), model="tiny"), flags, "genai_perf_flags", has_data=False
+        )
+        meter = EngineMeter({"tiny": options}, Watcher(), Effort(0.3, 0.5), {"tiny": prompts})
         proposal = Proposal(
             ((ModelVariant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)
         )

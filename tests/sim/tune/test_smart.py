@@ -10,6 +10,7 @@ from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates
 from inferometer.tune.search.search import ModelProblem, Search, SearchProblem
 from inferometer.tune.search.smart import SPENT, smart
+from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.trial import Status
 from inferometer.tune.variant import VariantNames
@@ -33,7 +34,7 @@ def scope_of(seed: int, limit_ms: float | None = None, **settings) -> SearchProb
     )
     constraints = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
     task = ModelProblem(automatic("m", BASE, bounds, cpu_only=True), Goal("m", constraints=constraints))
-    return SearchProblem((task,), bounds, seed=seed, **settings)
+    return SearchProblem((task,), SearchSettings(bounds=bounds, **settings), seed)
 
 
 def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | None, float]:
@@ -140,7 +141,7 @@ def test_several_objectives_are_weighed():
     landscape = Landscape.drawn(seed)
     scope = scope_of(seed)
     calm = Goal("m", objectives=(("perf_latency_p99", 10), ("perf_throughput", 1)))
-    quiet = SearchProblem((ModelProblem(scope.tasks[0].space, calm),), scope.bounds, seed=seed)
+    quiet = SearchProblem((ModelProblem(scope.tasks[0].space, calm),), scope.settings, seed)
     fast, _, _ = search(scope, SimulatedTrials(landscape, seed))
     slow, _, _ = search(quiet, SimulatedTrials(landscape, seed))
     fastest = rank(scope.goals, fast)[0].best.value("perf_latency_p99")
@@ -154,7 +155,7 @@ def pair_of(seed: int, limit_ms: float | None = None) -> SearchProblem:
     limits = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
     goals = (Goal("m", weight=5), Goal("n", constraints=limits))
     spaces = [automatic(goal.model, {**BASE, "name": goal.model}, bounds, cpu_only=True) for goal in goals]
-    return SearchProblem(tuple(map(ModelProblem, spaces, goals)), bounds, seed=seed)
+    return SearchProblem(tuple(map(ModelProblem, spaces, goals)), SearchSettings(bounds=bounds), seed)
 
 
 def test_models_together_are_weighed_and_each_keeps_its_own_limit():

@@ -1,14 +1,15 @@
 import shlex
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.parser import parse_classic
-from inferometer.dataset.build import DataOptions
-from inferometer.measure.checks import check, check_model
-from inferometer.measure.options import Options, Range
+from inferometer.dialects.perf_analyzer.options import parse_classic
+from inferometer.measure.checks import changed, check_model
 from inferometer.model.spec import ModelSpec
+from inferometer.options.options import DataOptions, Options
+from inferometer.options.values import Range
 
 ASKED = Options(model="m")
 MODEL = ModelSpec(name="m", version="", inputs=(), outputs=())
@@ -88,49 +89,88 @@ def test_rejected_combination(line: str, sentence: str, tmp_path):
     assert sentence in str(caught.value)
 
 
+def asked(**values: Any) -> Options:
+    return changed(Options(), **{"model": "m", **values})
+
+
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("values", "sentence"),
     [
-        (Options(model=""), "The value must be specified"),
-        (replace(ASKED, connections=2), "--connections is only for gRPC"),
-        (replace(ASKED, service_kind="openai", batch=2), "Batching is not supported"),
-        (replace(ASKED, service_kind="openai", shared_memory="system"), "--shared-memory has no meaning"),
-        (replace(ASKED, service_kind="tfserving", streaming=True, protocol="grpc"), "not support streaming"),
-        (replace(ASKED, service_kind="torchserve"), "no metadata to make data from"),
-        (replace(ASKED, service_kind="torchserve", bodies=("a",), protocol="grpc"), "gRPC is not supported"),
+        ({"model": ""}, "The value must be specified"),
+        ({"connections": 2}, "--connections is only for gRPC"),
+        ({"service_kind": "openai", "batch": 2}, "Batching is not supported"),
+        ({"service_kind": "openai", "shared_memory": "system"}, "--shared-memory has no meaning"),
+        ({"service_kind": "tfserving", "streaming": True, "protocol": "grpc"}, "not support streaming"),
+        ({"service_kind": "torchserve"}, "no metadata to make data from"),
+        ({"service_kind": "torchserve", "bodies": ("a",), "protocol": "grpc"}, "gRPC is not supported"),
         (
-            replace(ASKED, service_kind="torchserve", bodies=("a",), data=DataOptions(sources=("a.json",))),
+            {"service_kind": "torchserve", "bodies": ("a",), "data": DataOptions(sources=("a.json",))},
             "cannot be combined",
         ),
-        (replace(ASKED, asynchronous=True, synchronous=True), "--async and --sync"),
-        (replace(ASKED, concurrency=Range(1, 0)), "cannot both be 0"),
-        (replace(ASKED, concurrency=Range(0)), "1 or more"),
-        (replace(ASKED, concurrency=Range(1, 2, 0)), "1 or more"),
-        (replace(ASKED, concurrency=Range(2), request_count=1), "can not be less than concurrency"),
-        (replace(ASKED, concurrency=Range(2, 4), request_count=9), "multiple concurrency"),
-        (replace(ASKED, batch=0), "batch must be 1 or more, but is 0"),
-        (replace(ASKED, percentile=100), "percentile must be in range (0, 100)"),
-        (replace(ASKED, data=DataOptions(sources=("zero", "a.json"))), "zero flag cannot be set"),
-        (replace(ASKED, data=DataOptions(string_length=0)), "data.string_length must be 1 or more"),
+        ({"service_kind": "http", "data": DataOptions(sources=("zero",))}, "--input-data has no meaning"),
+        ({"asynchronous": True, "synchronous": True}, "--async and --sync"),
+        ({"concurrency": Range(1, 0)}, "cannot both be 0"),
+        ({"concurrency": Range(0)}, "The start of the range must be > 0"),
+        ({"concurrency": Range(1, 2, 0)}, "The step of the range must be > 0"),
+        ({"concurrency": 4}, "concurrency must be a Range, but is 4"),
+        ({"request_rate": Range(-1)}, "The start of the range must be > 0"),
+        ({"concurrency": Range(2), "request_count": 1}, "can not be less than concurrency"),
+        ({"concurrency": Range(2, 4), "request_count": 9}, "multiple concurrency"),
+        ({"batch": 0}, "batch must be 1 or more, but is 0"),
+        ({"batch": "2"}, "batch must be a whole number, but is '2'"),
+        ({"workers": 0}, "workers must be 1 or more"),
+        ({"speed": 0}, "speed needs a factor above 0"),
+        ({"precision": 2}, "precision must be 1 or less"),
+        ({"percentile": 100}, "percentile must be 99 or less"),
+        ({"protocol": "tcp"}, "the available options are 'http' or 'grpc'"),
+        ({"trace_level": "all"}, "Unsupported type provided: 'all'"),
+        ({"shape_load": "ramp 1..9"}, "which is no ramp"),
+        ({"data": DataOptions(sources=("zero", "a.json"))}, "zero flag cannot be set"),
+        ({"data": DataOptions(string_length=0)}, "data.string_length must be 1 or more"),
     ],
 )
-def test_options_that_cannot_be_measured(options: Options, sentence: str):
+def test_options_that_cannot_be_measured(values: dict[str, Any], sentence: str):
     with pytest.raises(UsageError) as caught:
-        check(options)
+        asked(**values)
     assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "options",
+    "values",
     [
-        ASKED,
-        replace(ASKED, concurrency=Range(1, 4), batch=8, asynchronous=True),
-        replace(ASKED, concurrency=Range(1, 0), latency_limit_ms=10),
-        replace(ASKED, data=DataOptions(sources=("a.json", "b.json"), shapes={"x": (1,)})),
+        {},
+        {"concurrency": Range(1, 4), "batch": 8, "asynchronous": True},
+        {"concurrency": Range(1, 0), "latency_limit_ms": 10},
+        {"data": DataOptions(sources=("a.json", "b.json"), shapes={"x": (1,)})},
+        {"workers": "auto", "service_kind": "auto"},
+        {"service_kind": "http", "data": DataOptions(seed=3)},
+        {"streaming": False, "synchronous": True, "bodies": (), "slo": None},  # none of them is given
     ],
 )
-def test_options_that_can_be_measured(options: Options):
-    check(options)
+def test_options_that_can_be_measured(values: dict[str, Any]):
+    assert asked(**values).model == "m"
+
+
+def test_what_was_given_is_known_from_the_source():
+    found = asked(request_count=0, streaming=False, duration_s=None, data=DataOptions(seed=3))
+    assert found.given == {"model", "request_count", "data.seed"}
+    assert changed(found, request_count=None, batch=2).given == {"model", "batch", "data.seed"}
+    assert parse_classic(["-m", "m", "-t", "2", "-i", "http", "--shape", "a:1"]).given == {
+        "model",
+        "concurrency",
+        "protocol",
+        "data.shapes",
+    }
+
+
+def test_None_takes_an_option_back():
+    found = asked(metrics_interval_ms=5, collect_metrics=True)
+    assert changed(found, collect_metrics=None, metrics_interval_ms=None) == asked()
+
+
+def test_an_option_that_there_is_not_is_refused():
+    with pytest.raises(TypeError, match="colour"):
+        asked(colour="red")
 
 
 SEQUENCE = replace(MODEL, is_sequence=True, max_batch_size=4)

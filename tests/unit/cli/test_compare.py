@@ -7,6 +7,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.cli.compare import main
 from inferometer.cli.main import main as inferometer
 from inferometer.compare.comparison import Comparison
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -49,7 +50,7 @@ def files(tmp_path):
             command="measure",
             started_at="2024-01-01T00:00:00+00:00",
             asked={},
-            effective={"batch": 1},
+            effective=Effective(batch=1),
             host={"cores": cores},
             server={},
             model={"name": "m"},

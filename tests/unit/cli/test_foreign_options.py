@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from inferometer.cli.parser import parse_classic
-from inferometer.measure.options import Options, Range
+from inferometer.dialects.perf_analyzer.options import parse_classic
+from inferometer.options.options import Options
+from inferometer.options.values import Range
 
 FILE = sys.executable  # any that exists
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.parser import GROUPS, Ask, parse_classic, parse_measure, print_measure_help
-from inferometer.dataset.build import DataOptions
-from inferometer.dialects.perf_analyzer.usage import classic_usage
-from inferometer.measure.options import Options, Range
-from inferometer.services.endpoint import Tls
+from inferometer.cli.measure import COMMAND, parse_measure
+from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
+from inferometer.options.help import print_help
+from inferometer.options.option import Ask
+from inferometer.options.options import DataOptions, Options, Tls
+from inferometer.options.values import Range
 
 SECTION_1_AND_6_1 = """
 -m -x --service-kind --endpoint --bls-composing-models --model-signature-name -v --version
@@ -70,7 +71,7 @@ OURS = [
     *("--replay", "--speed", "--shape-load"),
     *("--proto", "--proto-path"),
 ]
-ROWS = [option for _, options in GROUPS for option in options]
+ROWS = [option for _, options in COMMAND.groups for option in options]
 
 
 def parse(line: str) -> Options:
@@ -96,7 +97,7 @@ def test_every_option_of_the_contract_and_ours_is_in_the_tables_and_no_other():
 
 
 def test_help_and_usage_mention_every_option(capsys: pytest.CaptureFixture[str]):
-    print_measure_help()
+    print_help(COMMAND)
     for text in (capsys.readouterr().out, classic_usage()):
         words = set(text.replace(",", " ").split())
         assert [name for name in CONTRACT + OURS if name not in words] == []
@@ -107,11 +108,11 @@ def test_defaults_shown_are_the_defaults():
     for option in ROWS:
         part, _, name = option.field.rpartition(".")
         known = {field.name for field in fields(parts[part])}
-        if name in known and option.default and option.parse is not None:
-            shown: Any = option.parse(option.names[0], option.default)
+        if name in known and option.default and option.values is not None:
+            shown: Any = option.values.read(option.names[0], option.default)
             actual = getattr(parts[part], name)
             if actual is not None:  # None: the run decides
-                assert actual == ((shown,) if option.repeatable else shown), option.names
+                assert actual == ((shown,) if option.combine else shown), option.names
 
 
 ACCEPTED = [
@@ -351,10 +352,10 @@ def test_what_is_not_built_never_passes_silently():
         "--request-distribution": "poisson",
     }
     for option in ROWS:
-        if option.built:
+        if option.is_built:
             continue
         file = sys.executable if option.metavar == "FILE" else "1"
-        value = "" if option.parse is None else values.get(option.names[0], file)
+        value = "" if option.values is None else values.get(option.names[0], file)
         refusal(f"-m m {option.names[0]} {value}")
 
 
@@ -434,7 +435,7 @@ def test_any_words_give_options_or_a_sentence(words: list[str]):
 
 def test_the_parser_imports_nothing_heavy():
     code = (
-        "import sys, inferometer.dialects.perf_analyzer.usage as u; u.classic_usage();"
+        "import sys, inferometer.dialects.perf_analyzer.options as u; u.classic_usage();"
         "print([m for m in ('numpy', 'rich', 'pydantic', 'ssl', 'argparse') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

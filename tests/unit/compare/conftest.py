@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -67,7 +68,7 @@ def make_result(make_level):
             command="measure",
             started_at="2024-01-01T00:00:00+00:00",
             asked={"data": {"seed": 0, "shapes": {}, **(data or {})}},
-            effective={**EFFECTIVE, **(effective or {})},
+            effective=Effective(**{**EFFECTIVE, **(effective or {})}),
             host={**HOST, **(host or {})},
             server={"url": "u"},
             model={**MODEL, **(model or {})},

@@ -7,8 +7,9 @@ from inferometer.base.units import NS_PER_S
 from inferometer.compare.live import Order, check_order, contestants
 from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, Look, Pace, schedules
 from inferometer.load.plan import Closed, Constant, Open
-from inferometer.measure.level import Point
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.measure.instrument import LoadPoint
+from inferometer.options.options import Options
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,9 @@ def test_what_is_no_comparison_is_refused(models, urls, words):
 )
 def test_options_without_meaning_are_refused(given):
     with pytest.raises(UsageError):
-        check_order(Order(contestants(["a", "b"], []), Options(model="a", **{"duration_s": 1.0, **given})))
+        check_order(
+            Order(contestants(["a", "b"], []), changed(Options(), model="a", **{"duration_s": 1.0, **given}))
+        )
 
 
 def look(per_s, latency_ns=NS_PER_S // 100):
@@ -69,7 +72,7 @@ def look(per_s, latency_ns=NS_PER_S // 100):
 
 
 def closed(concurrency=1):
-    return Point("concurrency", concurrency, Closed(concurrency))
+    return LoadPoint("concurrency", concurrency, Closed(concurrency))
 
 
 def test_about_equal_lanes_send_the_same_number_and_others_their_own():
@@ -99,7 +102,7 @@ def test_a_number_of_requests_is_shared_out_among_the_rounds():
 
 
 def test_by_rate_turns_have_a_length():
-    point = Point("request_rate", 50, Open(Constant(50.0)))
+    point = LoadPoint("request_rate", 50, Open(Constant(50.0)))
     (plan, _) = schedules(point, Pace(100 * NS_PER_S), [look(50), look(50)], steps=1)
     assert (plan.count, plan.turn_ns) == (None, NS_PER_S)
     (plan, _) = schedules(point, Pace(10 * NS_PER_S), [look(50), look(50, NS_PER_S)], steps=1)

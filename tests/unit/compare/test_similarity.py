@@ -7,9 +7,8 @@ import pytest
 
 from inferometer.compare.comparison import OutputSimilarity
 from inferometer.compare.similarity import similarities
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import bf16_bytes, encode
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES, bf16_bytes, encode
+from inferometer.model.spec import Tensor
 
 NAN, INF = math.nan, math.inf
 

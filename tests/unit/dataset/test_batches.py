@@ -6,8 +6,7 @@ from inferometer.base.errors import UsageError
 from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.model.numbers import decode, encode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
 X, Y = TensorSpec("X", "INT32", (1,)), TensorSpec("Y", "INT32", (-1, -1), optional=True)
 SHAPE = TensorSpec("S", "INT32", (1,), is_shape_tensor=True)

@@ -4,9 +4,10 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.batches import batch, batch_expected
-from inferometer.dataset.build import DataOptions, build
+from inferometer.dataset.build import build
 from inferometer.model.numbers import encode
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions
 
 INTS = encode("INT32", range(16))
 A, B = TensorSpec("A", "INT32", (16,)), TensorSpec("B", "INT32", (16,), optional=True)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.batches import batch
-from inferometer.dataset.build import DataOptions, build
-from inferometer.dataset.options import named_source
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import decode, encode
+from inferometer.dataset.build import build
+from inferometer.model.numbers import DATATYPES, decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions
+from inferometer.options.values import named_source
 
 JPEG = b"\xff\xd8\xff\xe0 not really a picture"
 

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.build import DataOptions, build
+from inferometer.dataset.build import build
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions
 
 MODEL = ModelSpec("m", "1", (TensorSpec("A", "INT32", (1,)),), (), max_batch_size=8)
 

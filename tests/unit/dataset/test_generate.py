@@ -5,10 +5,10 @@ import hashlib
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.build import DataOptions, build
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import decode
+from inferometer.dataset.build import build
+from inferometer.model.numbers import DATATYPES, decode
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions
 
 NUMERIC = [name for name in DATATYPES if name != "BYTES"]
 LETTERS = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .?!")

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.build import DataOptions, build
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import decode, encode
+from inferometer.dataset.build import build
+from inferometer.model.numbers import DATATYPES, decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions
 
 OUT = TensorSpec("OUT", "INT32", (4,))
 

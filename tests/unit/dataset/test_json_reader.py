@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inferometer.dataset.json_reader import Constant, JsonError, JsonReader
+from inferometer.dataset.json_reader import JsonConstant, JsonError, JsonReader
 
 BLOCKS = st.sampled_from([4, 5, 17, 100, 1 << 20])
 SCALARS = (
@@ -164,7 +164,7 @@ def test_a_list_inside_a_run_is_not_read():
 @pytest.mark.parametrize("block", [4, 1 << 20])
 def test_constants_are_told_from_numbers_too_large(block):
     nan, infinite, large = _flat("[NaN, -Infinity, 1e999]", block)
-    assert (type(nan), type(infinite), type(large)) == (Constant, Constant, float)
+    assert (type(nan), type(infinite), type(large)) == (JsonConstant, JsonConstant, float)
     assert math.isnan(nan)
     assert infinite == -large
 

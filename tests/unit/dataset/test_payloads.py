@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.build import DataOptions, build
+from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.options import DataOptions
 
 MODEL = ModelSpec("gpt", "", (TensorSpec("payload", "JSON", (1,)),), ())
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.dataset.replay import Entry, read_trace
+from inferometer.dataset.replay import TraceLine, read_trace
 
 MS = NS_PER_MS
 
@@ -46,9 +46,9 @@ def test_lines_may_say_what_is_sent(trace):
         '{"timestamp": 2, "data": {"A": [1, 2.5]}}',
     )
     assert found == (
-        Entry(0, 1, step=3),
-        Entry(MS, 2, step=0, stream=1),
-        Entry(2 * MS, 3, data=b'{"A": [1, 2.5]}'),
+        TraceLine(0, 1, step=3),
+        TraceLine(MS, 2, step=0, stream=1),
+        TraceLine(2 * MS, 3, data=b'{"A": [1, 2.5]}'),
     )
 
 

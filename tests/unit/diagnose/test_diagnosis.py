@@ -19,6 +19,7 @@ from inferometer.diagnose.diagnosis import (
     Trial,
     Verdict,
 )
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
@@ -27,7 +28,7 @@ RESULT = Result(
     command="diagnose",
     started_at="then",
     asked={},
-    effective={},
+    effective=Effective(),
     host={},
     server={},
     model={"name": "pipeline"},

@@ -26,9 +26,9 @@ def run(sequence_plan, plans, *, script=lambda number, sent: Reply(MS), each_ns=
         load.apply(plan)
         end = clock() + each_ns
         while clock() < end:
-            harvest = load.collect(end)
-            records.append(harvest.records)
-            if harvest.is_finished:
+            collected = load.collect(end)
+            records.append(collected.records)
+            if collected.is_finished:
                 break
     return load.marks, records
 
@@ -194,9 +194,9 @@ def test_turns_wait_for_the_answer_and_then_for_their_delay():
     load.apply(Closed(2))
     records = []
     while True:
-        harvest = load.collect(clock() + 1000 * MS)
-        records.append(harvest.records)
-        if harvest.is_finished:
+        collected = load.collect(clock() + 1000 * MS)
+        records.append(collected.records)
+        if collected.is_finished:
             break
     whole = join(records)
     times = {

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from inferometer.base.errors import PeerError
-from inferometer.measure.journal import DISORDER_NS, Journal
-from inferometer.model.tensor import Tensor
+from inferometer.measure.journal import DISORDER_NS, RequestJournal
+from inferometer.model.spec import Tensor
 from inferometer.records import status
-from inferometer.records.spool import Head, Spool
+from inferometer.records.spool import Spool, SpoolHead
 
 
 def read_outputs(body, header_length):
@@ -17,7 +17,7 @@ def read_outputs(body, header_length):
 
 def make(folder: Path, *workers, missing=b"", steps=1):
     """A journal whose workers kept requests with these ends; (end, status, body) where they differ from the usual."""
-    journal = Journal(
+    journal = RequestJournal(
         path=folder / "x.json",
         service_kind="triton",
         endpoint="",
@@ -33,7 +33,7 @@ def make(folder: Path, *workers, missing=b"", steps=1):
             end, code, body = row if isinstance(row, tuple) else (row, status.OK, b"text")
             spool.begin(0)
             spool.respond(0, end, body)
-            spool.end(0, Head(end - 2, end - 1, end, code, end % steps, 0, 0, 0))
+            spool.end(0, SpoolHead(end - 2, end - 1, end, code, end % steps, 0, 0, 0))
         spool.flush()
     return journal
 

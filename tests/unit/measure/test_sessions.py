@@ -5,8 +5,8 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
 from inferometer.dataset.dataset import Step
-from inferometer.measure.sessions import session_plan
-from inferometer.model.tensor import Tensor
+from inferometer.measure.requests import session_plan
+from inferometer.model.spec import Tensor
 
 
 def turn(session: str | None, delay: str | None = "0") -> Step:

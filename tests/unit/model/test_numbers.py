@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import ElementError, count, decode, encode, encode_fractions
+from inferometer.model.numbers import DATATYPES, ElementError, count, decode, encode, encode_fractions
 
 INTEGER_BITS = {name: row.size * 8 for name, row in DATATYPES.items() if "INT" in name}
 

@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.observe.gpu import Gpu
 from inferometer.observe.metrics import Queue, missing, sample
-from inferometer.wire.prometheus import readings
+from inferometer.wire.prometheus import metric_lines
 
 TWO_GPUS = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -57,7 +57,7 @@ LINES = (
 
 @pytest.mark.parametrize(("line", "expected"), [row[1:] for row in LINES], ids=[row[0] for row in LINES])
 def test_a_line_with(line: str, expected) -> None:
-    found = [(row.name, dict(row.labels), row.value) for row in readings(f"first 1\n{line}\nlast 2")]
+    found = [(row.name, dict(row.labels), row.value) for row in metric_lines(f"first 1\n{line}\nlast 2")]
     assert found == [("first", {}, 1.0), *([expected] if expected else []), ("last", {}, 2.0)]
 
 

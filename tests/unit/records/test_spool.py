@@ -6,7 +6,7 @@ import tempfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.records.spool import Head, Spool, read_spool
+from inferometer.records.spool import Spool, SpoolHead, read_spool
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 responses = st.lists(st.tuples(st.integers(-1, 10**6), st.binary(max_size=60)), max_size=4)
@@ -22,7 +22,7 @@ def write(spool, rows):
         spool.begin(number)
         for time_ns, (header_length, body) in enumerate(parts):
             spool.respond(number, time_ns, bytearray(body), header_length)
-        spool.end(number, Head(*fields, 0))
+        spool.end(number, SpoolHead(*fields, 0))
     spool.flush()
 
 
@@ -50,7 +50,7 @@ def test_responses_that_came_in_one_piece_are_told_apart_by_when_they_were_read(
         spool.begin(0)
         for _ in range(3):
             spool.respond(0, 100, b"x")
-        spool.end(0, Head(0, 0, 0, 0, 0, 0, 0, 0))
+        spool.end(0, SpoolHead(0, 0, 0, 0, 0, 0, 0, 0))
         spool.flush()
         (entry,) = read_spool(file)
     assert [response.time_ns for response in entry.responses] == [100, 105, 106]

@@ -5,6 +5,7 @@ from typing import Any
 
 from inferometer.base.notes import Remark
 from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -54,7 +55,7 @@ def result(
         command="perf_analyzer",
         started_at="2025-01-01T00:00:00Z",
         asked={},
-        effective={**EFFECTIVE, **effective},
+        effective=Effective(**{**EFFECTIVE, **effective}),
         host={},
         server={},
         model={"name": "addsub", "version": "1", "is_decoupled": False, "any_cache": False, **(model or {})},

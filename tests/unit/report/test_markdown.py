@@ -3,7 +3,17 @@
 import pytest
 
 from inferometer.report import escape
-from inferometer.report.document import Code, Column, Document, Facts, Message, Messages, Section, Table
+from inferometer.report.document import (
+    Code,
+    Column,
+    Depth,
+    Document,
+    Facts,
+    Message,
+    Messages,
+    Section,
+    Table,
+)
 from inferometer.report.markdown import markdown
 from inferometer.report.saved import to_markdown
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
@@ -39,8 +49,8 @@ def test_a_document_in_markdown():
                 "Lead.",
                 (
                     Table("Rows", columns, (("a", "1 ms"), ("b|c", "2 ms"))),
-                    Table("Folded", columns, (("d", "3 ms"),), is_folded=True),
-                    Table("On screen", columns, (("e", "4 ms"),), is_printed=False),
+                    Table("Folded", columns, (("d", "3 ms"),), Depth.DETAIL),
+                    Table("On screen", columns, (("e", "4 ms"),), Depth.LISTING),
                     Facts("Host", (("Cores", "2"),)),
                     Messages((Message("slow", "measure longer"), Message("Done.", "Go on."))),
                     Messages((Message("first"),), is_ranked=True),

@@ -8,7 +8,7 @@ import pytest
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.perf_analyzer.report import report
 from inferometer.report.csv import main_csv
-from inferometer.report.metrics import metrics_lines
+from inferometer.report.sentences import metrics_sentences
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
@@ -110,21 +110,21 @@ def test_people_see_all_that_is_there() -> None:
     queue = QueueFigures("simple", "1", 3.5, 5, 20, 100)
     host = HostFigures(0.75, 2 * 1024**3, (AAA,))
     metrics = ServerMetrics(3, (), 0.5, 4 * 1024**3, 16 * 1024**3, (queue,), host)
-    assert list(metrics_lines(metrics)) == [
+    assert list(metrics_sentences(metrics)) == [
         "Server metrics (3 looks): CPU 50 %, memory 4.00 of 16.0 GiB",
-        "  simple version 1: 3.50 requests pending, 5 at most, 100 µs in the queue",
-        "  GPU-aaa: busy 20 %, 55.3 W, memory 0.93 of 46.6 GiB",
-        "  this host: CPU 75 %, memory 2.00 GiB",
+        "simple version 1: 3.50 requests pending, 5 at most, 100 µs in the queue",
+        "GPU-aaa: busy 20 %, 55.3 W, memory 0.93 of 46.6 GiB",
+        "This host: CPU 75 %, memory 2.00 GiB",
     ]
 
 
 def test_the_servers_word_on_gpus_goes_before_nvml() -> None:
     host = HostFigures(None, 1024**3, (AAA,))
-    lines = list(metrics_lines(replace(with_gpus(BBB), host=host)))
+    lines = list(metrics_sentences(replace(with_gpus(BBB), host=host)))
     assert [line for line in lines if "GPU-" in line] == [
-        "  GPU-bbb: busy 25 %, 123 W, memory 0.00 of 46.6 GiB"
+        "GPU-bbb: busy 25 %, 123 W, memory 0.00 of 46.6 GiB"
     ]
 
 
 def test_people_are_told_of_an_endpoint_that_says_nothing() -> None:
-    assert list(metrics_lines(NONE)) == ["Server metrics (1 look): nothing about CPU and memory"]
+    assert list(metrics_sentences(NONE)) == ["Server metrics (1 look): nothing about CPU and memory"]

@@ -14,12 +14,11 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from inferometer.dialects.perf_analyzer import report as classic
-from inferometer.report import comparison as comparison_words
-from inferometer.report import console as result_words
 from inferometer.report import csv as classic_table
-from inferometer.report import diagnosis as diagnosis_words
 from inferometer.report import escape
-from inferometer.report.saved import to_html, to_markdown
+from inferometer.report.junit import to_junit
+from inferometer.report.saved import document, to_html, to_markdown
+from inferometer.report.terminal import show
 from inferometer.stats.measurement import FailureGroup
 from tests.support.nasty import NASTY, with_texts
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
@@ -28,22 +27,22 @@ SEEDS = range(12)
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 FAILURE = FailureGroup("HTTP 500", 3, "words of the server", 0.1, 0.2, 1000, 2000)
 
-REPORTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Console], None]]] = {
-    "result": (lambda: sample_result(failures=(FAILURE,)), result_words.render),
-    "diagnosis": (sample_diagnosis, diagnosis_words.render),
-    "comparison": (sample_comparison, comparison_words.render),
+REPORTS: dict[str, Callable[[], Any]] = {
+    "result": lambda: sample_result(failures=(FAILURE,)),
+    "diagnosis": sample_diagnosis,
+    "comparison": sample_comparison,
 }
 
 
 def nasty(kind: str, seed: int) -> Any:
     draw = random.Random(seed)
-    return with_texts(REPORTS[kind][0](), lambda _: draw.choice(NASTY))
+    return with_texts(REPORTS[kind](), lambda _: draw.choice(NASTY))
 
 
 def benign(kind: str, seed: int) -> Any:
     """Texts that are as different from each other as the nasty ones."""
     draw = random.Random(seed)
-    return with_texts(REPORTS[kind][0](), lambda _: f"word{NASTY.index(draw.choice(NASTY))}")
+    return with_texts(REPORTS[kind](), lambda _: f"word{NASTY.index(draw.choice(NASTY))}")
 
 
 every_report = pytest.mark.parametrize("kind", REPORTS)
@@ -55,7 +54,7 @@ every_seed = pytest.mark.parametrize("seed", SEEDS)
 def test_a_terminal_is_not_steered(kind: str, seed: int) -> None:
     sink = io.StringIO()
     screen = Console(file=sink, width=120, force_terminal=True, color_system="truecolor")
-    REPORTS[kind][1](nasty(kind, seed), screen)
+    show(document(nasty(kind, seed)), screen)
     printed = STYLES.sub("", sink.getvalue())
     strange = {char for char in printed if not char.isprintable()} - {"\n"}
     assert strange == set()
@@ -78,24 +77,20 @@ def unmarked(tokens: list[Any]) -> Iterator[Any]:
         yield from unmarked(token.children or [])
 
 
-OURS = re.compile(r"</?(?:details|summary|sub)>")
+OURS = re.compile(r"</?(?:details|summary)>")
 
 
 @every_seed
 @every_report
 def test_markdown_has_only_our_own_markup(kind: str, seed: int) -> None:
-    report = nasty(kind, seed)
-    texts = [to_markdown(report)]
-    if kind == "comparison":
-        texts.append(comparison_words.to_markdown(report))
-    for text in texts:
-        assert "\x1b" not in text
-        tokens = list(unmarked(MarkdownIt("commonmark").enable("table").parse(text)))
-        kinds = {token.type for token in tokens}
-        assert kinds.isdisjoint({"link_open", "image", "code_inline", "em_open", "s_open"})
-        for token in tokens:
-            if token.type in ("html_block", "html_inline"):
-                assert "<" not in OURS.sub("", token.content)
+    text = to_markdown(nasty(kind, seed))
+    assert "\x1b" not in text
+    tokens = list(unmarked(MarkdownIt("commonmark").enable("table").parse(text)))
+    kinds = {token.type for token in tokens}
+    assert kinds.isdisjoint({"link_open", "image", "code_inline", "em_open", "s_open"})
+    for token in tokens:
+        if token.type in ("html_block", "html_inline"):
+            assert "<" not in OURS.sub("", token.content)
 
 
 @every_seed
@@ -170,7 +165,7 @@ def tags(page: str) -> Tags:
 @every_report
 def test_a_page_has_no_tags_but_ours(kind: str, seed: int) -> None:
     page, plain = tags(to_html(nasty(kind, seed))), tags(to_html(benign(kind, seed)))
-    assert page.found <= plain.found | tags(to_html(REPORTS[kind][0]())).found
+    assert page.found <= plain.found | tags(to_html(REPORTS[kind]())).found
     assert page.scripts == plain.scripts
     assert not any("evil" in value or "alert" in value for value in page.values)
 
@@ -186,8 +181,8 @@ def test_a_page_has_no_control_characters(kind: str) -> None:
 
 @every_seed
 def test_junit_is_xml(seed: int) -> None:
-    suite = ET.fromstring(comparison_words.to_junit(nasty("comparison", seed)).encode())
-    plain = ET.fromstring(comparison_words.to_junit(benign("comparison", seed)).encode())
+    suite = ET.fromstring(to_junit(nasty("comparison", seed)).encode())
+    plain = ET.fromstring(to_junit(benign("comparison", seed)).encode())
     assert [part.tag for part in suite.iter()] == [part.tag for part in plain.iter()]
 
 

@@ -18,9 +18,13 @@ class Hand:
         return self.now_s * 1_000_000_000
 
 
+def never() -> bool:
+    return False
+
+
 def test_plain_progress_speaks_every_five_seconds(build: ModuleType) -> None:
     stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(stream, hand)
+    progress = PlainProgress(never, stream, hand)
     progress.level_started("concurrency", 4)
     for number in range(1, 13):
         hand.now_s += 1
@@ -39,7 +43,7 @@ def test_plain_progress_speaks_every_five_seconds(build: ModuleType) -> None:
 
 def test_plain_progress_tells_a_window_and_a_level_without_requests(build: ModuleType) -> None:
     stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(stream, hand)
+    progress = PlainProgress(never, stream, hand)
     progress.level_started("request_rate", 50.5)
     hand.now_s += 5
     progress.window_finished(1, build.window(0.0, 0, count=0))
@@ -52,7 +56,7 @@ def test_plain_progress_tells_a_window_and_a_level_without_requests(build: Modul
 
 def test_live_progress_shows_the_level_and_leaves_the_screen_clean(build: ModuleType) -> None:
     stream = io.StringIO()
-    progress = LiveProgress(Console(file=stream, force_terminal=True, width=100, height=30))
+    progress = LiveProgress(never, Console(file=stream, force_terminal=True, width=100, height=30))
     progress.close()
     assert stream.getvalue() == ""
     for value in (1, 2):
@@ -67,7 +71,7 @@ def test_live_progress_shows_the_level_and_leaves_the_screen_clean(build: Module
 
 def test_long_windows_are_reported_from_within(build: ModuleType) -> None:
     stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(stream, hand)
+    progress = PlainProgress(never, stream, hand)
     progress.level_started("concurrency", 4)
     for second in range(1, 13):
         hand.now_s += 1
@@ -81,7 +85,7 @@ def test_long_windows_are_reported_from_within(build: ModuleType) -> None:
 
 def test_live_progress_keeps_the_last_window_beside_the_one_that_fills(build: ModuleType) -> None:
     stream = io.StringIO()
-    progress = LiveProgress(Console(file=stream, force_terminal=True, width=100, height=30))
+    progress = LiveProgress(never, Console(file=stream, force_terminal=True, width=100, height=30))
     progress.level_started("concurrency", 1)
     progress.window_finished(1, build.window(3208.51, 307))
     progress.ticked(1.2, 1, 0)

@@ -11,8 +11,9 @@ from rich.console import Console
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
 from inferometer.dialects.perf_analyzer import report as classic
-from inferometer.report.console import render
 from inferometer.report.csv import main_csv
+from inferometer.report.saved import document
+from inferometer.report.terminal import show
 from inferometer.stats.measurement import Rates
 from inferometer.stats.result import Result
 
@@ -33,7 +34,7 @@ def run(build: ModuleType, mode: str, *notes: Note, **effective: Any) -> Any:
 
 def shown(result: Any) -> str:
     out = StringIO()
-    render(result, Console(file=out, width=100))
+    show(document(result), Console(file=out, width=100))
     return out.getvalue()
 
 

@@ -4,7 +4,8 @@ from types import ModuleType
 
 import pytest
 
-from inferometer.report.server import figures, parts
+from inferometer.report.documents.breakdown import server_pieces, steps
+from inferometer.report.server import figures
 
 
 def test_member_called_twice_counts_twice(build: ModuleType) -> None:
@@ -41,7 +42,7 @@ def test_bls_model_inside_an_ensemble_is_one_step(build: ModuleType) -> None:
     top = build.ensemble("ens", build.counters(100, 420), bls)
     row = figures(top, cached=False)
     assert (row.queue, row.compute, row.overhead) == (20, 370, 30)
-    assert [part.name for part in parts(top)] == ["bls", "overhead"]
+    assert [row.name for row in steps(top)] == ["bls"]
 
 
 def test_model_in_two_places_is_counted_once(build: ModuleType) -> None:
@@ -56,14 +57,14 @@ def test_overhead_is_never_below_zero(build: ModuleType) -> None:
     assert figures(step, cached=False).overhead == 0
 
 
-def test_idle_model_has_zeros_and_no_parts(build: ModuleType) -> None:
+def test_idle_model_has_zeros_and_no_pieces(build: ModuleType) -> None:
     idle = build.model("idle", build.counters(0, 0))
     assert figures(idle, cached=True).latency == 0
-    assert parts(idle) == ()
+    assert server_pieces(idle) == ()
 
 
 @pytest.mark.parametrize("kind", ["plain", "ensemble", "bls"])
-def test_parts_add_up_to_the_server_time(kind: str, build: ModuleType) -> None:
+def test_pieces_add_up_to_the_server_time(kind: str, build: ModuleType) -> None:
     step = build.model("step", build.counters(200, 50, 10, (5, 20, 5)))
     top = {
         "plain": step,
@@ -71,4 +72,4 @@ def test_parts_add_up_to_the_server_time(kind: str, build: ModuleType) -> None:
         "bls": build.model("bls", build.counters(100, 300, 30, (10, 200, 10)), step),
     }[kind]
     total = top.counters.success_ns / top.counters.success_count
-    assert sum(part.ns for part in parts(top)) == total
+    assert sum(piece.ns for piece in server_pieces(top)) == total

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.dialects.perf_analyzer.report import level_block
+from inferometer.dialects.perf_analyzer.report import level_block, token_lines
 from inferometer.report.csv import main_csv
-from inferometer.report.tokens import classic_lines, text_lines
+from inferometer.report.sentences import token_sentences
 from inferometer.stats.measurement import Distribution, Goodput, Measurement, Streaming, TokenFigures
 from inferometer.stats.result import Result
 
@@ -41,7 +41,7 @@ def streamed(build: ModuleType) -> Measurement:
 
 
 def test_the_console_says_how_fast_and_how_long_and_who_counted(streamed: Measurement):
-    assert list(text_lines(streamed)) == [
+    assert list(token_sentences(streamed)) == [
         "Tokens: 80.0 tokens/s, 16 (8 to 24) per answer; one every p50 2.00 ms, p99 5.00 ms",
         "Prompts: 25.0 tokens/s, 5 per request",
         "Tokens are the server's own count (usage).",
@@ -63,15 +63,15 @@ def test_the_console_says_how_fast_and_how_long_and_who_counted(streamed: Measur
 )
 def test_events_that_stand_for_tokens_are_named(from_events: int, sentence: str, streamed: Measurement):
     found = replace(streamed, tokens=replace(TOKENS, from_events=from_events))
-    assert list(text_lines(found))[-1] == sentence
-    assert f"    [WARNING] {sentence}" in list(classic_lines(found))
+    assert list(token_sentences(found))[-1] == sentence
+    assert f"    [WARNING] {sentence}" in list(token_lines(found))
 
 
 def test_embeddings_have_only_prompts(streamed: Measurement):
     only = replace(TOKENS, output=0, output_per_s=0.0, per_answer=spread(0, 0, 0), between=NONE)
     found = replace(streamed, tokens=only, streaming=None)
-    assert list(text_lines(found)) == ["Prompts: 25.0 tokens/s, 5 per request"]
-    assert list(classic_lines(found)) == ["    Input length: 5 tokens per request"]
+    assert list(token_sentences(found)) == ["Prompts: 25.0 tokens/s, 5 per request"]
+    assert list(token_lines(found)) == ["    Input length: 5 tokens per request"]
 
 
 def test_the_classic_block_gains_lines_behind_those_that_scripts_read(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from inferometer.report.axes import plain_number, time_axis
 from inferometer.report.document import Spread
-from inferometer.report.units import plain_number, time_axis
 
 
 @pytest.mark.parametrize(

@@ -8,27 +8,28 @@ import pytest
 
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Poisson
-from inferometer.selftest import arrivals, schedule
+from inferometer.selftest import schedule
+from inferometer.selftest.schedule import ks_distance, ks_p_value
 
 
 def test_distance_of_a_single_gap_is_the_larger_side() -> None:
     gap = math.log(4)  # three quarters of all gaps at rate 1 are shorter
-    assert arrivals.distance([gap], 1.0) == pytest.approx(0.75)
+    assert ks_distance([gap], 1.0) == pytest.approx(0.75)
 
 
 def test_distance_by_hand() -> None:
     gaps = [-math.log(1 - share) for share in (0.1, 0.5, 0.6)]
     # The steps are at 1/3, 2/3 and 1; the last one is 0.4 above what is expected.
-    assert arrivals.distance(gaps, 1.0) == pytest.approx(0.4)
+    assert ks_distance(gaps, 1.0) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("scaled", "p"), [(1.224, 0.10), (1.358, 0.05), (1.628, 0.01), (1.949, 0.001)])
 def test_p_values_are_those_of_the_tables(scaled: float, p: float) -> None:
-    assert arrivals.p_value(scaled / math.sqrt(10**8), 10**8) == pytest.approx(p, rel=0.01)
+    assert ks_p_value(scaled / math.sqrt(10**8), 10**8) == pytest.approx(p, rel=0.01)
 
 
 def test_p_values_fall_from_one_to_nothing() -> None:
-    found = [arrivals.p_value(step / 1000, 1000) for step in range(1000)]
+    found = [ks_p_value(step / 1000, 1000) for step in range(1000)]
     assert found[0] == 1
     assert found[-1] == 0
     assert all(earlier >= later for earlier, later in itertools.pairwise(found))
@@ -39,7 +40,7 @@ def test_true_arrivals_are_doubted_as_often_as_promised() -> None:
     doubted = 0
     for _ in range(400):
         gaps = [chance.expovariate(100) for _ in range(300)]
-        doubted += arrivals.p_value(arrivals.distance(gaps, 100), 300) < 0.05
+        doubted += ks_p_value(ks_distance(gaps, 100), 300) < 0.05
     assert 8 <= doubted <= 34  # 20 expected
 
 
@@ -53,7 +54,7 @@ def test_true_arrivals_are_doubted_as_often_as_promised() -> None:
     ids=["constant", "two lengths", "too fast"],
 )
 def test_other_arrivals_are_told(gaps: list[float]) -> None:
-    assert arrivals.p_value(arrivals.distance(gaps, 1000), len(gaps)) < schedule.SURE
+    assert ks_p_value(ks_distance(gaps, 1000), len(gaps)) < schedule.SURE
 
 
 def test_the_schedule_of_the_self_test_is_no_outlier_itself() -> None:
@@ -61,4 +62,4 @@ def test_the_schedule_of_the_self_test_is_no_outlier_itself() -> None:
         plan = Poisson(1000, schedule.SEED)
         times = [plan.due_ns(number) for number in range(count)]
         gaps = [(later - earlier) / NS_PER_S for earlier, later in itertools.pairwise(times)]
-        assert arrivals.p_value(arrivals.distance(gaps, 1000), len(gaps)) > 0.2
+        assert ks_p_value(ks_distance(gaps, 1000), len(gaps)) > 0.2

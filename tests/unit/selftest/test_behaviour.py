@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.selftest.behaviour import Behaviour, Stall, dealt, fault, from_json
-from inferometer.selftest.pace import FULL, QUICK
+from inferometer.selftest.check import FULL, QUICK
 from inferometer.stats.quantiles import percentile
 
 ISSUE = Stall(2000 * NS_PER_MS, 500 * NS_PER_MS)

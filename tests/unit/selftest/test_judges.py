@@ -5,10 +5,12 @@ import json
 import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_US
-from inferometer.selftest import ceiling, faults, run, schedule, stall
+from inferometer.cli.selftest import run_parts
+from inferometer.selftest import schedule
 from inferometer.selftest.behaviour import Stall, dealt
-from inferometer.selftest.check import SCHEMA, Check, SelfTest, Verdict, to_json
-from inferometer.selftest.pace import QUICK
+from inferometer.selftest.check import QUICK, SCHEMA, Check, CheckResult, SelfTest, to_json
+from inferometer.selftest.faults import judge_faults, judge_stall
+from inferometer.selftest.limits import limited_by
 from inferometer.stats.measurement import Distribution
 
 QUIET = schedule.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)
@@ -19,26 +21,28 @@ LATE = schedule.Lags(400 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
 @pytest.mark.parametrize(
     ("achieved", "sends", "timer", "verdict"),
     [
-        (1000, QUIET, QUIET, Verdict.PASS),
-        (1015, QUIET, QUIET, Verdict.PASS),
-        (975, QUIET, QUIET, Verdict.FAIL),
-        (1000, LATE, QUIET, Verdict.FAIL),
-        (1000, BUSY, QUIET, Verdict.PASS),  # the tail alone decides nothing
-        (1000, BUSY, BUSY, Verdict.NOISY),
-        (1000, LATE, BUSY, Verdict.NOISY),
-        (900, QUIET, BUSY, Verdict.NOISY),
-        (1000, QUIET, BUSY, Verdict.PASS),
+        (1000, QUIET, QUIET, CheckResult.PASS),
+        (1015, QUIET, QUIET, CheckResult.PASS),
+        (975, QUIET, QUIET, CheckResult.FAIL),
+        (1000, LATE, QUIET, CheckResult.FAIL),
+        (1000, BUSY, QUIET, CheckResult.PASS),  # the tail alone decides nothing
+        (1000, BUSY, BUSY, CheckResult.NOISY),
+        (1000, LATE, BUSY, CheckResult.NOISY),
+        (900, QUIET, BUSY, CheckResult.NOISY),
+        (1000, QUIET, BUSY, CheckResult.PASS),
     ],
 )
-def test_a_schedule(achieved: float, sends: schedule.Lags, timer: schedule.Lags, verdict: Verdict) -> None:
+def test_a_schedule(
+    achieved: float, sends: schedule.Lags, timer: schedule.Lags, verdict: CheckResult
+) -> None:
     assert schedule.judge(asked_per_s=1000, achieved_per_s=achieved, sends=sends, timer=timer) is verdict
 
 
 @pytest.mark.parametrize(
     ("p_value", "timer", "verdict"),
-    [(0.2, QUIET, Verdict.PASS), (1e-6, QUIET, Verdict.FAIL), (1e-6, BUSY, Verdict.NOISY)],
+    [(0.2, QUIET, CheckResult.PASS), (1e-6, QUIET, CheckResult.FAIL), (1e-6, BUSY, CheckResult.NOISY)],
 )
-def test_arrivals(p_value: float, timer: schedule.Lags, verdict: Verdict) -> None:
+def test_arrivals(p_value: float, timer: schedule.Lags, verdict: CheckResult) -> None:
     assert schedule.judge_arrivals(p_value, timer) is verdict
 
 
@@ -47,7 +51,7 @@ def test_arrivals(p_value: float, timer: schedule.Lags, verdict: Verdict) -> Non
     [(0.99, 0.6, "client"), (0.6, 0.97, "null server"), (0.97, 0.95, "both"), (0.5, 0.4, "machine")],
 )
 def test_who_limits_a_ceiling(client: float, server: float, limit: str) -> None:
-    assert ceiling.limited_by(client, server) == limit
+    assert limited_by(client, server) == limit
 
 
 def latency(*found: tuple[float, int]) -> Distribution:
@@ -57,20 +61,20 @@ def latency(*found: tuple[float, int]) -> Distribution:
 @pytest.mark.parametrize(
     ("found", "late_ms", "verdict"),
     [
-        ((300, 400, 480), 0, Verdict.PASS),
-        ((329, 361, 500), 0, Verdict.PASS),
-        ((329, 361, 500), 99, Verdict.PASS),
-        ((340, 400, 480), 0, Verdict.FAIL),
-        ((300, 400, 420), 14, Verdict.FAIL),
-        ((1, 1, 480), 0, Verdict.FAIL),
-        ((1, 1, 480), 246, Verdict.FAIL),  # a busy machine makes no wait shorter
-        ((436, 566, 726), 246, Verdict.NOISY),
+        ((300, 400, 480), 0, CheckResult.PASS),
+        ((329, 361, 500), 0, CheckResult.PASS),
+        ((329, 361, 500), 99, CheckResult.PASS),
+        ((340, 400, 480), 0, CheckResult.FAIL),
+        ((300, 400, 420), 14, CheckResult.FAIL),
+        ((1, 1, 480), 0, CheckResult.FAIL),
+        ((1, 1, 480), 246, CheckResult.FAIL),  # a busy machine makes no wait shorter
+        ((436, 566, 726), 246, CheckResult.NOISY),
     ],
 )
-def test_a_stall(found: tuple[int, int, int], late_ms: int, verdict: Verdict) -> None:
+def test_a_stall(found: tuple[int, int, int], late_ms: int, verdict: CheckResult) -> None:
     pattern = Stall(2000 * NS_PER_MS, 500 * NS_PER_MS)
     measured = latency(*zip((90, 95, 99), found, strict=True))
-    assert stall.judge(pattern, measured, late_ms * NS_PER_MS) is verdict
+    assert judge_stall(pattern, measured, late_ms * NS_PER_MS) is verdict
 
 
 RIGHT = dealt(1000)
@@ -79,20 +83,20 @@ RIGHT = dealt(1000)
 @pytest.mark.parametrize(
     ("ended", "found", "verdict"),
     [
-        (1000, RIGHT, Verdict.PASS),
-        (1000, RIGHT | {"timeout": 12}, Verdict.PASS),
-        (1000, RIGHT | {"timeout": 25}, Verdict.FAIL),
-        (1000, RIGHT | {"http 503": 0}, Verdict.FAIL),
-        (1000, {kind: count for kind, count in RIGHT.items() if kind != "reset"}, Verdict.FAIL),
-        (1000, RIGHT | {"connect": 1}, Verdict.FAIL),
-        (999, RIGHT, Verdict.FAIL),
+        (1000, RIGHT, CheckResult.PASS),
+        (1000, RIGHT | {"timeout": 12}, CheckResult.PASS),
+        (1000, RIGHT | {"timeout": 25}, CheckResult.FAIL),
+        (1000, RIGHT | {"http 503": 0}, CheckResult.FAIL),
+        (1000, {kind: count for kind, count in RIGHT.items() if kind != "reset"}, CheckResult.FAIL),
+        (1000, RIGHT | {"connect": 1}, CheckResult.FAIL),
+        (999, RIGHT, CheckResult.FAIL),
     ],
 )
-def test_faults(ended: int, found: dict[str, int], verdict: Verdict) -> None:
-    assert faults.judge(1000, ended, found) is verdict
+def test_faults(ended: int, found: dict[str, int], verdict: CheckResult) -> None:
+    assert judge_faults(1000, ended, found) is verdict
 
 
-def whole(*verdicts: Verdict) -> SelfTest:
+def whole(*verdicts: CheckResult) -> SelfTest:
     checks = tuple(
         Check("part", verdict.name, verdict, "text", {"requests_per_s": 1.5}) for verdict in verdicts
     )
@@ -100,13 +104,13 @@ def whole(*verdicts: Verdict) -> SelfTest:
 
 
 def test_only_a_failure_fails_the_whole() -> None:
-    fine = [verdict for verdict in Verdict if verdict is not Verdict.FAIL]
+    fine = [verdict for verdict in CheckResult if verdict is not CheckResult.FAIL]
     assert whole(*fine).is_passed
-    assert not whole(*fine, Verdict.FAIL).is_passed
+    assert not whole(*fine, CheckResult.FAIL).is_passed
 
 
 def test_the_file_says_all() -> None:
-    document = json.loads(to_json(whole(Verdict.PASS, Verdict.FAIL)))
+    document = json.loads(to_json(whole(CheckResult.PASS, CheckResult.FAIL)))
     assert document["passed"] is False
     assert document["command"] == "selftest"
     assert document["schema"] == SCHEMA
@@ -120,23 +124,20 @@ def test_the_file_says_all() -> None:
     assert document["checks"][0]["verdict"] == "pass"
 
 
-def test_a_part_that_breaks_fails_and_the_others_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
+def test_a_part_that_breaks_fails_and_the_others_still_run() -> None:
     from inferometer.base.errors import LocalError
 
     def broken(pace: object):
-        yield Check("first", "a", Verdict.PASS, "", {})
+        yield Check("first", "a", CheckResult.PASS, "", {})
         raise LocalError("no memory")
 
     def sound(pace: object):
-        yield Check("second", "b", Verdict.PASS, "", {})
+        yield Check("second", "b", CheckResult.PASS, "", {})
 
-    parts = (SimpleNamespace(PART="first", checks=broken), SimpleNamespace(PART="second", checks=sound))
-    monkeypatch.setattr(run, "PARTS", parts)
-    found = [(check.part, check.name, check.verdict) for check in run.run(QUICK)]
+    parts = {"first": broken, "second": sound}
+    found = [(check.part, check.name, check.verdict) for check in run_parts(parts, QUICK)]
     assert found == [
-        ("first", "a", Verdict.PASS),
-        ("first", "broke off", Verdict.FAIL),
-        ("second", "b", Verdict.PASS),
+        ("first", "a", CheckResult.PASS),
+        ("first", "broke off", CheckResult.FAIL),
+        ("second", "b", CheckResult.PASS),
     ]

@@ -2,10 +2,11 @@
 
 import pytest
 
-from inferometer.services.detect import Answer, recognize
-from inferometer.services.kinds import KINDS, NAMES
+from inferometer.options.options import SERVICE_KINDS
+from inferometer.services.detect import ProbeAnswer, recognize
+from inferometer.services.kinds import KINDS
 
-MISSING = Answer(404, {"detail": "Not Found"})
+MISSING = ProbeAnswer(404, {"detail": "Not Found"})
 TRITON = {"name": "triton", "version": "2.51.0", "extensions": ["statistics"]}
 TORCHSERVE_404 = {
     "code": 404,
@@ -15,35 +16,51 @@ TORCHSERVE_404 = {
 TFSERVING = {"error": "Could not find any versions of model inferometer-looks-around"}
 
 ROWS = [
-    ("Triton", {"kserve": Answer(200, TRITON)}, "triton http"),
+    ("Triton", {"kserve": ProbeAnswer(200, TRITON)}, "triton http"),
     (
         "MLServer",
-        {"kserve": Answer(200, {"name": "mlserver", "version": "1", "extensions": []})},
+        {"kserve": ProbeAnswer(200, {"name": "mlserver", "version": "1", "extensions": []})},
         "triton http",
     ),
-    ("a list of models", {"kserve": MISSING, "openai": Answer(200, {"data": [{"id": "a"}]})}, "openai http"),
+    (
+        "a list of models",
+        {"kserve": MISSING, "openai": ProbeAnswer(200, {"data": [{"id": "a"}]})},
+        "openai http",
+    ),
     (
         "TF Serving",
-        {"kserve": MISSING, "openai": MISSING, "tfserving": Answer(404, TFSERVING)},
+        {"kserve": MISSING, "openai": MISSING, "tfserving": ProbeAnswer(404, TFSERVING)},
         "tfserving http",
     ),
-    ("TorchServe", {"kserve": MISSING, "ping": Answer(200, {"status": "Healthy"})}, "torchserve http"),
-    ("TorchServe whose workers start", {"ping": Answer(500, {"status": "Unhealthy"})}, "torchserve http"),
-    ("TorchServe's errors", {"ping": MISSING, "root": Answer(404, TORCHSERVE_404)}, "torchserve http"),
-    ("a web page", {"kserve": Answer(404), "root": Answer(200, None, "<html>")}, "http http"),
-    ("documents of another form", {"kserve": Answer(200, [1]), "openai": Answer(200, "x")}, "http http"),
-    ("Triton's gRPC port", {"grpc kserve": Answer(200, TRITON)}, "triton grpc"),
-    ("a plain gRPC port", {"grpc kserve": Answer(200, {"name": "x", "extensions": []})}, "triton grpc"),
-    ("TF Serving's gRPC port", {"grpc tfserving": Answer(0, None, "Missing ModelSpec")}, "tfserving grpc"),
+    ("TorchServe", {"kserve": MISSING, "ping": ProbeAnswer(200, {"status": "Healthy"})}, "torchserve http"),
+    (
+        "TorchServe whose workers start",
+        {"ping": ProbeAnswer(500, {"status": "Unhealthy"})},
+        "torchserve http",
+    ),
+    ("TorchServe's errors", {"ping": MISSING, "root": ProbeAnswer(404, TORCHSERVE_404)}, "torchserve http"),
+    ("a web page", {"kserve": ProbeAnswer(404), "root": ProbeAnswer(200, None, "<html>")}, "http http"),
+    (
+        "documents of another form",
+        {"kserve": ProbeAnswer(200, [1]), "openai": ProbeAnswer(200, "x")},
+        "http http",
+    ),
+    ("Triton's gRPC port", {"grpc kserve": ProbeAnswer(200, TRITON)}, "triton grpc"),
+    ("a plain gRPC port", {"grpc kserve": ProbeAnswer(200, {"name": "x", "extensions": []})}, "triton grpc"),
+    (
+        "TF Serving's gRPC port",
+        {"grpc tfserving": ProbeAnswer(0, None, "Missing ModelSpec")},
+        "tfserving grpc",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("answers", "kind"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_answers_look_like(answers: dict[str, Answer], kind: str):
+def test_answers_look_like(answers: dict[str, ProbeAnswer], kind: str):
     looks = recognize(answers)
     assert looks is not None
     assert f"{looks.kind} {looks.protocol}" == kind
-    assert looks.kind in NAMES
+    assert looks.kind in SERVICE_KINDS
 
 
 def test_silence_looks_like_nothing():
@@ -51,4 +68,4 @@ def test_silence_looks_like_nothing():
 
 
 def test_every_kind_can_be_asked_for():
-    assert set(KINDS) <= set(NAMES)
+    assert set(KINDS) <= set(SERVICE_KINDS)

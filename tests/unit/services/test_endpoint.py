@@ -5,7 +5,8 @@ import re
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.services.endpoint import Tls, parse_endpoint, tls_context
+from inferometer.options.options import Tls
+from inferometer.services.endpoint import parse_endpoint, tls_context
 
 
 @pytest.mark.parametrize(

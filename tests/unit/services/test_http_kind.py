@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http import PlainHttp
-from inferometer.services.kind import ServiceOptions
 
 
 def rendered(
     prefix: str = "", headers: tuple[tuple[str, str], ...] = (), **options: Any
 ) -> tuple[bytes, ...]:
-    service = PlainHttp(Connection(Endpoint("h", 1, prefix), headers), ServiceOptions(**options))
+    service = PlainHttp(Connection(Endpoint("h", 1, prefix), headers), Options(**options))
     return service.traffic(service.describe("", "", ()), [()]).requests
 
 
@@ -50,7 +50,7 @@ def test_bodies_come_from_files_too_and_take_turns(tmp_path: Path):
 
 
 def test_what_is_measured_has_the_name_of_its_request():
-    service = PlainHttp(Connection(Endpoint("h", 1)), ServiceOptions(path="/x"))
+    service = PlainHttp(Connection(Endpoint("h", 1)), Options(path="/x"))
     assert service.describe("", "", ()).name == "GET /x"
     assert service.describe("mine", "", ()).name == "mine"
 

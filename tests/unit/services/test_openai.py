@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from inferometer.base.errors import PeerError
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import Tensor
+from inferometer.options.options import Options
 from inferometer.records import status as outcome
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.openai import Chat, OpenAi
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.traffic import Reply
@@ -23,7 +23,7 @@ def tensor(name: str, text: str) -> Tensor:
 
 def sent(step: Tensor, prefix: str = "", **options: Any) -> tuple[str, Any]:
     """Path and document of a request."""
-    service = OpenAi(Connection(Endpoint("h", 1, prefix)), ServiceOptions(**options))
+    service = OpenAi(Connection(Endpoint("h", 1, prefix)), Options(**options))
     (request,) = service.traffic(service.describe("gpt", "", ()), [[step]]).requests
     head, _, body = request.partition(b"\r\n\r\n")
     method, path, _ = head.decode().split("\r\n")[0].split(" ")

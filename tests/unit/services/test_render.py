@@ -12,12 +12,10 @@ from tritonclient.http import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
 
 from inferometer.base.errors import UsageError
-from inferometer.model.datatypes import DATATYPES
-from inferometer.model.numbers import encode
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.numbers import DATATYPES, encode
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.shared_memory import OutputPlaces, Placement, layout
 from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
@@ -72,7 +70,7 @@ def model(*outputs: TensorSpec) -> ModelSpec:
 def rendered(
     step: Sequence[Tensor],
     spec: ModelSpec,
-    options: ServiceOptions | None = None,
+    options: Options | None = None,
     placement: Placement | None = None,
 ) -> tuple[dict[str, str], dict[str, Any], bytes]:
     """Headers, document and tensors of a request over HTTP."""
@@ -122,9 +120,7 @@ def test_binary_over_http(datatype: str, shape: tuple[int, ...]):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("datatype", IN_JSON)
 def test_json_over_http(datatype: str, shape: tuple[int, ...]):
-    headers, document, data = rendered(
-        [tensor(datatype, shape)], model(), ServiceOptions(input_format="json")
-    )
+    headers, document, data = rendered([tensor(datatype, shape)], model(), Options(input_format="json"))
     theirs, _ = official(
         [official_input(datatype, shape, binary=False)], [InferRequestedOutput("OUT", binary_data=True)]
     )
@@ -137,14 +133,14 @@ def test_json_over_http(datatype: str, shape: tuple[int, ...]):
 
 def test_json_keeps_what_is_no_number():
     step = [Tensor("IN", "FP32", (3,), encode("FP32", [math.nan, math.inf, -math.inf]))]
-    _, document, _ = rendered(step, model(), ServiceOptions(input_format="json"))
+    _, document, _ = rendered(step, model(), Options(input_format="json"))
     assert list(map(str, document["inputs"][0]["data"])) == ["nan", "inf", "-inf"]
 
 
 @pytest.mark.parametrize("output_format", ["binary", "json"])
 def test_the_format_of_outputs_is_asked_for(output_format: str):
     spec = model(TensorSpec("A", "INT8", (1,)), TensorSpec("B", "BYTES", (-1,)))
-    _, document, _ = rendered([tensor("INT8", (1,))], spec, ServiceOptions(output_format=output_format))
+    _, document, _ = rendered([tensor("INT8", (1,))], spec, Options(output_format=output_format))
     asked = [InferRequestedOutput(name, binary_data=output_format == "binary") for name in "AB"]
     theirs, _ = official([official_input("INT8", (1,), binary=True)], asked)
     assert_alike(document, theirs)
@@ -153,15 +149,15 @@ def test_the_format_of_outputs_is_asked_for(output_format: str):
 @pytest.mark.parametrize("datatype", ["FP16", "BF16"])
 def test_half_floats_are_refused_as_json(datatype: str):
     with pytest.raises(UsageError, match=f"input 'IN' is of datatype {datatype}"):
-        rendered([tensor(datatype, (2,))], model(), ServiceOptions(input_format="json"))
+        rendered([tensor(datatype, (2,))], model(), Options(input_format="json"))
     with pytest.raises(UsageError, match=f"output 'HALF' is of datatype {datatype}"):
-        rendered([], model(TensorSpec("HALF", datatype, (2,))), ServiceOptions(output_format="json"))
+        rendered([], model(TensorSpec("HALF", datatype, (2,))), Options(output_format="json"))
 
 
 def test_bytes_that_are_no_text_are_refused_as_json():
     step = [Tensor("IN", "BYTES", (2,), encode("BYTES", ["good", b"\xff\xfe"]))]
     with pytest.raises(UsageError, match="element 1 of input 'IN' is not UTF-8"):
-        rendered(step, model(), ServiceOptions(input_format="json"))
+        rendered(step, model(), Options(input_format="json"))
 
 
 @pytest.mark.parametrize("input_format", ["binary", "json"])
@@ -169,7 +165,7 @@ def test_shared_memory_over_http(input_format: str):
     step = [tensor("FP16", (5,)), tensor("BYTES", (3,), "TEXT")]
     spec = model(TensorSpec("A", "FP16", (5,)), TensorSpec("B", "BYTES", (-1,)))
     placement = layout(spec, [step], OutputPlaces(batch=1, unknown_size=99), region="r")
-    _, document, data = rendered(step, spec, ServiceOptions(input_format=input_format), placement)
+    _, document, data = rendered(step, spec, Options(input_format=input_format), placement)
 
     inputs = [InferInput(one.name, list(one.shape), one.datatype) for one in step]
     outputs = [InferRequestedOutput(name) for name in "AB"]

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services import cuda
 from inferometer.services.shared_memory import (
     FOLDER,
     OutputPlaces,
-    Part,
     Placement,
+    RegionPart,
     Shared,
     layout,
     region_name,
@@ -44,7 +43,7 @@ def place(steps=STEPS, model: ModelSpec = MODEL, **changes) -> Placement:
     return layout(model, steps, outputs, region="r")
 
 
-def parts(placement: Placement) -> list[Part]:
+def parts(placement: Placement) -> list[RegionPart]:
     return [part for step in placement.inputs for part in step] + list(placement.outputs.values())
 
 
@@ -89,8 +88,8 @@ def test_a_request_without_an_optional_input_is_refused():
 
 
 def test_an_offset_of_0_is_not_said():
-    assert Part("r", 0, 8).parameters() == {"shared_memory_region": "r", "shared_memory_byte_size": 8}
-    assert Part("r", 64, 8).parameters()["shared_memory_offset"] == 64
+    assert RegionPart("r", 0, 8).parameters() == {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+    assert RegionPart("r", 64, 8).parameters()["shared_memory_offset"] == 64
 
 
 def test_every_run_has_its_own_name():
@@ -193,6 +192,16 @@ def test_a_server_that_is_gone_hides_no_error(region: str):
 def test_a_region_in_use_is_forgotten_when_its_requests_have_ended(region: str):
     in_use = PeerError("Cannot unregister shared memory region, it is currently in use.")
     server = Server(in_use, in_use)
+    with shared_region(shared(region), server):
+        pass
+    assert server.known == {}
+    assert server.calls == 3
+
+
+def test_a_connection_that_is_reset_is_tried_again(region: str):
+    broken = PeerError("cannot be reached")
+    broken.__cause__ = ConnectionResetError()
+    server = Server(broken, broken)
     with shared_region(shared(region), server):
         pass
     assert server.known == {}

@@ -15,10 +15,11 @@ from inferometer.base.errors import InferometerError, PeerError
 from inferometer.diagnose.observation import step_setup
 from inferometer.model import answers
 from inferometer.observe.statistics import difference, snapshot
+from inferometer.options.options import Options, Tls
 from inferometer.services.detect import look, recognize
-from inferometer.services.endpoint import Connection, Tls, parse_endpoint
+from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http_control import HttpControl
-from inferometer.services.kind import Service, ServiceOptions
+from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.trace import Tracer
 from inferometer.services.triton_http import TritonHttp
@@ -116,7 +117,7 @@ def server() -> Iterator[StrangeServer]:
 
 
 def service(kind: str, server: StrangeServer) -> Service:
-    return KINDS[kind].open(server.connection, ServiceOptions(management_url=server.server.address))
+    return KINDS[kind].open(server.connection, Options(management_url=server.server.address))
 
 
 @contextmanager

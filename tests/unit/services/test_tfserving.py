@@ -9,10 +9,9 @@ from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import predict_pb2
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.model.numbers import encode
-from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ANY_BATCH, ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.tfserving import Columns, TfServing, TfServingRest, content, model_of, predicted
 
 HERE = Connection(Endpoint("localhost", 1), (("x-key", "v"),))
@@ -31,7 +30,7 @@ def signatures(**inputs: object) -> dict[str, object]:
 
 
 def test_without_a_batch_size_the_shape_is_the_signatures() -> None:
-    model = model_of(signatures(b=info("DT_INT64", 3), a=info("DT_HALF", -1, 4)), "m", "7", ServiceOptions())
+    model = model_of(signatures(b=info("DT_INT64", 3), a=info("DT_HALF", -1, 4)), "m", "7", Options())
     assert model.inputs == (TensorSpec("a", "FP16", (-1, 4)), TensorSpec("b", "INT64", (3,)))
     assert model.outputs == (TensorSpec("y", "FP32", (-1, 2)),)
     assert (model.max_batch_size, model.version) == (0, "7")
@@ -39,7 +38,7 @@ def test_without_a_batch_size_the_shape_is_the_signatures() -> None:
 
 @pytest.mark.parametrize("size", [1, 8])
 def test_with_a_batch_size_the_first_dimension_is_that_of_the_batch(size: int) -> None:
-    model = model_of(signatures(a=info("DT_STRING", -1)), "m", "", ServiceOptions(batch=size))
+    model = model_of(signatures(a=info("DT_STRING", -1)), "m", "", Options(batch=size))
     assert model.inputs == (TensorSpec("a", "BYTES", ()),)
     assert model.outputs == (TensorSpec("y", "FP32", (2,)),)
     assert model.max_batch_size == ANY_BATCH
@@ -50,27 +49,27 @@ def test_with_a_batch_size_the_first_dimension_is_that_of_the_batch(size: int) -
     [
         (
             signatures(a=info("DT_INT8", 1, 4)),
-            ServiceOptions(batch=1),
+            Options(batch=1),
             "must be -1, but input 'a' of 'm' has the",
         ),
-        (signatures(a=info("DT_INT8")), ServiceOptions(batch=1), "shape []"),
-        (signatures(), ServiceOptions(signature="other"), "no signature 'other'; choose one"),
-        ({}, ServiceOptions(), "export it with one"),
+        (signatures(a=info("DT_INT8")), Options(batch=1), "shape []"),
+        (signatures(), Options(signature="other"), "no signature 'other'; choose one"),
+        ({}, Options(), "export it with one"),
         (
             signatures(a={"dtype": "DT_INT8", "tensor_shape": {"unknown_rank": True}}),
-            ServiceOptions(),
+            Options(),
             "'a' has any number of dimensions",
         ),
     ],
 )
-def test_signatures_that_cannot_be_asked(found, options: ServiceOptions, sentence: str) -> None:
+def test_signatures_that_cannot_be_asked(found, options: Options, sentence: str) -> None:
     with pytest.raises((UsageError, PeerError), match=r".*") as caught:
         model_of(found, "m", "", options)
     assert sentence in str(caught.value)
 
 
 def test_a_datatype_that_is_not_ours_keeps_its_name() -> None:
-    model = model_of(signatures(a=info("DT_COMPLEX64", 1)), "m", "", ServiceOptions())
+    model = model_of(signatures(a=info("DT_COMPLEX64", 1)), "m", "", Options())
     assert model.inputs[0].datatype == "DT_COMPLEX64"
 
 
@@ -79,7 +78,7 @@ def test_a_datatype_that_is_not_ours_keeps_its_name() -> None:
 
 def sent(tensor: Tensor, version: str = "") -> predict_pb2.PredictRequest:
     model = ModelSpec("m", version, (), ())
-    traffic = TfServing(HERE, ServiceOptions(protocol="grpc", signature="other")).traffic(model, [[tensor]])
+    traffic = TfServing(HERE, Options(protocol="grpc", signature="other")).traffic(model, [[tensor]])
     assert traffic.wiring.protocol == "grpc"
     return predict_pb2.PredictRequest.FromString(traffic.requests[0])
 
@@ -187,7 +186,7 @@ def test_a_scalar_output_has_one_value() -> None:
     ],
 )
 def test_tensors_are_nested_lists(tensor: Tensor, value: object) -> None:
-    rest = TfServingRest(HERE, ServiceOptions(signature="s"))
+    rest = TfServingRest(HERE, Options(signature="s"))
     (request,) = rest.traffic(MODEL, [[tensor]]).requests
     head, _, body = request.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/models/m:predict HTTP/1.1\r\n")
@@ -198,7 +197,7 @@ def test_tensors_are_nested_lists(tensor: Tensor, value: object) -> None:
 @pytest.mark.parametrize(("version", "place"), [("3", "/versions/3"), ("a b", "/labels/a%20b")])
 def test_a_version_or_label_is_in_the_path(version: str, place: str) -> None:
     model = ModelSpec("m", version, (), ())
-    (request,) = TfServingRest(HERE, ServiceOptions()).traffic(model, [[]]).requests
+    (request,) = TfServingRest(HERE, Options()).traffic(model, [[]]).requests
     assert request.startswith(f"POST /v1/models/m{place}:predict ".encode())
 
 

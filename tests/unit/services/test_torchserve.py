@@ -8,10 +8,9 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.model.numbers import encode
-from inferometer.model.spec import ModelSpec
-from inferometer.model.tensor import Tensor
+from inferometer.model.spec import ModelSpec, Tensor
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kind import ServiceOptions
 from inferometer.services.torchserve import TorchServe, counters
 
 NOWHERE = Connection(Endpoint("127.0.0.1", 1, "/base"))
@@ -19,11 +18,11 @@ BYTES = bytes(range(256)) * 2
 
 
 def rendered(
-    step: list[Tensor], *, options: ServiceOptions | None = None, version: str = "", headers: tuple = ()
+    step: list[Tensor], *, options: Options | None = None, version: str = "", headers: tuple = ()
 ) -> tuple[str, email.message.EmailMessage, bytes]:
     """The request line, the message as a mail library reads it, and the bare body."""
     connection = Connection(NOWHERE.endpoint, headers)
-    service = TorchServe(connection, ServiceOptions() if options is None else options)
+    service = TorchServe(connection, Options() if options is None else options)
     (request,) = service.traffic(ModelSpec("res net", version, (), ()), [step]).requests
     line, _, rest = request.partition(b"\r\n")
     message = email.message_from_bytes(rest, policy=email.policy.HTTP)
@@ -77,13 +76,13 @@ def test_a_name_of_a_file_cannot_end_its_header(tmp_path: Path) -> None:
     ],
 )
 def test_a_body_of_the_users_own_is_sent_as_it_is(body: str, kind: str) -> None:
-    _, message, found = rendered([], options=ServiceOptions(bodies=(body,)))
+    _, message, found = rendered([], options=Options(bodies=(body,)))
     assert message["Content-Type"] == kind
     assert found == body.encode()
 
 
 def test_the_users_content_type_is_kept() -> None:
-    options = ServiceOptions(bodies=("a,b",))
+    options = Options(bodies=("a,b",))
     _, message, _ = rendered([], options=options, headers=(("content-type", "text/csv"),))
     assert message.get_all("Content-Type") == ["text/csv"]
 

@@ -5,19 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from inferometer.stats.difference import Change, difference, difference_of_samples
+from inferometer.stats.difference import Direction, difference, difference_of_samples
 from inferometer.stats.measurement import Estimate
 
 
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
-        (Estimate(100, 99, 101), Estimate(110, 109, 111), Change.HIGHER),
-        (Estimate(110, 109, 111), Estimate(100, 99, 101), Change.LOWER),
-        (Estimate(100, 95, 105), Estimate(104, 99, 109), Change.NONE_SHOWN),
-        (Estimate(100, 99, 101), Estimate(110), Change.UNKNOWN),
-        (Estimate(100, 0, 300), Estimate(110, 109, 111), Change.NONE_SHOWN),
-        (Estimate(0, 0, 0), Estimate(110, 109, 111), Change.UNKNOWN),
+        (Estimate(100, 99, 101), Estimate(110, 109, 111), Direction.HIGHER),
+        (Estimate(110, 109, 111), Estimate(100, 99, 101), Direction.LOWER),
+        (Estimate(100, 95, 105), Estimate(104, 99, 109), Direction.NONE_SHOWN),
+        (Estimate(100, 99, 101), Estimate(110), Direction.UNKNOWN),
+        (Estimate(100, 0, 300), Estimate(110, 109, 111), Direction.NONE_SHOWN),
+        (Estimate(0, 0, 0), Estimate(110, 109, 111), Direction.UNKNOWN),
     ],
 )
 def test_figures_differ_when_the_interval_of_their_ratio_leaves_zero_out(before, after, change):
@@ -39,7 +39,7 @@ def test_swapping_the_two_turns_the_answer_round():
 
 
 @pytest.mark.parametrize(
-    ("shift", "change"), [(0.0, Change.NONE_SHOWN), (0.1, Change.HIGHER), (-0.1, Change.LOWER)]
+    ("shift", "change"), [(0.0, Direction.NONE_SHOWN), (0.1, Direction.HIGHER), (-0.1, Direction.LOWER)]
 )
 def test_samples_of_windows_are_compared_by_their_means(shift, change):
     rng = np.random.default_rng(4)
@@ -49,4 +49,4 @@ def test_samples_of_windows_are_compared_by_their_means(shift, change):
 
 @pytest.mark.parametrize("few", [(), (1.0,), (1.0,) * 7])
 def test_too_few_samples_tell_nothing(few):
-    assert difference_of_samples(few, (1.0,) * 20).change is Change.UNKNOWN
+    assert difference_of_samples(few, (1.0,) * 20).change is Direction.UNKNOWN

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from inferometer.stats.doubts import (
-    Evidence,
+    DoubtEvidence,
     client_limit,
     drift,
     explain,
     slow_ends,
+    sparkline,
     stall_period_s,
     two_modes,
 )
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import ClientCost, Estimate, Measurement, WindowFigures
 from inferometer.stats.quantiles import distribution
-from inferometer.stats.sparkline import sparkline
 
 MS = 1_000_000
 RNG = np.random.default_rng(3)
@@ -53,7 +53,7 @@ def measurement(latencies, client=IDLE):
 
 def evidence(**changes):
     rates = changes.pop("rates", STEADY)
-    usual = Evidence(
+    usual = DoubtEvidence(
         windows=[WindowFigures(float(k), 10**9, 100, 0, rate, MS, MS, 0) for k, rate in enumerate(rates)],
         found=measurement(RNG.normal(10, 1, 2000)),
         name="p99 latency",

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from inferometer.stats.difference import Change, difference
+from inferometer.stats.difference import Direction, difference
 from inferometer.stats.ends import Ends
 from inferometer.stats.intervals import (
     mean_estimate,
@@ -183,7 +183,7 @@ def false_alarms(found):
     """Each run against ten others."""
     pairs = [(found[number], found[(number + k) % RUNS]) for number in range(RUNS) for k in range(1, 11)]
     changes = [difference(one, other).change for one, other in pairs]
-    return np.mean([change in (Change.HIGHER, Change.LOWER) for change in changes])
+    return np.mean([change in (Direction.HIGHER, Direction.LOWER) for change in changes])
 
 
 def test_steady_series_has_no_width():

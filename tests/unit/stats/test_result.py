@@ -8,6 +8,7 @@ from inferometer.base.answer_file import from_json, read, to_json, write
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.options.effective import Effective
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -47,7 +48,7 @@ RESULT = Result(
     command="measure",
     started_at="2026-01-01T00:00:00+00:00",
     asked={"model": "m"},
-    effective={"batch": 1},
+    effective=Effective(batch=1),
     host={"cores": 2},
     server={},
     model={"name": "m"},

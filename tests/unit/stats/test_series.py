@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.intervals import mean_margin, percentile_estimates, rate_interval
 from inferometer.stats.quantiles import distribution, rank
-from inferometer.stats.series import EXACT, PIECES, Series, joined
-from inferometer.stats.sketch import join, sketch
+from inferometer.stats.series import EXACT, PIECES, Series, join, joined, sketch
 
 ERROR = 1 / 2048  # as docs/measurement.md states it
 MS = 1_000_000

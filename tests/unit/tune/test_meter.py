@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 from inferometer.tune.meter import fingerprint
 from inferometer.tune.prompts import Prompts
 

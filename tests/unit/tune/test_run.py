@@ -9,6 +9,7 @@ from scripted import W, answer, server
 
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError
+from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
 from inferometer.tune.deployment import ServerDeployment
 from inferometer.tune.meter import TrialError, TrialFigures
@@ -16,7 +17,7 @@ from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, Proposal, Search, SearchProblem
 from inferometer.tune.session import TrialRunner, run
-from inferometer.tune.settings import Addresses, ServerAccess
+from inferometer.tune.settings import Addresses, SearchSettings, ServerAccess
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad
@@ -94,22 +95,13 @@ class FakeMeter:
         pass
 
 
-class Watcher:
+class Trials(Watcher):
     def __init__(self, stop_after: int | None = None) -> None:
         self.trials = []
         self.stop_after = stop_after
 
-    def said(self, say) -> None:
-        pass
-
-    def proposed(self, proposal, *, is_known) -> None:
-        pass
-
     def tried(self, trial) -> None:
         self.trials.append(trial)
-
-    def skipped(self, skip) -> None:
-        pass
 
     def is_interrupted(self) -> bool:
         return self.stop_after is not None and len(self.trials) >= self.stop_after
@@ -117,11 +109,11 @@ class Watcher:
 
 def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measured=False) -> Study:
     space = automatic("W", W, BOUNDS, cpu_only=True)
-    scope = SearchProblem((ModelProblem(space, Goal("W")),), BOUNDS)
+    scope = SearchProblem((ModelProblem(space, Goal("W")),), SearchSettings(bounds=BOUNDS))
     with journals.opened(path) as journal:
         names = VariantNames.of(journal.variants())
         lab = TrialRunner(
-            site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Watcher()
+            site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Trials()
         )
         lab.has_measured = has_measured
         blank = Study("test", "online", "brute", scope.goals)
@@ -161,7 +153,7 @@ def test_a_killed_search_goes_on_where_it_was(path, after):
 
 
 def test_an_interrupted_search_ends_after_the_trial_that_runs(path):
-    found = study_of(path, FakeMeter(), watcher=Watcher(stop_after=5))
+    found = study_of(path, FakeMeter(), watcher=Trials(stop_after=5))
     assert (len(found.trials), found.ended) == (5, "interrupted")
 
 

@@ -11,7 +11,7 @@ from inferometer.tune.search.optuna_search import dimensions, limits, optuna_sea
 from inferometer.tune.search.proposals import formula
 from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem
-from inferometer.tune.settings import OptunaLimits
+from inferometer.tune.settings import OptunaLimits, SearchSettings
 from inferometer.tune.space import SearchBounds, automatic, manual
 from inferometer.tune.variant import VariantNames
 
@@ -27,7 +27,7 @@ def scope_of(base=W, bounds=BOUNDED, *, swept=None, constraints=(), **settings) 
     task = ModelProblem(
         space, Goal(name, constraints=constraints), settings.pop("batches", (1,)), settings.pop("loads", None)
     )
-    return SearchProblem((task,), bounds, **settings)
+    return SearchProblem((task,), SearchSettings(bounds=bounds, **settings))
 
 
 def limit(ms: float) -> tuple[Constraint, ...]:
@@ -180,7 +180,7 @@ def test_quick_turns_the_members_of_an_ensemble():
         for name in "AS"
     )
     task = ModelProblem(automatic("E", ensemble, BOUNDED, cpu_only=True), Goal("E"), members=members)
-    scope = SearchProblem((task,), BOUNDED)
+    scope = SearchProblem((task,), SearchSettings(bounds=BOUNDED))
     assert [knob.model for knob in knobs(scope)] == ["A", "A", "S", "S"]
 
     def slowest(variant, load):

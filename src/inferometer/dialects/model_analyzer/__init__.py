@@ -1,5 +1,7 @@
-"""The classic tool's words: its options and YAML, console lines, tables, folders and checkpoints.
+"""The script `model-analyzer`, whose commands are also `inferometer profile`, `analyze` and `report`.
 
-words, YAML -> asked (`keys`, `asked`) -> job (`models`, `flags`, `rules`, `build`) -> settings of the tuner
-study -> tables, report command; variants -> folders; checkpoint <-> trials
+words, YAML -> config (`command_line`, `config`) -> settings of the tuner (`rules`, `build`)
+study -> tables and reports (`tables`, `outputs`); trials <-> checkpoint (`checkpoint`, `stored`)
 """
+
+OK, FAILURE = 0, 1  # exit codes

@@ -25,7 +25,7 @@ Sent = tuple[str, Mapping[str, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Checkpoint:
     """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
 
     variants: tuple[ModelVariant, ...]
@@ -54,11 +54,11 @@ def next_path(folder: Path) -> Path:
 _BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
         document = json.loads(path.read_text())
-        return _found(document)
+        return _checkpoint(document)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (*_BROKEN, UsageError) as error:
@@ -72,7 +72,7 @@ def _unreadable(path: Path, reason: str) -> UsageError:
     )
 
 
-def _found(document: Mapping[str, Any]) -> Found:
+def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
     results = document["ResultManager.results"]["_results"]
     variants: dict[str, ModelVariant] = {}
     trials: list[Trial] = []
@@ -88,7 +88,7 @@ def _found(document: Mapping[str, Any]) -> Found:
                 _trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())
             ]
     defaults = {row.model: row for row in variants.values() if row.is_default}
-    return Found(
+    return Checkpoint(
         tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
         tuple(trials),
         tuple(sent),
@@ -289,15 +289,7 @@ def _options(part: TrialPart) -> dict[str, Any]:
 def _key(trial: Trial, variants: Mapping[str, ModelVariant]) -> str:
     texts = []
     for part in trial.parts:
-        words = [
-            part.variant,
-            "-m",
-            part.model,
-            "-b",
-            str(part.load.batch),
-            "-f",
-            f"{part.model}-results.csv",
-        ]
+        words = [part.variant, *(str(word) for pair in _options(part).items() for word in pair)]
         words += [f"--{name}={value}" for name, value in _arguments(part.load).items() if value is not None]
         members = ",".join(row.name for row in variants[part.variant].composing)
         texts.append(" ".join([*words, *([members] if members else [])]))

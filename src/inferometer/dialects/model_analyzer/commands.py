@@ -1,37 +1,41 @@
 """What `model-analyzer` and `inferometer profile | analyze | report` do."""
 
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import writing
-from inferometer.dialects.model_analyzer.console import Console, SearchConsole, Stops, error_log
+from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs, stored
+from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
+from inferometer.dialects.model_analyzer.checkpoint import Checkpoint
+from inferometer.dialects.model_analyzer.command_line import Program
+from inferometer.dialects.model_analyzer.config import Config, option
+from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts, error_log
+from inferometer.dialects.model_analyzer.flags import data_flags
+from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, ProgramMeter
+from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
+from inferometer.dialects.model_analyzer.stored import SentData
+from inferometer.observe.gpu import open_nvml
+from inferometer.options.options import Options
+from inferometer.tune import journal as journals
+from inferometer.tune import meter, session
+from inferometer.tune.meter import Meter
+from inferometer.tune.report import facts
+from inferometer.tune.report.files import ReportFiles
+from inferometer.tune.scoring import Goal
+from inferometer.tune.study import Study
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from inferometer.dialects.model_analyzer.asked import Asked, Dialect
-    from inferometer.dialects.model_analyzer.checkpoint import Found
-    from inferometer.dialects.model_analyzer.job import AnalyzeJob, ProfileJob, ReportJob, Reports
-    from inferometer.dialects.model_analyzer.stored import Sending
-    from inferometer.measure.options import Options
-    from inferometer.tune.meter import Meter
-    from inferometer.tune.study import Study
-
-OK, FAILURE = 0, 1
-
-Profile = Callable[..., Iterator["Study"]]
+Profile = Callable[..., Iterator[Study]]
 
 
-# --- commands
-
-
-def parse_options(words: Sequence[str]) -> "Options":
+def parse_options(words: Sequence[str]) -> Options:
     """The load generator's options, out of words."""
-    from inferometer.cli.parser import Ask, parse_classic
+    from inferometer.dialects.perf_analyzer.options import parse_classic
+    from inferometer.options.option import Ask
 
     found = parse_classic(words)
     if isinstance(found, Ask):
@@ -39,112 +43,75 @@ def parse_options(words: Sequence[str]) -> "Options":
     return found
 
 
-def run(asked: "Asked", dialect: "Dialect", console: Console, *, profile: Profile | None = None) -> int:
+def run(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
     """The command that was asked for."""
-    from inferometer.dialects.model_analyzer.build import profile_job, report_job
-
-    for line in asked.lines():
+    for line in config.lines():
         console.debug(line)
-    if asked.command == "report":
-        return run_report(report_job(asked), console)
-    if asked.command == "analyze":
-        return run_analyze(asked, console, report_command=_report_command(asked, dialect))
-    job = profile_job(asked, dialect, parse_options)
-    is_brute_explicit = asked.has("run_config_search_mode") and job.settings.search == "brute"
-    return run_profile(
-        job,
-        console,
-        profile=profile,
-        is_brute_explicit=is_brute_explicit,
-        report_command=_report_command(asked, dialect),
-    )
+    if config.command == "report":
+        return run_report(config, console)
+    if config.command == "analyze":
+        return run_analyze(config, program, console)
+    return run_profile(config, program, console, profile=profile)
 
 
-def _report_command(asked: "Asked", dialect: "Dialect") -> str:
-    import shlex
+def _report_command(config: Config, program: Program) -> str:
 
-    words = [dialect.program, "report"]
+    words = [program.name, "report"]
     for name in ("export_path", "checkpoint_directory", "config_file"):
-        if asked.has(name):
-            words += ["--" + name.replace("_", "-"), str(asked[name])]
+        if config.has(name):
+            words += [option(name), str(getattr(config, name))]
     return shlex.join(words)
 
 
-def run_profile(
-    job: "ProfileJob",
-    console: Console,
-    *,
-    profile: Profile | None = None,
-    is_brute_explicit: bool = False,
-    report_command: str = "model-analyzer report",
-) -> int:
-    from inferometer.dialects.model_analyzer.checks import check_profile
-    from inferometer.tune.session import profile as real
-
-    for text in (*job.warnings, *check_profile(job, is_brute_explicit=is_brute_explicit)):
+def run_profile(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
+    job = profile_job(config, program, parse_options)
+    for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
     earlier = _earlier(job)
     gpus = _checked_gpus(job, console)
-    for folder in (job.reports.export, job.checkpoints):
+    for folder in (config.export_path, config.checkpoint_directory):
         with writing(folder):
             folder.mkdir(exist_ok=True)
-    with Stops(console.info).caught() as stops:
-        watcher = SearchConsole(job, console, stops)
-        _recall(job, console, watcher, earlier)
-        _remember_gpus(job, gpus)
+    with SearchInterrupts(console.info).caught() as interrupts:
+        watcher = SearchConsole(job, console, interrupts)
+        _recall(job, console, watcher, earlier, gpus)
         studies = []
-        make_meter = None if job.external is None else _program_meter(job, console)
+        make_meter = None if job.generator is None else _program_meter(job.generator, config, console)
         try:
-            for study in (profile or real)(job.settings, watcher, make_meter=make_meter):
+            for study in (profile or session.profile)(job.settings, watcher, make_meter=make_meter):
                 studies.append(study)
         finally:
             watcher.tell_saved()
-        if stops.asked:
+        if interrupts.asked:
             console.info("Interrupted: what was measured is saved; run the same command again to go on.")
             return FAILURE
     whole = _remembered(job, studies)
     count = sum(len(study.ranked) for study in whole)
     names = [name for study in whole for name in study.models]
     console.info(f"Profile complete. Profiled {count} configurations for models: {names}")
-    _write_reports(job.reports, whole, console, report_command)
+    _write_reports(config, program, whole, console)
     if watcher.failures:
-        console.warn(f"{watcher.failures} run(s) gave no measurement: see {error_log(job)}")
+        console.warn(f"{watcher.failures} run(s) gave no measurement: see {error_log(config)}")
     return OK
 
 
-def _program_meter(job: "ProfileJob", console: Console) -> "Callable[..., Meter]":
-    from inferometer.dialects.model_analyzer.perf_analyzer import ProgramMeter
-
-    assert job.external is not None
-    external = job.external
-
-    def make(*_: object) -> "Meter":
-        return ProgramMeter(external, error_log(job), console.plain)
+def _program_meter(generator: LoadGenerator, config: Config, console: Console) -> Callable[..., Meter]:
+    def make(*_: object) -> Meter:
+        return ProgramMeter(generator, error_log(config), console.plain)
 
     return make
 
 
-def _checked_gpus(job: "ProfileJob", console: Console) -> list[str]:
+def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
     """One line per GPU; figures of other GPUs than those of the checkpoint would not compare."""
-    from inferometer.observe.gpu import open_nvml
-    from inferometer.tune import journal as journals
-    from inferometer.tune.session import known_gpus
-
-    present = known_gpus(job.settings, open_nvml())
+    present = session.known_gpus(job.settings, open_nvml())
     for number, (uuid, row) in enumerate(present.items()):
         console.info(f"Using GPU {number} {row['name']} with UUID {uuid}")
-    if job.journal.exists():
-        with journals.read(job.journal) as journal:
+    if job.config.journal.exists():
+        with journals.read(job.config.journal) as journal:
             before = journal.recall("gpus") if journal.has_measured else None
-        check_gpus(before, sorted(present), job.checkpoints)
+        check_gpus(before, sorted(present), job.config.checkpoint_directory)
     return sorted(present)
-
-
-def _remember_gpus(job: "ProfileJob", present: Sequence[str]) -> None:
-    from inferometer.tune import journal as journals
-
-    with journals.opened(job.journal) as journal:
-        journal.remember("gpus", present)
 
 
 def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object) -> None:
@@ -156,63 +123,53 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
         )
 
 
-def _earlier(job: "ProfileJob") -> "tuple[Path, Found] | None":
+def _earlier(job: ProfileJob) -> tuple[Path, Checkpoint] | None:
     """The newest classic checkpoint, if there is one."""
-    from inferometer.dialects.model_analyzer import checkpoint
-
-    newest = checkpoint.newest(job.checkpoints)
+    newest = checkpoint.newest(job.config.checkpoint_directory)
     return None if newest is None else (newest, checkpoint.read(newest))
 
 
 def _recall(
-    job: "ProfileJob", console: Console, watcher: SearchConsole, earlier: "tuple[Path, Found] | None"
+    job: ProfileJob,
+    console: Console,
+    watcher: SearchConsole,
+    earlier: tuple[Path, Checkpoint] | None,
+    gpus: Sequence[str],
 ) -> None:
     """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
-    from inferometer.dialects.model_analyzer import stored
-    from inferometer.tune import journal as journals
-
-    with journals.opened(job.journal) as journal:
+    with journals.opened(job.config.journal) as journal:
         had_measured = journal.has_measured
         if earlier is not None:
             newest, found = earlier
             console.info(f"Loaded checkpoint from file {newest}")
             if not (found.is_ours and had_measured):
-                count = stored.take_in(journal, found, _sending(job))
+                count = stored.take_in(journal, found, _sent_data(job))
                 console.info(f"Took over {count} measurements from {newest}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
         known = stored.of_journal(journal)
+        journal.remember("gpus", gpus)
     watcher.begin(known.variants, known.trials)
 
 
-def _sending(job: "ProfileJob") -> "Sending":
-    from inferometer.dialects.model_analyzer import perf_analyzer
-    from inferometer.dialects.model_analyzer.flags import data_flags
-    from inferometer.dialects.model_analyzer.stored import Sending
-    from inferometer.measure.options import Options
-    from inferometer.tune.meter import fingerprint
-    from inferometer.tune.session import sent_options, sent_prompts
-
+def _sent_data(job: ProfileJob) -> SentData:
     protocol = job.settings.launch.control.protocol
-    asked = sent_options(job.settings)
+    asked = session.sent_options(job.settings)
 
     def mark(models: Sequence[str]) -> str:
-        if job.external is not None:
-            return perf_analyzer.fingerprint(job.external, models)
+        if job.generator is not None:
+            return load_generator.fingerprint(job.generator, models)
         plain = {model: Options(model=model, protocol=protocol) for model in models}
-        known = sent_prompts([row for row in job.settings.models if row.name in models])
-        return fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
+        known = session.sent_prompts([row for row in job.settings.models if row.name in models])
+        return meter.fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
 
-    flags = {model: data_flags(rows) for model, rows in job.flags}
-    return Sending(protocol, flags, mark)
+    flags = {model: data_flags(rows) for model, rows in job.flags.items()}
+    return SentData(protocol, flags, mark)
 
 
-def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":
+def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
     """Studies with all measurements of their models, also of earlier runs."""
-    from inferometer.dialects.model_analyzer import stored
-    from inferometer.tune import journal as journals
-
-    with journals.opened(job.journal) as journal:
+    with journals.opened(job.config.journal) as journal:
         stored.remember(journal, studies)
         known = stored.of_journal(journal)
     return [
@@ -223,41 +180,35 @@ def _remembered(job: "ProfileJob", studies: "Sequence[Study]") -> "list[Study]":
     ]
 
 
-def _write_reports(
-    reports: "Reports", studies: "Sequence[Study]", console: Console, report_command: str
-) -> None:
-    from inferometer.dialects.model_analyzer import outputs
-    from inferometer.tune.report import facts
-    from inferometer.tune.report.files import ReportFiles
-
-    if not reports.is_on:
+def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:
+    if config.skip_summary_reports:
         return
     files = ReportFiles()
-    outputs.write_tables(reports, studies, files, console.warn)
+    outputs.write_tables(config, studies, files, console.warn)
     if console.is_verbose:
-        for sheet in outputs.sheets(reports, studies):
+        for sheet in outputs.sheets(config, studies):
             console.plain(sheet.text())
-    outputs.write_summaries(reports, studies, files, console.warn)
-    names = [(study, name) for study in studies for name in outputs.best_names(study, reports.top)]
-    if reports.has_details:
+    outputs.write_summaries(config, studies, files, console.warn)
+    names = [
+        (study, name) for study in studies for name in outputs.best_names(study, config.num_configs_per_model)
+    ]
+    if not config.skip_detailed_reports:
         for study, name in names:
-            outputs.write_detailed(
-                study, name, reports.export, files, plots=reports.plots, with_gpus=reports.with_gpus
-            )
+            outputs.write_detailed(config, study, name, files)
     _print_all(files, console)
-    if not reports.has_details:
+    if config.skip_detailed_reports:
         for study in studies:
             chosen = ",".join(name for owner, name in names if owner is study)
             if chosen:
                 console.info("To generate detailed reports for the best configurations, run")
-                console.info(f"  {report_command} --report-model-configs {chosen}")
+                console.info(f"  {_report_command(config, program)} --report-model-configs {chosen}")
     for study in studies:
-        console.info(facts.sentence(study, has_own_objectives=reports.has_own_objectives))
+        console.info(facts.sentence(study, has_own_objectives=config.has("objectives")))
         if reason := facts.why(study):
             console.info(reason)
 
 
-def _print_all(files: Any, console: Console) -> None:
+def _print_all(files: ReportFiles, console: Console) -> None:
     problem = files.print_all()
     for path in files.written:
         console.info(f"Wrote {path}")
@@ -266,71 +217,52 @@ def _print_all(files: Any, console: Console) -> None:
     files.outputs.settle()
 
 
-def run_analyze(asked: "Asked", console: Console, *, report_command: str) -> int:
+def run_analyze(config: Config, program: Program, console: Console) -> int:
     """The reports of `profile` from what the journal or a checkpoint holds: no server, no measurement."""
-    from inferometer.dialects.model_analyzer import stored
-    from inferometer.dialects.model_analyzer.build import analyze_job
-    from inferometer.dialects.model_analyzer.checks import check_analyze
-
-    folder = asked["checkpoint_directory"]
+    folder = config.checkpoint_directory
     known = stored.read(folder)
     measured = list(dict.fromkeys(trial.models for trial in known.trials if trial.is_measured))
-    job = analyze_job(asked, measured)
-    check_analyze(job)
-    for name in job.models:
+    models, goals = analyzed(config, measured)
+    check_folder(config.export_path, "--export-path")
+    for name in models:
         if name not in measured:
             raise UsageError(
                 f"there is no measurement of '{name}' in '{folder}'",
                 remedy=f"run profile first; measured are {', '.join(measured) or 'none'}",
             )
-    studies = [_judged(known.study(name), job) for name in job.models]
+    studies = [_judged(known.study(name), goals, config.mode) for name in models]
     count = sum(len(study.measured) for study in studies)
-    console.info(f"Read {count} measurements of {', '.join(job.models)} from {folder}; nothing is measured.")
-    with writing(job.reports.export):
-        job.reports.export.mkdir(exist_ok=True)
-    _write_reports(job.reports, studies, console, report_command)
+    console.info(f"Read {count} measurements of {', '.join(models)} from {folder}; nothing is measured.")
+    with writing(config.export_path):
+        config.export_path.mkdir(exist_ok=True)
+    _write_reports(config, program, studies, console)
     return OK
 
 
-def _judged(study: "Study", job: "AnalyzeJob") -> "Study":
-    goals = tuple(job.goals.get(goal.model, goal) for goal in study.goals)
-    return replace(study, goals=goals, mode=job.mode)
+def _judged(study: Study, goals: Mapping[str, Goal], mode: str) -> Study:
+    return replace(study, goals=tuple(goals.get(goal.model, goal) for goal in study.goals), mode=mode)
 
 
-def run_report(job: "ReportJob", console: Console) -> int:
-    from inferometer.dialects.model_analyzer import outputs, stored
-    from inferometer.dialects.model_analyzer.checks import check_report
-    from inferometer.tune.report.files import ReportFiles
-
-    check_report(job)
-    known = stored.read(job.checkpoints)
+def run_report(config: Config, console: Console) -> int:
+    wanted = check_report(config)
+    known = stored.read(config.checkpoint_directory)
     by_name = {variant.name: variant for variant in known.variants}
-    names = [name for name, _ in job.variants]
     measured = {part.variant for trial in known.trials if trial.is_measured for part in trial.parts}
-    for name in names:
+    for name in wanted:
         if name not in by_name or name not in measured:
             raise UsageError(
-                f"there is no measurement of '{name}' in '{job.checkpoints}'",
+                f"there is no measurement of '{name}' in '{config.checkpoint_directory}'",
                 remedy=f"measured are {', '.join(sorted(measured)) or 'none'}",
             )
-    models = list(dict.fromkeys(by_name[name].model for name in names))
+    models = list(dict.fromkeys(by_name[name].model for name in wanted))
     if len(models) > 1:
         raise UsageError(
             f"--report-model-configs names variants of {len(models)} models: {', '.join(models)}",
             remedy="report on one model at a time",
         )
-    study = replace(known.study(models[0]), mode=job.mode)
+    study = replace(known.study(models[0]), mode=config.mode)
     files = ReportFiles()
-    outputs.report(job, study, files)
+    for name, plots in wanted.items():
+        outputs.write_detailed(config, study, name, files, plots=plots, formats=config.output_formats)
     _print_all(files, console)
     return OK
-
-
-def complain(text: str) -> None:
-    print(printable(text), file=sys.stderr, flush=True)
-
-
-def traced(error: InferometerError) -> str:
-    import traceback
-
-    return "".join(traceback.format_exception(error)).rstrip()

@@ -1,20 +1,26 @@
 """How the tuner's commands speak: console lines, Ctrl-C, and what is written while a search goes on."""
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from inferometer.base.text import printable
-from inferometer.base.writing import writing
-
-if TYPE_CHECKING:
-    from inferometer.dialects.model_analyzer.job import ProfileJob
-    from inferometer.tune.search.search import Message, Proposal, SkippedProposal
-    from inferometer.tune.trial import Trial
-    from inferometer.tune.variant import ModelVariant
+from inferometer.base.writing import write_file, writing
+from inferometer.dialects.model_analyzer import checkpoint
+from inferometer.dialects.model_analyzer.build import ProfileJob
+from inferometer.dialects.model_analyzer.config import Config
+from inferometer.stats.watcher import Watcher
+from inferometer.tune import model_config
+from inferometer.tune.report.facts import load_text
+from inferometer.tune.report.text import trial_line
+from inferometer.tune.search.search import Proposal, SkippedProposal
+from inferometer.tune.settings import IN_PROCESS
+from inferometer.tune.trial import Trial
+from inferometer.tune.variant import ModelVariant, changes
 
 INTERRUPTS = 3
 
@@ -51,7 +57,7 @@ class Console:
         print(printable(f"{clock}[{self._mark}] {text}"), flush=True)
 
 
-class Stops:
+class SearchInterrupts:
     """Ctrl-C: the first two let the running measurement end, the third ends at once; so does SIGTERM."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -75,7 +81,7 @@ class Stops:
         raise KeyboardInterrupt
 
     @contextmanager
-    def caught(self) -> Iterator["Stops"]:
+    def caught(self) -> Iterator["SearchInterrupts"]:
         handlers = {signal.SIGINT: self._interrupted, signal.SIGTERM: self._terminated}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
@@ -85,18 +91,19 @@ class Stops:
                 signal.signal(number, handler)
 
 
-class SearchConsole:
+class SearchConsole(Watcher):
     """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
 
-    def __init__(self, job: "ProfileJob", console: Console, stops: Stops) -> None:
-        from inferometer.dialects.model_analyzer.folders import VariantFolders
-        from inferometer.tune.settings import IN_PROCESS
-
+    def __init__(self, job: ProfileJob, console: Console, interrupts: SearchInterrupts) -> None:
         self._job = job
         self._console = console
-        self._stops = stops
+        self._interrupts = interrupts
         launch = job.settings.launch
-        self._folders = VariantFolders(job.output, launch.repositories, are_models=launch.mode == IN_PROCESS)
+        self._folders = VariantFolders(
+            job.config.output_model_repository_path,
+            launch.repositories,
+            are_models=launch.mode == IN_PROCESS,
+        )
         self._is_made = False
         self._seen: set[str] = set()
         self._is_known = False
@@ -106,25 +113,18 @@ class SearchConsole:
         self._known_names: frozenset[str] = frozenset()
         self.failures = 0
 
-    def begin(self, variants: "Sequence[ModelVariant]", trials: "Sequence[Trial]") -> None:
+    def begin(self, variants: Sequence[ModelVariant], trials: Sequence[Trial]) -> None:
         """What is known from before."""
         self._variants = {variant.name: variant for variant in variants}
         self._known_names = frozenset(self._variants)
         self._trials = list(trials)
 
-    # --- as the search's watcher
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        console = self._console
+        speak = console.warn if is_warning else console.debug if is_detail else console.info
+        speak(text)
 
-    def said(self, say: "Message") -> None:
-        speak = (
-            self._console.warn
-            if say.is_warning
-            else self._console.debug
-            if say.is_detail
-            else self._console.info
-        )
-        speak(say.text)
-
-    def proposed(self, proposal: "Proposal", *, is_known: bool) -> None:
+    def proposed(self, proposal: Proposal, *, is_known: bool) -> None:
         self._is_known = is_known
         self._make_output()
         for variant in proposal.variants:
@@ -136,10 +136,7 @@ class SearchConsole:
         for variant, load in proposal.parts:
             self._console.info(f"Profiling {variant.name}: {load}")
 
-    def tried(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import load_text
-        from inferometer.tune.report.text import trial_line
-
+    def tried(self, trial: Trial) -> None:
         if self._is_known:
             return
         if trial.is_measured:
@@ -149,32 +146,29 @@ class SearchConsole:
             return
         self.failures += 1
         self._console.error(f"{trial.name}, {load_text(trial)}: no measurement: {trial.reason}")
-        if self._job.external is None:
+        if self._job.generator is None:
             self._note(trial)
 
-    def skipped(self, skip: "SkippedProposal") -> None:
+    def skipped(self, skip: SkippedProposal) -> None:
         names = ",".join(variant.name for variant in skip.proposal.variants)
         self._console.debug(f"{names}: {skip.reason}")
 
     def is_interrupted(self) -> bool:
-        return self._stops.asked
+        return self._interrupts.asked
 
     # --- what is written on the way
 
     def _make_output(self) -> None:
         """Only now: the server is up, so nothing is made for a search that could not start."""
-        from inferometer.dialects.model_analyzer.folders import make_output
-
         if self._is_made:
             return
         self._is_made = True
-        if self._job.output.exists():
-            self._console.warn(f'Overriding the output model repo path "{self._job.output}"')
-        make_output(self._job.output)
+        output = self._job.config.output_model_repository_path
+        if output.exists():
+            self._console.warn(f'Overriding the output model repo path "{output}"')
+        _make_folder(output)
 
-    def _introduce(self, variant: "ModelVariant") -> None:
-        from inferometer.tune.variant import changes
-
+    def _introduce(self, variant: ModelVariant) -> None:
         for part in (*variant.composing, variant):
             self._variants[part.name] = part
             if part.name in self._seen:
@@ -187,12 +181,13 @@ class SearchConsole:
 
     def save(self) -> None:
         """The classic checkpoint, beside the journal."""
-        from inferometer.dialects.model_analyzer import checkpoint
-
         if self._checkpoint is None:
-            self._checkpoint = checkpoint.next_path(self._job.checkpoints)
+            self._checkpoint = checkpoint.next_path(self._job.config.checkpoint_directory)
         checkpoint.write(
-            self._checkpoint, tuple(self._variants.values()), self._trials, seed=self._job.settings.seed
+            self._checkpoint,
+            tuple(self._variants.values()),
+            self._trials,
+            seed=self._job.settings.search.seed,
         )
 
     def tell_saved(self) -> None:
@@ -203,10 +198,8 @@ class SearchConsole:
         else:
             self._console.info(f"Saved checkpoint to {self._checkpoint}")
 
-    def _note(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import load_text
-
-        path = error_log(self._job)
+    def _note(self, trial: Trial) -> None:
+        path = error_log(self._job.config)
         if self.failures == 1:
             path.unlink(missing_ok=True)
         with writing(path), path.open("a") as log:
@@ -215,5 +208,63 @@ class SearchConsole:
             )
 
 
-def error_log(job: "ProfileJob") -> Path:
-    return job.reports.export / "perf_analyzer_error.log"
+def error_log(config: Config) -> Path:
+    return config.export_path / "perf_analyzer_error.log"
+
+
+# --- the output model repository
+
+
+def _make_folder(path: Path) -> None:
+    """An empty folder in place of whatever was there."""
+    with writing(path):
+        if path.is_symlink():
+            path = path.resolve()
+        if path.exists():
+            shutil.rmtree(path)
+        path.mkdir()
+
+
+@dataclass(slots=True)
+class VariantFolders:
+    """Writes each variant once: the first of a model as a copy of the model's folder, the others as links to it."""
+
+    output: Path
+    repositories: Sequence[Path] = ()
+    are_models: bool = False  # each a model of its own, to be loaded from here; else they stand in for theirs
+    _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
+    _first: dict[str, Path] = field(default_factory=dict)  # by model
+
+    def write(self, variant: ModelVariant) -> None:
+        for member in variant.composing:
+            self.write(member)
+            self._write(member, member.model)  # what the members are now, under their own names
+        self._write(variant, variant.name)
+
+    def _write(self, variant: ModelVariant, name: str) -> None:
+        if self._written.get(name) == variant.key:
+            return
+        folder = self.output / name
+        config = {**variant.config, "name": name if self.are_models else variant.model}
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            if name not in self._written:
+                self._fill(folder, variant.model)
+            write_file(folder / "config.pbtxt", model_config.to_text(config))
+        self._written[name] = variant.key
+
+    def _fill(self, folder: Path, model: str) -> None:
+        source = next((path / model for path in self.repositories if (path / model).is_dir()), None)
+        if source is None:
+            return  # somebody else's server: only configurations are known here
+        first = self._first.get(model)
+        for entry in source.iterdir():
+            if entry.name == "config.pbtxt":
+                continue
+            if first is not None:
+                (folder / entry.name).symlink_to((first / entry.name).resolve())
+            elif entry.is_dir():
+                shutil.copytree(entry, folder / entry.name)
+            else:
+                shutil.copy2(entry, folder / entry.name)
+        self._first.setdefault(model, folder)

@@ -1,11 +1,11 @@
-"""Flags that are handed on: to the load generator, and to the server."""
+"""Flags that are handed on: to the load generator, to the server, and to `docker run`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import mapping, texts_by_name, wrong
-from inferometer.measure.options import Options
+from inferometer.options.options import Options
 
 Flags = tuple[tuple[str, Any], ...]
 ParseOptions = Callable[[Sequence[str]], Options]
@@ -151,3 +151,90 @@ def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
 def owned(flags: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Those that the tool sets itself, so the user's have no effect."""
     return tuple(name for name, _ in flags if name in OWN_SERVER_FLAGS)
+
+
+# --- docker run
+
+
+_VALUED = {
+    name: name.replace("_", "-")
+    for name in (
+        "blkio_weight", "blkio_weight_device", "cap_add", "cap_drop", "cgroup_parent", "cgroupns", "cpu_count",
+        "cpu_percent", "cpu_period", "cpu_quota", "cpuset_cpus", "cpuset_mems", "domainname", "entrypoint",
+        "hostname", "isolation", "kernel_memory", "mac_address", "network", "oom_score_adj", "pids_limit",
+        "platform", "runtime", "shm_size", "stop_signal", "user", "volume_driver",
+    )
+} | {
+    "cpu_rt_period": "cpu-rt-period",
+    "cpu_shares": "cpu-shares",
+    "ipc_mode": "ipc",
+    "mem_limit": "memory",
+    "mem_reservation": "memory-reservation",
+    "memswap_limit": "memory-swap",
+    "network_mode": "network",
+    "pid_mode": "pid",
+    "userns_mode": "userns",
+    "uts_mode": "uts",
+    "volumes": "volume",
+    "working_dir": "workdir",
+}  # fmt: skip
+_DOCKER_SWITCHES = {
+    "oom_kill_disable": "oom-kill-disable",
+    "privileged": "privileged",
+    "publish_all_ports": "publish-all",
+    "stdin_open": "interactive",
+}
+_OURS = {
+    "image": "--triton-docker-image",
+    "name": "nothing: the tool names its container",
+    "command": "triton_server_flags",
+    "auto_remove": "nothing: the container is always removed",
+    "remove": "nothing: the container is always removed",
+    "detach": "nothing: the tool watches the container",
+    "init": "nothing: it is always on",
+    "stream": "--triton-output-path",
+    "stdout": "--triton-output-path",
+    "stderr": "--triton-output-path",
+    "tty": "nothing: there is no terminal",
+    "version": "nothing: the docker command knows its own",
+    "init_path": "nothing: docker's own init is used",
+    "nano_cpus": "cpu_quota and cpu_period",
+    "network_disabled": "network_mode: none",
+    "use_config_proxy": "environment",
+}
+
+
+def docker_args(path: str, value: Any) -> tuple[str, ...]:
+    """`triton_docker_args`, in the user's order; what the tool does itself is refused, with what to use instead."""
+    return tuple(
+        word for name, row in mapping(path, value).items() for word in _docker_words(path, name, row)
+    )
+
+
+def _docker_words(path: str, name: str, value: Any) -> list[str]:
+    where = f"{path}.{name}"
+    if name in _OURS:
+        raise UsageError(f"{where} cannot be given", remedy=f"use {_OURS[name]}")
+    if name in _DOCKER_SWITCHES:
+        if not isinstance(value, bool):
+            raise wrong(where, value, "true or false")
+        return [f"--{_DOCKER_SWITCHES[name]}"] if value else []
+    if name in ("environment", "labels"):
+        option = "env" if name == "environment" else "label"
+        return [word for pair in _pairs(where, value) for word in (f"--{option}", pair)]
+    if name not in _VALUED:
+        known = sorted([*_VALUED, *_DOCKER_SWITCHES, *_OURS, "environment", "labels"])
+        raise UsageError(f"{where} is not an argument of docker run", remedy=f"they are {', '.join(known)}")
+    rows = value if isinstance(value, list) else [value]
+    for row in rows:
+        if isinstance(row, bool) or not isinstance(row, (str, int, float)):
+            raise wrong(where, row, "a text, a number, or a list of texts")
+    return [word for row in rows for word in (f"--{_VALUED[name]}", str(row))]
+
+
+def _pairs(path: str, value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"{name}={row}" for name, row in value.items()]
+    if isinstance(value, list) and all(isinstance(row, str) for row in value):
+        return list(value)
+    raise wrong(path, value, "a mapping of names to texts, or a list of NAME=TEXT")

@@ -1,12 +1,12 @@
 """`model_type: LLM`: what `genai_perf_flags` ask for, on our own engine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import Read, choice, flag, mapping, number, text, whole
-from inferometer.measure.options import Options
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options
 from inferometer.tune.metrics import TOKEN_TAGS
 from inferometer.tune.prompts import LENGTHS, Prompts
 
@@ -78,11 +78,11 @@ def applied(
         options = _at_openai(options, flags, path)
     else:
         _check_triton(options, flags, path, is_streamed=is_streamed)
-        options = replace(options, url=flags.get("url", options.url))
-    options = replace(options, streaming=is_streamed, asynchronous=True, synchronous=False)
+        options = changed(options, url=flags.get("url", options.url))
+    options = changed(options, streaming=is_streamed, asynchronous=True, synchronous=False)
     if has_data:
         return options, None
-    return replace(options, output_tokens=flags.get("expected-output-tokens")), _prompts(flags, is_streamed)
+    return changed(options, output_tokens=flags.get("expected-output-tokens")), _prompts(flags, is_streamed)
 
 
 def _prompts(flags: Mapping[str, Any], is_streamed: bool) -> Prompts:
@@ -108,16 +108,15 @@ def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options
     if "backend" in flags:
         raise UsageError(f"{path}.backend belongs to service-kind triton", remedy="leave it out")
     given = flags.get("endpoint", "chat")
-    plain = Options()
-    return replace(
+    return changed(
         options,
         service_kind="openai",
         protocol="http",
         url=flags["url"],
         endpoint=_ENDPOINTS.get(given, given),
-        collect_metrics=False,
+        collect_metrics=None,
         metrics_url=None,
-        metrics_interval_ms=plain.metrics_interval_ms,
+        metrics_interval_ms=None,
     )
 
 

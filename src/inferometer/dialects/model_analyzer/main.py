@@ -2,65 +2,86 @@
 
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
+from inferometer.base.text import printable
 from inferometer.cli.signals import drop_output, interruptible, shortage
-from inferometer.dialects.model_analyzer.commands import FAILURE, OK, Profile, complain, run, traced
-from inferometer.dialects.model_analyzer.console import Console
+from inferometer.dialects.model_analyzer import FAILURE, OK
+
+if TYPE_CHECKING:
+    from inferometer.dialects.model_analyzer.command_line import Program
+    from inferometer.dialects.model_analyzer.commands import Profile
+    from inferometer.dialects.model_analyzer.config import Config
 
 MARK = "Model Analyzer"
 OUR_MARK = "inferometer"
 
 
-def main(argv: list[str] | None = None, *, profile: Profile | None = None) -> int:
+def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> int:
     """`profile` stands in for the real search in tests."""
-    from inferometer.dialects.model_analyzer.asked import CLASSIC, UnknownKeys, ask, parser
+    from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
 
-    dialect = replace(CLASSIC, version=__version__)
-    console = Console(MARK)
+    program = replace(CLASSIC, version=__version__)
     is_verbose = False
     try:
-        asked = ask(sys.argv[1:] if argv is None else argv, dialect)
-        if asked is None:
-            parser(dialect).print_help()
+        config = read_command(sys.argv[1:] if argv is None else argv, program)
+        if config is None:
+            parser(program).print_help()
             return OK
-        is_verbose = asked.is_verbose
-        console = Console(MARK, is_quiet=asked.is_quiet, is_verbose=is_verbose)
+        is_verbose = config.is_verbose
         with interruptible():
-            return run(asked, dialect, console, profile=profile)
+            return _run(config, program, MARK, profile)
     except InferometerError as error:
         if is_verbose:
-            complain(traced(error))
+            _complain(_traceback(error))
         if isinstance(error, UnknownKeys):
             for key in error.keys:
-                complain(f"[{MARK}] the key '{key}' is unknown")
-        complain(f"[{MARK}] Model Analyzer encountered an error: {error}")
+                _complain(f"[{MARK}] the key '{key}' is unknown")
+        _complain(f"[{MARK}] Model Analyzer encountered an error: {error}")
         return FAILURE
     except KeyboardInterrupt:
         return FAILURE
     except BrokenPipeError:
         return drop_output()
     except (OSError, MemoryError) as error:
-        complain(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
+        _complain(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
         return FAILURE
 
 
-def our_command(name: str, argv: list[str], *, profile: Profile | None = None) -> int:
+def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None) -> int:
     """`inferometer profile`, `analyze` or `report`."""
-    from inferometer.dialects.model_analyzer.asked import OURS, ask
+    from inferometer.dialects.model_analyzer.command_line import OURS, read_command
 
-    dialect = replace(OURS, commands=(name,))
+    program = replace(OURS, commands=(name,))
     try:
-        asked = ask([name, *argv], dialect)
-        assert asked is not None
-        console = Console(OUR_MARK, is_quiet=asked.is_quiet, is_verbose=asked.is_verbose)
-        return run(asked, dialect, console, profile=profile)
+        config = read_command([name, *argv], program)
+        assert config is not None
+        return _run(config, program, OUR_MARK, profile)
     except InferometerError as error:
-        complain(f"{OUR_MARK} {name}: {error}")
+        _complain(f"{OUR_MARK} {name}: {error}")
         return FAILURE
     except KeyboardInterrupt:
         return FAILURE
+
+
+def _run(config: "Config", program: "Program", mark: str, profile: "Profile | None") -> int:
+    from inferometer.dialects.model_analyzer.commands import run
+    from inferometer.dialects.model_analyzer.console import Console
+
+    console = Console(mark, is_quiet=config.is_quiet, is_verbose=config.is_verbose)
+    return run(config, program, console, profile=profile)
+
+
+def _complain(text: str) -> None:
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def _traceback(error: InferometerError) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 if __name__ == "__main__":

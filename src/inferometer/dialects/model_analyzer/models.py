@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.docker_args import docker_args
-from inferometer.dialects.model_analyzer.flags import load_flags, server_flags
-from inferometer.dialects.model_analyzer.goals import constraints, objectives
+from inferometer.dialects.model_analyzer.flags import docker_args, load_flags, server_flags
 from inferometer.dialects.model_analyzer.llm import genai_flags
 from inferometer.dialects.model_analyzer.values import (
     Read,
     flag,
     ints,
+    limits,
     mapping,
     text,
     texts_by_name,
+    weights,
     whole,
     wrong,
 )
@@ -24,8 +24,8 @@ from inferometer.tune.space import message_choices
 
 
 @dataclass(frozen=True, slots=True)
-class ModelAsked:
-    """A model with what was said about it alone; `where` is its dotted path."""
+class ModelEntry:
+    """A model and the settings given for it alone; `where` is its dotted path."""
 
     name: str
     where: str
@@ -34,6 +34,10 @@ class ModelAsked:
     def get(self, key: str, otherwise: Any) -> Any:
         """A key the model does not have is taken whole from the top level."""
         return self.own.get(key, otherwise)
+
+    def path(self, key: str) -> str:
+        """The dotted path of a key, where `get` took it from."""
+        return f"{self.where}.{key}" if key in self.own else key
 
 
 def _parameters(path: str, value: Any) -> Mapping[str, tuple[int, ...]]:
@@ -56,8 +60,8 @@ def _swept(path: str, value: Any) -> Mapping[str, Any]:
 MODEL_KEYS: Mapping[str, Read] = {
     "cpu_only": flag,
     "parameters": _parameters,
-    "objectives": objectives,
-    "constraints": constraints,
+    "objectives": weights,
+    "constraints": limits,
     "weighting": whole(1),
     "model_config_parameters": _swept,
     "perf_analyzer_flags": load_flags,
@@ -68,7 +72,7 @@ MODEL_KEYS: Mapping[str, Read] = {
 }
 
 
-def models(path: str, value: Any) -> tuple[ModelAsked, ...]:
+def models(path: str, value: Any) -> tuple[ModelEntry, ...]:
     """Comma text, a list of names and one-entry mappings, or a mapping of names to settings."""
     if isinstance(value, str):
         rows = [_model(path, name.strip(), None) for name in value.split(",") if name.strip()]
@@ -86,16 +90,16 @@ def models(path: str, value: Any) -> tuple[ModelAsked, ...]:
     return tuple(rows)
 
 
-def _item(path: str, place: int, item: Any) -> list[ModelAsked]:
+def _item(path: str, place: int, item: Any) -> list[ModelEntry]:
     if isinstance(item, Mapping):
         return [_model(path, name, row) for name, row in item.items()]
     return [_model(path, text(f"{path}[{place}]", item), None)]
 
 
-def _model(path: str, name: Any, own: Any) -> ModelAsked:
+def _model(path: str, name: Any, own: Any) -> ModelEntry:
     where = f"{path}.{text(path, name)}"
     if own is None:
-        return ModelAsked(str(name), where)
+        return ModelEntry(str(name), where)
     found = {}
     for key, value in mapping(where, own).items():
         read = MODEL_KEYS.get(key)
@@ -105,4 +109,4 @@ def _model(path: str, name: Any, own: Any) -> ModelAsked:
             )
         if value is not None:
             found[key] = read(f"{where}.{key}", value)
-    return ModelAsked(str(name), where, found)
+    return ModelEntry(str(name), where, found)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from inferometer.base.answer_file import to_json
 from inferometer.dialects.model_analyzer import tables
-from inferometer.dialects.model_analyzer.job import ReportJob, Reports
-from inferometer.dialects.model_analyzer.plots import Plot
+from inferometer.dialects.model_analyzer.config import LLM, Config
+from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import Chart, Document, Table
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
@@ -24,51 +24,58 @@ Warn = Callable[[str], None]
 ALL_FORMATS = ("pdf", "html", "md")
 
 
-def sheets(reports: Reports, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
-    names = reports.tables
+def sheets(config: Config, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
     return (
-        tables.inference(studies, names.inference_fields, has_tokens=names.has_tokens),
-        tables.gpu(studies, names.gpu_fields, always=reports.with_gpus),
-        tables.server(studies, names.server_fields),
+        tables.inference(studies, config.inference_output_fields, has_tokens=config.model_type == LLM),
+        tables.gpu(studies, config.gpu_output_fields, always=config.always_report_gpu_metrics),
+        tables.server(studies, config.server_output_fields),
     )
 
 
-def write_tables(reports: Reports, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
-    inference, gpu, server = sheets(reports, studies)
+def write_tables(config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
+    inference, gpu, server = sheets(config, studies)
     kinds = (
-        ("Inference", inference, reports.tables.inference, True),
-        ("GPU", gpu, reports.tables.gpu, False),
-        ("Server", server, reports.tables.server, False),
+        ("Inference", inference, config.filename_model_inference, True),
+        ("GPU", gpu, config.filename_model_gpu, False),
+        ("Server", server, config.filename_server_only, False),
     )
     for noun, sheet, name, always in kinds:
         if not sheet.rows and not always:
             continue
         for field in sheet.missing:
             warn(f'{noun} output field "{field}", has no data')
-        files.text(reports.export / "results" / name, sheet.csv())
+        files.text(config.export_path / "results" / name, sheet.csv())
 
 
-def write_summaries(reports: Reports, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
+def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
     """Plots, reports, the study and the recommended configuration of each model."""
     for study in studies:
-        warning = facts.shortage(study, reports.top)
+        warning = facts.shortage(study, config.num_configs_per_model)
         if warning is not None:
             warn(warning)
-        rows = facts.selected(study, reports.top)
-        for name, drawing in _summary_plots(study, rows, with_gpus=reports.with_gpus):
-            path = reports.export / "plots" / "simple" / study.name / f"{name}.png"
+        rows = facts.selected(study, config.num_configs_per_model)
+        for name, drawing in _summary_plots(study, rows, with_gpus=config.always_report_gpu_metrics):
+            path = config.export_path / "plots" / "simple" / study.name / f"{name}.png"
             files.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
-        folder = reports.export / "reports" / "summaries" / study.name
+        folder = config.export_path / "reports" / "summaries" / study.name
         document = summary(
-            study, reports.top, has_own_objectives=reports.has_own_objectives, with_gpus=reports.with_gpus
+            study,
+            config.num_configs_per_model,
+            has_own_objectives=config.has("objectives"),
+            with_gpus=config.always_report_gpu_metrics,
         )
         _write(document, folder / "result_summary", ALL_FORMATS, files)
         files.text(folder / "study.json", to_json(study))
         for path, text in _recommended(study, folder):
             files.text(path, text)
-    if reports.top_across and studies:
-        folder = reports.export / "reports" / "summaries" / across.NAME
-        _write(across.across(studies, reports.top_across), folder / "result_summary", ALL_FORMATS, files)
+    if config.num_top_model_configs and studies:
+        folder = config.export_path / "reports" / "summaries" / across.NAME
+        _write(
+            across.across(studies, config.num_top_model_configs),
+            folder / "result_summary",
+            ALL_FORMATS,
+            files,
+        )
 
 
 def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
@@ -107,16 +114,17 @@ def _drawn(study: Study, rows: Sequence[RankedVariant], wanted: Sequence[Plot]) 
 
 
 def write_detailed(
+    config: Config,
     study: Study,
     name: str,
-    export: Path,
     files: ReportFiles,
     *,
     plots: Sequence[Plot] | None = None,
-    with_gpus: bool = False,
     formats: Sequence[str] = ALL_FORMATS,
 ) -> None:
     """Report and pictures of one variant."""
+    export, with_gpus = config.export_path, config.always_report_gpu_metrics
+    plots = config.plots if plots is None else plots
     ranked = detailed.find(study, name)
     wants_pictures = bool({"pdf", "html", "png", "md"} & set(formats))
     (variant,) = facts.variants_of(study, name)
@@ -175,16 +183,3 @@ def best_names(study: Study, top: int) -> tuple[str, ...]:
     if len(study.models) > 1:
         return ()
     return tuple(row.name for row in facts.selected(study, top)[:top])
-
-
-def report(job: ReportJob, study: Study, files: ReportFiles) -> None:
-    for name, plots in job.variants:
-        write_detailed(
-            study,
-            name,
-            job.export,
-            files,
-            plots=plots if plots is not None else job.plots,
-            with_gpus=job.with_gpus,
-            formats=job.formats,
-        )

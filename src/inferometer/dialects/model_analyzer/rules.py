@@ -1,72 +1,82 @@
-"""Rules between options, checked before anything starts."""
+"""What a command refuses before anything starts: keys that do not go together, then folders, models and ports."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.asked import Asked
-from inferometer.dialects.model_analyzer.keys import BY_NAME
-from inferometer.dialects.model_analyzer.models import ModelAsked
+from inferometer.dialects.model_analyzer.config import FORMATS, LLM, Config, called
+from inferometer.dialects.model_analyzer.models import ModelEntry
+from inferometer.dialects.model_analyzer.values import Plot
+from inferometer.server.ports import choose_ports
 from inferometer.tune import model_config
+from inferometer.tune.checks import check_settings
+from inferometer.tune.deployment import open_deployment
 from inferometer.tune.metrics import LATENCY_P99, OLD_LATENCY
-from inferometer.tune.settings import IN_PROCESS
+from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.space import message_choices
 
-CONCURRENCY_BOUNDS = ("run_config_search_min_concurrency", "run_config_search_max_concurrency")
-RATE_BOUNDS = ("run_config_search_min_request_rate", "run_config_search_max_request_rate")
-BY_RATE = ("request_rate", "request_rate_search_enable", *RATE_BOUNDS)
-_SPANS = ("concurrency", "request_rate", "instance_count", "model_batch_size")
+_CONCURRENCY = ("concurrency", "run_config_search_min_concurrency", "run_config_search_max_concurrency")
+BY_RATE = (
+    "request_rate",
+    "request_rate_search_enable",
+    "run_config_search_min_request_rate",
+    "run_config_search_max_request_rate",
+)
+_TOGETHER = "run_config_profile_models_concurrently_enable"
+_MODE = called("run_config_search_mode")
 
 
-def check(asked: Asked) -> None:
-    """Refuses what does not fit together; the message names both options."""
-    _check_bounds(asked)
-    _check_loads(asked)
-    _check_search(asked)
-    _check_composing(asked)
-    _check_server(asked)
+# --- keys
 
 
-def option(name: str) -> str:
-    return f"{BY_NAME[name].option} ({name})" if BY_NAME[name].is_word else name
+def check_keys(config: Config) -> None:
+    """Refuses what does not fit together; the message names both keys."""
+    _check_bounds(config)
+    _check_loads(config)
+    _check_search(config)
+    _check_composing(config)
+    _check_server(config)
+    _check_llm(config)
+
+
+def is_on(config: Config, name: str) -> bool:
+    """Given, and not a switch that was given as false."""
+    return config.has(name) and getattr(config, name) is not False
+
+
+def _check_bounds(config: Config) -> None:
+    for noun in ("concurrency", "request_rate", "instance_count", "model_batch_size"):
+        _check_order(
+            config,
+            f"run_config_search_min_{noun}",
+            f"run_config_search_max_{noun}",
+            remedy="give a lowest value that is not above the highest",
+        )
+    _check_order(config, "min_percentage_of_search_space", "max_percentage_of_search_space")
+    if config.optuna_min_trials is not None and config.optuna_max_trials is not None:
+        _check_order(config, "optuna_min_trials", "optuna_max_trials")
+
+
+def _check_order(config: Config, low: str, high: str, remedy: str = "") -> None:
+    lowest, highest = getattr(config, low), getattr(config, high)
+    if lowest > highest:
+        raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
 
 
 def _conflict(first: str, second: str, why: str) -> UsageError:
     return UsageError(
-        f"{option(first)} and {option(second)} do not go together: {why}", remedy="give one of them"
+        f"{called(first)} and {called(second)} do not go together: {why}", remedy="give one of them"
     )
 
 
-def is_on(asked: Asked, name: str) -> bool:
-    """Given, and not a flag that was given as false."""
-    return asked.has(name) and asked[name] is not False
-
-
-def _check_bounds(asked: Asked) -> None:
-    for noun in _SPANS:
-        low, high = f"run_config_search_min_{noun}", f"run_config_search_max_{noun}"
-        if asked[low] > asked[high]:
-            raise UsageError(
-                f"{option(low)} is {asked[low]} and {option(high)} is {asked[high]}",
-                remedy="give a lowest value that is not above the highest",
-            )
-    low, high = "min_percentage_of_search_space", "max_percentage_of_search_space"
-    if asked[low] > asked[high]:
-        raise UsageError(f"{option(low)} is {asked[low]} and {option(high)} is {asked[high]}")
-    fewest, most = asked["optuna_min_trials"], asked["optuna_max_trials"]
-    if fewest is not None and most is not None and fewest > most:
-        raise UsageError(
-            f"{option('optuna_min_trials')} is {fewest} and {option('optuna_max_trials')} is {most}"
-        )
-
-
-def _check_loads(asked: Asked) -> None:
-    for first in ("concurrency", *CONCURRENCY_BOUNDS):
+def _check_loads(config: Config) -> None:
+    for first in _CONCURRENCY:
         for second in BY_RATE:
-            if is_on(asked, first) and is_on(asked, second):
+            if is_on(config, first) and is_on(config, second):
                 raise _conflict(first, second, "a run has a concurrency or a request rate")
     by_rate = []
-    for model in asked["profile_models"] or ():
-        concurrency, rates = loads_of(asked, model)
+    for model in config.profile_models or ():
+        concurrency, rates = loads_of(config, model)
         if concurrency is not None and rates is not None:
             raise UsageError(
                 f"{model.where} has both concurrency and request_rate", remedy="give the model one of them"
@@ -79,161 +89,262 @@ def _check_loads(asked: Asked) -> None:
         )
 
 
-def loads_of(asked: Asked, model: ModelAsked) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+def loads_of(config: Config, model: ModelEntry) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Concurrencies and request rates listed for a model, its own or inherited."""
     own = model.get("parameters", {})
-    rates = own.get("request_rate", asked["request_rate"])
-    inherited = None if "request_rate" in own else asked["concurrency"]
+    rates = own.get("request_rate", config.request_rate)
+    inherited = None if "request_rate" in own else config.concurrency
     return own.get("concurrency", inherited), rates
 
 
-def is_explicit(asked: Asked, mode: str) -> bool:
-    return asked.has("run_config_search_mode") and asked["run_config_search_mode"] == mode
+def is_brute_explicit(config: Config) -> bool:
+    return config.has("run_config_search_mode") and config.run_config_search_mode == "brute"
 
 
-def _check_search(asked: Asked) -> None:
-    together = "run_config_profile_models_concurrently_enable"
-    models: Sequence[ModelAsked] = asked["profile_models"] or ()
-    if asked[together] and is_explicit(asked, "brute"):
+def _check_search(config: Config) -> None:
+    if getattr(config, _TOGETHER) and is_brute_explicit(config):
         raise UsageError(
-            f"{option(together)} does not go with {option('run_config_search_mode')} brute",
-            remedy="take smart, quick or optuna",
+            f"{called(_TOGETHER)} does not go with {_MODE} brute", remedy="take smart, quick or optuna"
         )
-    if asked["num_top_model_configs"] and not asked.has("constraints", "latency_budget", "min_throughput"):
+    if config.num_top_model_configs and not config.has("constraints", "latency_budget", "min_throughput"):
         raise UsageError(
-            f"{option('num_top_model_configs')} needs constraints for all models",
+            f"{called('num_top_model_configs')} needs constraints for all models",
             remedy="give a constraints section at the top level, --latency-budget or --min-throughput",
         )
-    if asked["run_config_search_mode"] != "quick":
+    if config.run_config_search_mode != "quick":
         return
-    for name in ("run_config_search_disable", "concurrency", "batch_sizes"):
-        if is_on(asked, name):
-            raise UsageError(
-                f"{option(name)} does not go with {option('run_config_search_mode')} quick",
-                remedy="leave it out, or take brute or optuna",
-            )
-    for model in models:
-        _check_quick_model(model)
-
-
-def _check_quick_model(model: ModelAsked) -> None:
-    if "concurrency" in model.get("parameters", {}):
+    listed = [
+        called(name)
+        for name in ("run_config_search_disable", "concurrency", "batch_sizes")
+        if is_on(config, name)
+    ]
+    listed += [
+        f"{model.where}.parameters.concurrency"
+        for model in config.profile_models or ()
+        if "concurrency" in model.get("parameters", {})
+    ]
+    for name in listed:
         raise UsageError(
-            f"{model.where}.parameters.concurrency does not go with {option('run_config_search_mode')} quick",
-            remedy="leave it out, or take brute or optuna",
+            f"{name} does not go with {_MODE} quick", remedy="leave it out, or take brute or optuna"
         )
+    for model in config.profile_models or ():
+        _check_quick_sweep(model)
+
+
+def _check_quick_sweep(model: ModelEntry) -> None:
     swept = model.get("model_config_parameters", {})
     where = f"{model.where}.model_config_parameters"
     for name in ("max_batch_size", "instance_group"):
         if name in swept:
             raise UsageError(
-                f"{where}.{name} does not go with {option('run_config_search_mode')} quick, which searches it",
+                f"{where}.{name} does not go with {_MODE} quick, which searches it",
                 remedy="leave it out, or take brute",
             )
     for row in message_choices(model_config.message().DESCRIPTOR, swept, where):
         if len(row.choices) > 1:
             raise UsageError(
-                f"{where}.{row.field} has {len(row.choices)} choices, and "
-                f"{option('run_config_search_mode')} quick takes one",
+                f"{where}.{row.field} has {len(row.choices)} choices, and {_MODE} quick takes one",
                 remedy="give one value, or take brute",
             )
 
 
-def _check_composing(asked: Asked) -> None:
-    if not asked["bls_composing_models"]:
+def _check_composing(config: Config) -> None:
+    if not config.bls_composing_models:
         return
-    name = option("bls_composing_models")
-    if is_explicit(asked, "brute"):
+    name = called("bls_composing_models")
+    if is_brute_explicit(config):
+        raise UsageError(f"{name} does not go with {_MODE} brute", remedy="take quick")
+    if getattr(config, _TOGETHER):
+        raise _conflict("bls_composing_models", _TOGETHER, "a BLS model is tuned alone")
+    count = len(config.profile_models or ())
+    if count > 1:
         raise UsageError(
-            f"{name} does not go with {option('run_config_search_mode')} brute", remedy="take quick"
-        )
-    if asked["run_config_profile_models_concurrently_enable"]:
-        raise _conflict(
-            "bls_composing_models",
-            "run_config_profile_models_concurrently_enable",
-            "a BLS model is tuned alone",
-        )
-    if len(asked["profile_models"] or ()) > 1:
-        raise UsageError(
-            f"{name} goes with one model in {option('profile_models')}, and there are "
-            f"{len(asked['profile_models'])}",
+            f"{name} goes with one model in {called('profile_models')}, and there are {count}",
             remedy="profile the BLS model alone",
         )
 
 
-def _check_server(asked: Asked) -> None:
-    mode = asked["triton_launch_mode"]
-    if asked["dcgm_disable"] and mode != "remote":
+def _check_server(config: Config) -> None:
+    mode = config.triton_launch_mode
+    if config.dcgm_disable and mode != "remote":
         raise UsageError(
-            f"{option('dcgm_disable')} goes with {option('triton_launch_mode')} remote only, and it is {mode}",
+            f"{called('dcgm_disable')} goes with {called('triton_launch_mode')} remote only, and it is {mode}",
             remedy="leave it out",
         )
-    endpoint = f"triton_{asked['client_protocol']}_endpoint"
-    if mode == "remote" and not asked[endpoint]:
-        raise UsageError(f"{option(endpoint)} is empty", remedy="give the address of the server")
-    if mode == "docker" and not asked["triton_docker_image"]:
-        raise UsageError(f"{option('triton_docker_image')} is empty", remedy="give the image of the server")
-    for mount in asked["triton_docker_mounts"] if mode == "docker" else ():
+    endpoint = f"triton_{config.client_protocol}_endpoint"
+    if mode == "remote" and not getattr(config, endpoint):
+        raise UsageError(f"{called(endpoint)} is empty", remedy="give the address of the server")
+    if mode == "docker" and not config.triton_docker_image:
+        raise UsageError(f"{called('triton_docker_image')} is empty", remedy="give the image of the server")
+    for mount in config.triton_docker_mounts if mode == "docker" else ():
         if mount.count(":") != 2:
             raise UsageError(
-                f"{option('triton_docker_mounts')} has '{mount}'", remedy="write it as host:container:mode"
+                f"{called('triton_docker_mounts')} has '{mount}'", remedy="write it as host:container:mode"
             )
-    _check_llm(asked)
 
 
-def _check_llm(asked: Asked) -> None:
-    if asked["model_type"] == "LLM":
-        llm = f"{option('model_type')} LLM does not go with"
-        if asked.has("perf_analyzer_path"):
+def _check_llm(config: Config) -> None:
+    if config.model_type == LLM:
+        llm = f"{called('model_type')} LLM does not go with"
+        if config.has("perf_analyzer_path"):
             raise UsageError(
-                f"{llm} {option('perf_analyzer_path')}: the built-in load generator measures tokens",
+                f"{llm} {called('perf_analyzer_path')}: the built-in load generator measures tokens",
                 remedy="leave it out",
             )
-        if asked["triton_launch_mode"] == IN_PROCESS:
+        if config.triton_launch_mode == IN_PROCESS:
             raise UsageError(
-                f"{llm} {option('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC",
+                f"{llm} {called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC",
                 remedy="take local, docker or remote",
             )
         return
-    models = asked["profile_models"] or ()
-    own = [f"{row.where}.genai_perf_flags" for row in models if "genai_perf_flags" in row.own]
-    for path in (*(("genai_perf_flags",) if asked["genai_perf_flags"] else ()), *own):
+    models = config.profile_models or ()
+    paths = ["genai_perf_flags"] if config.genai_perf_flags else []
+    paths += [f"{row.where}.genai_perf_flags" for row in models if "genai_perf_flags" in row.own]
+    for path in paths:
         raise UsageError(
-            f"{path} goes with {option('model_type')} LLM only",
+            f"{path} goes with {called('model_type')} LLM only",
             remedy="give --model-type LLM, or leave it out",
         )
 
 
-def warnings(asked: Asked) -> Iterator[str]:
+# Keys that have an effect in one launch mode only.
+_OF_MODE = {
+    "triton_docker_mounts": "docker",
+    "triton_docker_labels": "docker",
+    "triton_docker_args": "docker",
+    "triton_docker_shm_size": "docker",
+    "reload_model_disable": "remote",
+    "triton_server_path": "local",
+    "triton_install_path": IN_PROCESS,
+}
+_OF_PROGRAM = (
+    "perf_analyzer_cpu_util",
+    "perf_analyzer_max_auto_adjusts",
+    "perf_output",
+    "perf_output_path",
+)
+
+
+def warnings(config: Config) -> Iterator[str]:
     """What is accepted but has no effect here."""
-    mode = asked["triton_launch_mode"]
-    if asked.has_old_names:
+    mode = config.triton_launch_mode
+    if config.has_old_names:
         yield f"{OLD_LATENCY} is deprecated: write {LATENCY_P99}"
-    for name in (
-        "triton_docker_mounts",
-        "triton_docker_labels",
-        "triton_docker_args",
-        "triton_docker_shm_size",
-    ):
-        if mode != "docker" and asked[name]:
-            yield f"{option(name)} has no effect in launch mode {mode}"
-    if mode != "remote" and asked["reload_model_disable"]:
-        yield f"{option('reload_model_disable')} has no effect in launch mode {mode}"
-    if mode != "local" and asked.has("triton_server_path"):
-        yield f"{option('triton_server_path')} has no effect in launch mode {mode}"
-    if mode != IN_PROCESS and asked.has("triton_install_path"):
-        yield f"{option('triton_install_path')} has no effect in launch mode {mode}"
+    for name, owner in _OF_MODE.items():
+        if mode != owner and getattr(config, name):
+            yield f"{called(name)} has no effect in launch mode {mode}"
     for name in ("triton_server_flags", "triton_output_path"):
-        if mode == IN_PROCESS and asked[name]:
-            yield f"{option(name)} has no effect in launch mode {mode}: no server is started"
-    if not asked.has("perf_analyzer_path"):
-        for name in (
-            "perf_analyzer_cpu_util", "perf_analyzer_max_auto_adjusts", "perf_output", "perf_output_path",
-        ):  # fmt: skip
-            if asked.has(name):
-                yield (
-                    f"{option(name)} has no effect on the built-in load generator; "
-                    f"{option('perf_analyzer_path')} would use another one"
-                )
-    if asked["run_config_search_mode"] != "smart" and asked.has("budget"):
-        yield f"{option('budget')} has no effect on the search mode {asked['run_config_search_mode']}"
+        if mode == IN_PROCESS and getattr(config, name):
+            yield f"{called(name)} has no effect in launch mode {mode}: no server is started"
+    for name in () if config.has("perf_analyzer_path") else _OF_PROGRAM:
+        if config.has(name):
+            yield (
+                f"{called(name)} has no effect on the built-in load generator; "
+                f"{called('perf_analyzer_path')} would use another one"
+            )
+    if config.run_config_search_mode != "smart" and config.has("budget"):
+        yield f"{called('budget')} has no effect on the search mode {config.run_config_search_mode}"
+
+
+# --- folders, models, ports
+
+
+def check_profile(config: Config, settings: TuneSettings) -> tuple[str, ...]:
+    """Warnings; what cannot work is refused."""
+    launch = settings.launch
+    for folder in launch.repositories:
+        if not folder.is_dir():
+            raise UsageError(
+                f"the model repository '{folder}' is not an existing folder",
+                remedy="check --model-repository",
+            )
+    check_settings(settings, sends=not config.has("perf_analyzer_path"))
+    check_folder(config.export_path, "--export-path")
+    check_folder(config.checkpoint_directory, "--checkpoint-directory")
+    _check_output(config)
+    found = tuple(text for model in settings.models for text in _check_members(config, settings, model))
+    open_deployment(launch)  # not started: only its program is looked for
+    if launch.mode in ("local", "docker"):
+        _check_ports(settings)
+    return found
+
+
+def check_folder(path: Path, option: str) -> None:
+    """Refuses a folder that could not be made later."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{option} '{path}' is a file", remedy="give a folder")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise UsageError(f"{option} '{path}': the folder '{parent}' does not exist", remedy="make it first")
+
+
+def _check_output(config: Config) -> None:
+    path = config.output_model_repository_path
+    if not path.absolute().parent.is_dir():
+        raise UsageError(
+            f"the folder '{path.absolute().parent}' of --output-model-repository-path does not exist",
+            remedy="make it, or give another path",
+        )
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--output-model-repository-path '{path}' is a file", remedy="give another path")
+    if path.exists() and not config.override_output_model_repository:
+        raise UsageError(
+            f"the output model repository '{path}' exists already",
+            remedy="give --override-output-model-repository to replace it, or another --output-model-repository-path",
+        )
+
+
+def _check_members(config: Config, settings: TuneSettings, model: ModelSettings) -> list[str]:
+    folder = model_config.find_model(settings.launch.repositories, model.name)
+    if folder is None or not (folder / "config.pbtxt").is_file():
+        return []
+    members = model_config.members(model_config.read_file(folder / "config.pbtxt"))
+    if members and is_brute_explicit(config):
+        raise UsageError(
+            f"'{model.name}' is an ensemble, which --run-config-search-mode brute cannot search",
+            remedy="take quick, optuna or smart",
+        )
+    if settings.cpu_only_members and not members and not model.is_bls:
+        raise UsageError(
+            f"--cpu-only-composing-models is given, but '{model.name}' is neither an ensemble nor a BLS model",
+            remedy="leave it out, or name its members with --bls-composing-models",
+        )
+    if model.is_bls:
+        return []
+    return [
+        f"'{row.name}' of --ensemble-composing-models is not called by '{model.name}', so it is ignored"
+        for row in model.members
+        if row.name not in members
+    ]
+
+
+def _check_ports(settings: TuneSettings) -> None:
+    try:
+        choose_ports(settings.launch.ports)
+    except UsageError as error:
+        raise UsageError(
+            f"{error.message}: another application uses the port",
+            remedy="stop it, or give other ports with --triton-http-endpoint, --triton-grpc-endpoint and "
+            "--triton-metrics-url",
+        ) from error
+
+
+def check_report(config: Config) -> Mapping[str, tuple[Plot, ...] | None]:
+    """The variants to report on, each with the plots given for it alone."""
+    if not config.report_model_configs:
+        raise UsageError(
+            "report_model_configs is not specified: no variant to report on",
+            remedy="give --report-model-configs with names such as MODEL_config_0",
+        )
+    for name in config.output_formats:
+        if name not in FORMATS:
+            raise UsageError(
+                f"{called('output_formats')} has '{name}'", remedy=f"it takes {', '.join(FORMATS)}"
+            )
+    if not config.export_path.is_dir():
+        raise UsageError(
+            f"--export-path '{config.export_path}' is not an existing folder",
+            remedy="make it, or give another path",
+        )
+    check_folder(config.checkpoint_directory, "--checkpoint-directory")
+    return config.report_model_configs

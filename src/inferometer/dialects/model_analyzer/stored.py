@@ -7,7 +7,7 @@ from pathlib import Path
 from inferometer.base.answer_file import plain
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import checkpoint
-from inferometer.dialects.model_analyzer.job import JOURNAL
+from inferometer.dialects.model_analyzer.config import JOURNAL
 from inferometer.tune import journal as journals
 from inferometer.tune.journal import Journal
 from inferometer.tune.scoring import Goal
@@ -93,7 +93,7 @@ def remember(journal: Journal, studies: Iterable[Study]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SentData:
     """What this run sends, to tell which measurements can stand for its own."""
 
     protocol: str
@@ -107,7 +107,7 @@ class Sending:
         )
 
 
-def take_in(journal: Journal, found: checkpoint.Found, sending: Sending) -> int:
+def take_in(journal: Journal, found: checkpoint.Checkpoint, sent_data: SentData) -> int:
     """Measurements of a classic checkpoint the journal does not have yet; how many there were.
 
     Names stay where they are free. A name that stands for something else here is given anew; a model's own
@@ -134,7 +134,7 @@ def take_in(journal: Journal, found: checkpoint.Found, sending: Sending) -> int:
         parts = tuple(replace(part, variant=renamed[part.variant].name) for part in trial.parts)
         proposal = Proposal(tuple((renamed[part.variant], part.load) for part in trial.parts))
         models = [part.model for part in parts]
-        mark = sending.fingerprint(models) if sending.is_same(sent) else "other data"
+        mark = sent_data.fingerprint(models) if sent_data.is_same(sent) else "other data"
         key = key_of(proposal, mark)
         if journal.find(key, with_failed=False) is not None:
             continue

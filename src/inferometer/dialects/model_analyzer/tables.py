@@ -5,14 +5,19 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from inferometer.dialects.model_analyzer.keys import GPU_FIELDS, INFERENCE_FIELDS, SERVER_FIELDS, TOKEN_FIELDS
+from inferometer.dialects.model_analyzer.config import (
+    GPU_FIELDS,
+    INFERENCE_FIELDS,
+    SERVER_FIELDS,
+    TOKEN_FIELDS,
+)
 from inferometer.report.escape import cell
 from inferometer.tune import model_config
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
-from inferometer.tune.trial import Figures, Trial
+from inferometer.tune.trial import ClientLoad, Figures, Trial
 from inferometer.tune.variant import ModelVariant
 
 SERVER_NAME = "triton-server"
@@ -169,20 +174,10 @@ def _model(row: _Row) -> str:
     return row.trial.models if row.trial.parts else SERVER_NAME
 
 
-def _batch(row: _Row) -> str:
-    return ",".join(str(load.batch) for load in row.trial.loads)
-
-
-def _concurrency(row: _Row) -> str | None:
-    if row.trial.load.concurrency is None:
-        return None
-    return ",".join(str(load.concurrency) for load in row.trial.loads)
-
-
-def _rate(row: _Row) -> str | None:
-    if row.trial.load.request_rate is None:
-        return None
-    return ",".join(f"{load.request_rate:g}" for load in row.trial.loads)
+def _loads(row: _Row, value: Callable[[ClientLoad], object]) -> str | None:
+    """A number of the load of each model; nothing where the load is of another kind."""
+    found = [value(load) for load in row.trial.loads]
+    return None if None in found else ",".join(map(str, found))
 
 
 def _is_ensemble(variant: ModelVariant) -> bool:
@@ -209,9 +204,11 @@ def _parameter(row: _Row, name: str) -> str | None:
 
 _MAKERS: Mapping[str, Callable[[_Row], str | None]] = {
     "model_name": _model,
-    "batch_size": _batch,
-    "concurrency": _concurrency,
-    "request_rate": _rate,
+    "batch_size": lambda row: _loads(row, lambda load: load.batch),
+    "concurrency": lambda row: _loads(row, lambda load: load.concurrency),
+    "request_rate": lambda row: _loads(
+        row, lambda load: None if load.request_rate is None else f"{load.request_rate:g}"
+    ),
     "model_config_path": lambda row: _each(
         row, lambda variant: variant.title if _is_ensemble(variant) else variant.name
     ),

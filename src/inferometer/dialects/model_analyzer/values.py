@@ -3,11 +3,15 @@
 A reader takes the dotted path of the value and the value itself, as YAML or the command line gives it.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.tune import scoring
+from inferometer.tune.metrics import BY_TAG, OLD_LATENCY
 
 Read = Callable[[str, Any], Any]
 
@@ -187,7 +191,112 @@ def _scalar_text(path: str, value: Any) -> str:
     return str(value)
 
 
-def gpus(path: str, value: Any) -> tuple[str, ...] | None:
+def gpu_names(path: str, value: Any) -> tuple[str, ...] | None:
     """None is all of them."""
     found = texts(path, value)
     return None if found == ("all",) else tuple(row for row in found if row != "[]")
+
+
+# --- what is wanted of a model
+
+
+Weights = tuple[tuple[str, float], ...]
+
+
+def weights(path: str, value: Any) -> Weights:
+    """`objectives`: a list of metrics, or weights by metric."""
+    if isinstance(value, Mapping):
+        return scoring.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
+    return scoring.objectives(texts(path, value), path)
+
+
+def _weight(path: str, value: Any) -> float:
+    found = maybe_number(value)
+    if found is None or not math.isfinite(found):
+        raise wrong(path, value, "a number above 0")
+    return found
+
+
+def limits(path: str, value: Any) -> tuple[scoring.Constraint, ...]:
+    """`constraints`: the lowest and the highest value by metric."""
+    return scoring.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
+
+
+def _bounds(row: Any) -> Any:
+    """With numbers in quotes as numbers; what is no number stays, to be named."""
+    if not isinstance(row, Mapping):
+        return row
+    return {name: row[name] if (found := maybe_number(row[name])) is None else found for name in row}
+
+
+def weighting_at_top(path: str, value: Any) -> None:
+    raise UsageError(
+        f"{path} stands at the top level, but it belongs to a model",
+        remedy="write it below profile_models.<model>",
+    )
+
+
+# --- plots in detailed reports
+
+
+_LOADS = ("batch_size", "concurrency", "request_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One picture: a metric over another, a line per variant."""
+
+    name: str
+    title: str
+    x: str
+    y: str
+    monotonic: bool = False  # only points above all earlier ones
+
+
+def plot_list(path: str, value: Any) -> tuple[Plot, ...]:
+    """By name, or a list of such mappings."""
+    rows = [(path, value)]
+    if isinstance(value, list):
+        rows = [(f"{path}[{place}]", row) for place, row in enumerate(value)]
+    return tuple(
+        _plot(f"{where}.{name}", name, plot)
+        for where, row in rows
+        for name, plot in mapping(where, row).items()
+    )
+
+
+def _plot(path: str, name: str, value: Any) -> Plot:
+    found: Mapping[str, Any] = mapping(path, value)
+    for key in found:
+        if key not in ("title", "x_axis", "y_axis", "monotonic"):
+            raise UsageError(
+                f"{path}.{key} is not a key of a plot", remedy="those are title, x_axis, y_axis, monotonic"
+            )
+    if "/" in name or name.startswith("."):
+        raise UsageError(f"{path} cannot be the name of a file", remedy="use letters, digits, - and _")
+    for key in ("x_axis", "y_axis"):
+        tag = found.get(key)
+        if tag not in BY_TAG and tag not in (*_LOADS, OLD_LATENCY):
+            allowed = ", ".join([*BY_TAG, *_LOADS])
+            raise UsageError(f"{path}.{key} is {tag!r}", remedy=f"it must be one of {allowed}")
+    return Plot(
+        name,
+        text(f"{path}.title", found.get("title", name)),
+        found["x_axis"],
+        found["y_axis"],
+        flag(f"{path}.monotonic", found.get("monotonic", False)),
+    )
+
+
+def named_variants(path: str, value: Any) -> Mapping[str, tuple[Plot, ...] | None]:
+    """`report_model_configs`: names, or names with plots of their own."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(some_texts(path, value))
+    found: dict[str, tuple[Plot, ...] | None] = {}
+    for name, own in value.items():
+        where = f"{path}.{name}"
+        for key in mapping(where, own or {}):
+            if key != "plots":
+                raise UsageError(f"{where}.{key} is not a key of a report", remedy="that is plots")
+        found[str(name)] = plot_list(f"{where}.plots", own["plots"]) if own else None
+    return found

@@ -12,14 +12,15 @@ from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import export, write_result
-from inferometer.cli.parser import Ask, parse_classic
 from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
-from inferometer.dialects.perf_analyzer.usage import classic_usage
+from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
+from inferometer.options.option import Ask
+from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.measure.options import Options
     from inferometer.measure.prepare import Setup
     from inferometer.observe.metrics import Sample
+    from inferometer.options.options import Options
     from inferometer.stats.measurement import Level, Measurement, WindowFigures
     from inferometer.stats.result import Result
 
@@ -142,8 +143,8 @@ def metrics_warnings(first: "Sample") -> tuple[str, ...]:
     return tuple(f"WARNING: Unable to parse '{name}' metric." for name in missing(first))
 
 
-class _Printer:
-    """Prints each level as the classic tool does."""
+class _Printer(Watcher):
+    """Prints each level as the classic tool does; its figures are printed with the result, to which they belong."""
 
     def __init__(self, options: "Options", interrupts: Interrupts, *, has_header: bool) -> None:
         self._options = options
@@ -164,9 +165,6 @@ class _Printer:
 
         if self._options.verbose:
             _say(pass_line(number, window, self._options.percentile))
-
-    def level_finished(self, level: "Level") -> None:
-        pass  # printed with the result, which it belongs to
 
     def is_interrupted(self) -> bool:
         return self._interrupts.asked

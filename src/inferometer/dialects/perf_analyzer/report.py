@@ -3,11 +3,11 @@
 Every function gives whole lines, each with its line end; `report` is their concatenation.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from inferometer.base.notes import Note
 from inferometer.observe.statistics import ModelStatistics
+from inferometer.options.effective import Effective
 from inferometer.report.format import (
     classic_value,
     decimal,
@@ -22,9 +22,17 @@ from inferometer.report.format import (
     whole_us,
 )
 from inferometer.report.gpus import GPU_COLUMNS
+from inferometer.report.sentences import token_origin
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
-from inferometer.report.tokens import classic_lines
-from inferometer.stats.measurement import FailureGroup, Level, Measurement, Rates, Streaming, WindowFigures
+from inferometer.stats.measurement import (
+    Distribution,
+    FailureGroup,
+    Level,
+    Measurement,
+    Rates,
+    Streaming,
+    WindowFigures,
+)
 from inferometer.stats.result import Result
 from inferometer.stats.server_metrics import ServerMetrics
 
@@ -63,18 +71,18 @@ def _levels(result: Result) -> Iterator[str]:
     for level in result.levels:
         if has_header(result):
             yield level_header(level.mode, level.value)
-        if result.effective.get("verbose"):
+        if result.effective.verbose:
             for number, window in enumerate(level.windows, start=1):
                 yield pass_line(number, window, _percentile(result))
         yield level_block(result, level)
 
 
-def data_line(effective: Mapping[str, Any]) -> str:
+def data_line(effective: Effective) -> str:
     """What was read from JSON input data; nothing for generated data."""
-    if not effective.get("data_given"):
+    if not effective.data_given:
         return ""
-    streams = effective["data_streams"]
-    steps = f" with {effective['data_steps']} step/steps" if streams == 1 else ""
+    streams = effective.data_streams
+    steps = f" with {effective.data_steps} step/steps" if streams == 1 else ""
     return f" Successfully read data for {streams} stream/streams{steps}.\n"
 
 
@@ -86,63 +94,63 @@ def settings_block(result: Result) -> str:
     return _joined([*lines, ""])
 
 
-def _settings(effective: Mapping[str, Any], is_decoupled: bool) -> Iterator[str]:
-    kind = effective["service_kind"]
-    if kind == "triton" or effective.get("batch_given"):
-        yield f"  Batch size: {effective['batch']}"
+def _settings(effective: Effective, is_decoupled: bool) -> Iterator[str]:
+    kind = effective.service_kind
+    if kind == "triton" or effective.batch_given:
+        yield f"  Batch size: {effective.batch}"
     yield f"  Service Kind: {SERVICE_KINDS.get(kind, kind.upper())}"
-    if warmup := effective.get("warmup_request_count", 0):
+    if warmup := effective.warmup_request_count:
         yield f"  Sending {plural(warmup, 'warmup request')}"
-    if count := effective.get("request_count", 0):
+    if count := effective.request_count:
         yield f"  Sending {plural(count, 'benchmark request')}"
     else:
         yield from _stabilization(effective)
     yield from _limits(effective)
-    if effective.get("mode") == "request_rate":
-        drawn = "poisson" if effective.get("distribution") == "poisson" else "uniform"
+    if effective.mode == "request_rate":
+        drawn = "poisson" if effective.distribution == "poisson" else "uniform"
         yield f"  Using {drawn} distribution on request generation"
-    if effective.get("binary_search"):
+    if effective.binary_search:
         yield "  Using Binary Search algorithm"
-    yield f"  Using {'asynchronous' if effective['asynchronous'] else 'synchronous'} calls for inference"
+    yield f"  Using {'asynchronous' if effective.asynchronous else 'synchronous'} calls for inference"
     if is_decoupled:
         yield "  Detected decoupled model, using the last response for measuring latency"
 
 
-def _stabilization(effective: Mapping[str, Any]) -> Iterator[str]:
-    if effective.get("stopping") == "precision":
-        share = f"{effective['precision'] * 100:g} %"
-        yield f"  Stopping when 95 % intervals are within {share}, at the latest after {effective['duration_s']:g} s"
+def _stabilization(effective: Effective) -> Iterator[str]:
+    if effective.stopping == "precision":
+        share = f"{effective.precision * 100:g} %"
+        yield f"  Stopping when 95 % intervals are within {share}, at the latest after {effective.duration_s:g} s"
         return
-    mode = effective["measurement_mode"]
+    mode = effective.measurement_mode
     yield f'  Using "{mode}" mode for stabilization'
     # Scripts know `p95latency`: the missing blank is part of the dialect.
-    percentile = effective.get("percentile")
+    percentile = effective.percentile
     measure = "average " if percentile is None else f"p{percentile}"
-    compared = "throughput" if effective["asynchronous"] else "latency and throughput"
+    compared = "throughput" if effective.asynchronous else "latency and throughput"
     yield f"  Stabilizing using {measure}{compared}"
     if mode == "count_windows":
-        yield f"  Minimum number of samples in each window: {effective['measurement_request_count']}"
+        yield f"  Minimum number of samples in each window: {effective.measurement_request_count}"
     else:
-        yield f"  Measurement window: {effective['measurement_interval_ms']} msec"
+        yield f"  Measurement window: {effective.measurement_interval_ms} msec"
 
 
-def _limits(effective: Mapping[str, Any]) -> Iterator[str]:
+def _limits(effective: Effective) -> Iterator[str]:
     """An end of 1 is the classic tool's default and means no limit; 0 is an open end."""
     for name, text in (
         ("concurrency", "  Concurrency limit: {} concurrent requests"),
         ("request_rate", "  Request Rate limit: {} requests per seconds"),
     ):
-        end = effective.get(f"{name}_end")
+        end = getattr(effective, f"{name}_end")
         if end is None or end == 1:
             continue
-        yield f"  Latency limit: {effective.get('latency_limit_ms', 0)} msec"
+        yield f"  Latency limit: {effective.latency_limit_ms} msec"
         if end != 0:
-            yield text.format(level_value(name, max(effective[f"{name}_start"], end)))
+            yield text.format(level_value(name, max(getattr(effective, f"{name}_start"), end)))
 
 
 def has_header(result: Result) -> bool:
     """Only levels of a range are announced."""
-    return result.effective.get("mode", "concurrency") in ("concurrency", "request_rate")
+    return result.effective.mode in ("concurrency", "request_rate")
 
 
 def level_header(mode: str, value: float) -> str:
@@ -206,7 +214,7 @@ def _figures(result: Result, measurement: Measurement) -> Iterator[str]:
     yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield f"    Response Throughput: {decimal(measurement.streaming.per_s * measurement.batch)} infer/sec"
-    if result.effective.get("verbose"):
+    if result.effective.verbose:
         yield f"    Avg client overhead: {measurement.client.cpu_share * 100:.2f}%"
     if percentile is None:
         yield (
@@ -238,13 +246,13 @@ def _delayed(measurement: Measurement) -> Iterator[str]:
 
 
 def _transport(result: Result, measurement: Measurement) -> str:
-    if result.model.get("is_decoupled") or result.effective["service_kind"] == "triton_c_api":
+    if result.model.get("is_decoupled") or result.effective.service_kind == "triton_c_api":
         return ""
     whole = whole_us(measurement.service.mean_ns)
     send, receive = whole_us(measurement.send_ns), whole_us(measurement.receive_ns)
     wait = f"response wait {whole - send - receive} usec"
-    is_verbose = bool(result.effective.get("verbose"))
-    if result.effective["protocol"] == "grpc":
+    is_verbose = bool(result.effective.verbose)
+    if result.effective.protocol == "grpc":
         if is_verbose:
             return f"Avg gRPC time: {whole} usec (marshal {send} usec + {wait} + unmarshal {receive} usec)"
         return f"Avg gRPC time: {whole} usec ((un)marshal request/response {send + receive} usec + {wait})"
@@ -262,7 +270,7 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield _rates(level.rates)
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield from _streaming(measurement.streaming)
-    yield from classic_lines(measurement)
+    yield from token_lines(measurement)
     if measurement.sequences is not None:
         whole = measurement.sequences.latency
         yield (
@@ -278,7 +286,7 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
     else:
         yield from (f"    [WARNING] {row.text}" for row in level.remarks if row.note is Note.OVERLOADED)
     if level.is_over_limit:
-        yield f"    [WARNING] Over the latency limit of {result.effective.get('latency_limit_ms', 0)} msec"
+        yield f"    [WARNING] Over the latency limit of {result.effective.latency_limit_ms} msec"
 
 
 def _rates(rates: Rates) -> str:
@@ -403,9 +411,35 @@ def summary(result: Result) -> str:
 
 
 def _percentile(result: Result) -> int | None:
-    percentile = result.effective.get("percentile")
+    percentile = result.effective.percentile
     return None if percentile is None else int(percentile)
 
 
 def _joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+def token_lines(measurement: Measurement) -> Iterator[str]:
+    """Tokens and goodput, as lines added to the Client block."""
+    streaming, tokens = measurement.streaming, measurement.tokens
+    if tokens is not None and streaming is not None:
+        yield f"    Time to first token: {_times(streaming.first)}"
+        if tokens.between.count:
+            yield f"    Time between tokens: {_times(tokens.between)}"
+    if tokens is not None and tokens.output:
+        yield f"    Output token throughput: {decimal(tokens.output_per_s)} tokens/sec"
+        yield f"    Output length: {decimal(tokens.output / tokens.per_answer.count)} tokens per request"
+    if tokens is not None and tokens.prompt:
+        yield f"    Input length: {decimal(tokens.prompt / tokens.per_prompt.count)} tokens per request"
+    if tokens is not None and tokens.from_events:
+        yield f"    [WARNING] {token_origin(tokens)}"
+    if measurement.goodput is not None:
+        goodput = measurement.goodput
+        yield f"    Goodput: {decimal(goodput.per_s)} infer/sec ({goodput.share * 100:.2f} %) within {goodput.promise}"
+
+
+def _times(times: Distribution) -> str:
+    return (
+        f"{whole_us(times.mean_ns)} usec "
+        f"(p50 {whole_us(times.percentile_ns(50))} usec, p99 {whole_us(times.percentile_ns(99))} usec)"
+    )

@@ -1,4 +1,4 @@
-"""The report of a comparison: what differs from the baseline, by how much, and how sure that is."""
+"""A comparison as a document: what differs from the baseline, by how much, and how sure that is."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ from inferometer.compare.comparison import (
     FAILED,
     FASTER,
     FINE,
+    INCONCLUSIVE,
     INVALID,
     MIXED,
     NO_DIFFERENCE,
@@ -14,14 +15,23 @@ from inferometer.compare.comparison import (
     REGRESSION,
     SLOWER,
     THROUGHPUT,
+    UNDECIDED,
     Comparison,
     Contrast,
     Difference,
+    LevelDifference,
+    OutputSimilarity,
 )
-from inferometer.report import document as blocks
+from inferometer.compare.differences import headline
+from inferometer.report.axes import plain_number, rate_axis
 from inferometer.report.document import (
-    Block,
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
     Column,
+    Depth,
+    DifferenceBar,
     Differences,
     Document,
     Facts,
@@ -32,17 +42,33 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
-from inferometer.report.documents.measurement import when
-from inferometer.report.documents.outputs import outputs_section
-from inferometer.report.documents.variants import distribution_section, throughput_section, turns_section
-from inferometer.report.format import duration, level_label, level_value, plural, quantity, share
+from inferometer.report.documents.curves import distribution_chart, line_colour, load_points, throughput_chart
+from inferometer.report.documents.levels import measured
+from inferometer.report.format import (
+    NONE,
+    difference,
+    duration,
+    first_line,
+    level_label,
+    plural,
+    quantity,
+    share,
+    signed,
+    when,
+)
 from inferometer.stats.result import Result
 
-TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
+CHOSEN = 99  # the percentile of the latency that is drawn
+_TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
+_GATE_TONES = {PASSED: Tone.GOOD, FAILED: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 _OUTCOMES = {
-    FINE: ("fine", Tone.GOOD),
-    REGRESSION: ("regression", Tone.BAD),
-    INVALID: ("invalid", Tone.BAD),
+    FINE: ("Fine: no condition of --fail-if is met.", Tone.GOOD),
+    REGRESSION: ("Regression: a condition of --fail-if is met.", Tone.BAD),
+    UNDECIDED: (
+        "Inconclusive: the intervals are too wide to tell; measure longer with --duration.",
+        Tone.WARNING,
+    ),
+    INVALID: ("Invalid: this comparison cannot be trusted.", Tone.BAD),
 }
 
 
@@ -52,10 +78,10 @@ def comparison_document(comparison: Comparison) -> Document:
         _problems_section(comparison),
         _gates_section(comparison),
         _differences_section(comparison),
-        outputs_section(comparison),
-        throughput_section(comparison),
-        distribution_section(comparison),
-        turns_section(comparison),
+        _outputs_section(comparison),
+        _throughput_section(comparison),
+        _distribution_section(comparison),
+        _turns_section(comparison),
         _variants_section(comparison),
         _notes_section(comparison),
     )
@@ -63,7 +89,7 @@ def comparison_document(comparison: Comparison) -> Document:
         kind="Comparison",
         title=" vs ".join(variant.name for variant in comparison.variants),
         facts=_facts(comparison),
-        verdict=verdict(comparison),
+        verdict=_verdict(comparison),
         tone=_tone(comparison),
         figures=tuple(_figures(comparison)),
         sections=tuple(section for section in sections if section is not None),
@@ -74,67 +100,61 @@ def comparison_document(comparison: Comparison) -> Document:
 
 
 def _facts(comparison: Comparison) -> tuple[str, ...]:
-    how = "measured in turns" if comparison.is_live else "from saved results"
-    sure = f"all intervals hold together with {share(comparison.confidence)}"
-    return (f"baseline {comparison.baseline}", how, sure, when(comparison.started_at))
+    sure = f"all intervals hold together with {share(comparison.confidence)} confidence"
+    ends = (sure, when(comparison.started_at))
+    if not comparison.is_live:
+        return (f"baseline {comparison.baseline}", "from saved results", *ends)
+    effective = comparison.variants[0].result.effective
+    rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
+    words = (
+        f"baseline {comparison.baseline}",
+        f"{effective.service_kind} {effective.protocol}".strip(),
+        f"batch {effective.batch}",
+        f"{plural(rounds, 'round')} in turns",
+    )
+    return tuple(word for word in (*words, *ends) if word)
 
 
-def verdict(comparison: Comparison) -> str:
-    """Each variant in a clause, and what the gates say."""
-    clauses = [_clause(contrast, comparison.baseline) for contrast in comparison.contrasts]
-    if comparison.problems:
-        clauses.insert(0, f"the comparison is not valid: {comparison.problems[0].rstrip('.')}")
-    failed = [gate for gate in comparison.gates if gate.outcome == FAILED]
-    if failed:
-        clauses.append(f"{failed[0].variant} breaks '{failed[0].text}'")
-        clauses += [f"and {len(failed) - 1} more"] if len(failed) > 1 else []
-    elif comparison.gates and all(gate.outcome == PASSED for gate in comparison.gates):
-        clauses.append("every condition is kept")
-    elif comparison.gates:
-        open_ones = dict.fromkeys(gate.text for gate in comparison.gates if gate.outcome != PASSED)
-        clauses.append(f"'{next(iter(open_ones))}' could not be decided")
-    return "; ".join(clauses) + "." if clauses else "There is nothing to compare with the baseline."
+def _verdict(comparison: Comparison) -> str:
+    """What the conditions say, and each variant in a sentence."""
+    words = [_OUTCOMES[comparison.outcome][0]] if comparison.gates or comparison.problems else []
+    words += sentences(comparison)
+    return first_line(" ".join(words), 2000) if words else "There is nothing to compare with the baseline."
 
 
-def _clause(contrast: Contrast, baseline: str) -> str:
-    words = {
-        FASTER: f"is faster than {baseline}",
-        SLOWER: f"is slower than {baseline}",
-        MIXED: f"is faster than {baseline} by one figure and slower by another",
-        NO_DIFFERENCE: f"shows no difference to {baseline}",
-    }[contrast.verdict]
-    shown = [row for row in _leading(contrast) if row.verdict != NO_DIFFERENCE]
-    figures = ", ".join(f"{row.metric} {signed(row.percent.value)} %" for row in shown[:2])
-    return f"{contrast.variant} {words}" + (f" ({figures})" if figures else "")
+def sentences(comparison: Comparison) -> tuple[str, ...]:
+    """What was found, one sentence for each variant."""
+    return tuple(_sentence(contrast, comparison.baseline) for contrast in comparison.contrasts)
 
 
-def _leading(contrast: Contrast) -> tuple[Difference, ...]:
-    """At the heaviest load, throughput before percentiles, the tail before the middle."""
-    if not contrast.levels:
-        return ()
-    rows = contrast.levels[-1].differences
-    return tuple(sorted(rows, key=lambda row: (row.metric != THROUGHPUT, -_place(row.metric))))
+def _sentence(contrast: Contrast, baseline: str) -> str:
+    level = _telling_level(contrast)
+    found = None if level is None else headline(level)
+    if level is None or found is None:
+        return f"{contrast.variant} could not be compared with {baseline}."
+    where = level_label(level.mode, level.value)
+    if contrast.verdict == NO_DIFFERENCE:
+        ends = (found.percent.low, found.percent.high)
+        if None in ends:
+            return f"No difference shown between {contrast.variant} and {baseline}: there are too few requests to tell."
+        most = max(abs(end) for end in ends if end is not None)
+        return (
+            f"No difference shown between {contrast.variant} and {baseline}: at {where} {found.metric} differs by "
+            f"{most:.1f} % at most."
+        )
+    word = "faster by some figures and slower by others" if contrast.verdict == MIXED else contrast.verdict
+    shown = [row for row in level.differences if row.verdict != NO_DIFFERENCE] or [found]
+    figures = ", ".join(f"{row.metric} {difference(row.percent)}" for row in shown[:2])
+    return f"{contrast.variant} is {word} than {baseline}: at {where} {figures}."
 
 
-def _place(metric: str) -> float:
-    try:
-        return float(metric.removeprefix("p"))
-    except ValueError:
-        return 0.0
-
-
-def percent(row: Difference) -> str:
-    """`+12.3 % (+9.8 to +14.9)`."""
-    text = f"{signed(row.percent.value)} %"
-    if row.percent.low is None or row.percent.high is None:
-        return text
-    return f"{text} ({signed(row.percent.low)} to {signed(row.percent.high)})"
-
-
-def signed(value: float) -> str:
-    """One decimal and a sign; small numbers keep a second decimal."""
-    text = f"{abs(value):.2f}" if abs(value) < 0.095 else f"{abs(value):.1f}"
-    return f"−{text}" if value < 0 else f"+{text}"
+def _telling_level(contrast: Contrast) -> LevelDifference | None:
+    """The level with a difference that was shown, the last one of them; else the last."""
+    shown = [
+        level for level in contrast.levels if any(row.verdict != NO_DIFFERENCE for row in level.differences)
+    ]
+    candidates = shown or list(contrast.levels)
+    return candidates[-1] if candidates else None
 
 
 def _tone(comparison: Comparison) -> Tone:
@@ -150,17 +170,15 @@ def _tone(comparison: Comparison) -> Tone:
 
 def _figures(comparison: Comparison) -> Iterator[Figure]:
     if comparison.gates or comparison.problems:
-        words, tone = _OUTCOMES.get(comparison.outcome, ("inconclusive", Tone.WARNING))
-        yield Figure("Outcome", words, plural(len(comparison.gates), "condition"), tone)
+        words, tone = _OUTCOMES[comparison.outcome]
+        word = words.partition(":")[0].lower()
+        yield Figure("Outcome", word, plural(len(comparison.gates), "condition"), tone)
     for contrast in comparison.contrasts[:3]:
-        rows = _leading(contrast)
-        if rows:
-            row, level = rows[0], contrast.levels[-1]
-            where = level_label(level.mode, level.value)
-            text = f"{signed(row.percent.value)} %"
-            yield Figure(
-                contrast.variant, text, f"{row.metric} at {where}: {row.verdict}", TONES[row.verdict]
-            )
+        level = contrast.levels[-1] if contrast.levels else None
+        row = None if level is None else headline(level)
+        if level is not None and row is not None:
+            detail = f"{row.metric} at {level_label(level.mode, level.value)}: {row.verdict}"
+            yield Figure(contrast.variant, f"{signed(row.percent.value)} %", detail, _TONES[row.verdict])
 
 
 def _problems_section(comparison: Comparison) -> Section | None:
@@ -173,77 +191,183 @@ def _problems_section(comparison: Comparison) -> Section | None:
 def _gates_section(comparison: Comparison) -> Section | None:
     if not comparison.gates:
         return None
-    names = ("Condition that fails it", "Variant", "Outcome", "Found")
-    rows = tuple((gate.text, gate.variant, gate.outcome, gate.found) for gate in comparison.gates)
-    columns = tuple(Column(name, is_number=False) for name in names)
-    return Section("gates", "Conditions", "", (Table("What --fail-if asked for", columns, rows),))
+    rows = tuple(
+        Message(f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}", tone=_GATE_TONES[gate.outcome])
+        for gate in comparison.gates
+    )
+    return Section("gates", "Conditions of --fail-if", "", (Messages(rows),))
 
 
 def _differences_section(comparison: Comparison) -> Section | None:
-    figures: list[Block] = [
-        _drawn(contrast, comparison.baseline) for contrast in comparison.contrasts if contrast.levels
-    ]
-    if not figures:
+    drawn = [_drawn(contrast, comparison.baseline) for contrast in comparison.contrasts if contrast.levels]
+    if not drawn:
         return None
-    lead = (
-        "A difference counts only when its whole interval lies on one side of 0. Throughput to the right is faster; "
-        "latency to the right is slower."
+    lead = "A difference counts only when its whole interval lies on one side of 0."
+    labels = dict.fromkeys(
+        level_label(level.mode, level.value) for contrast in comparison.contrasts for level in contrast.levels
     )
-    return Section("differences", "Differences", lead, (*figures, _table(comparison)))
+    tables = tuple(_level_table(comparison, label) for label in labels)
+    return Section("differences", "Differences", lead, (*drawn, *tables))
 
 
 def _drawn(contrast: Contrast, baseline: str) -> Differences:
     rows = tuple(
-        blocks.DifferenceBar(
+        DifferenceBar(
             label=row.metric,
             value=row.percent.value,
             limits=None
             if row.percent.low is None or row.percent.high is None
             else (row.percent.low, row.percent.high),
             text=_said(row),
-            tone=TONES[row.verdict],
+            tone=_TONES[row.verdict],
             group=level_label(level.mode, level.value),
         )
         for level in contrast.levels
         for row in level.differences
     )
-    return Differences(f"{contrast.variant} against {baseline}: {contrast.verdict}", rows, "%")
+    note = "Throughput to the right is faster; latency to the right is slower."
+    return Differences(f"{contrast.variant} against {baseline}: {contrast.verdict}", rows, "%", note)
 
 
 def _said(row: Difference) -> str:
-    words = (percent(row), "" if row.verdict == NO_DIFFERENCE else row.verdict, row.reason)
+    words = (difference(row.percent), "" if row.verdict == NO_DIFFERENCE else row.verdict, row.reason)
     return ", ".join(word for word in words if word)
 
 
-def _table(comparison: Comparison) -> Table:
-    words, numbers = ("Variant", "Level", "Figure"), ("Baseline", "Variant's", "Difference", "From", "To")
+def _level_table(comparison: Comparison, label: str) -> Table:
+    """One row for each figure of each variant at one load."""
     columns = (
-        *(Column(name, is_number=False) for name in words),
-        *map(Column, numbers),
-        Column("Verdict", is_number=False),
+        *(Column(name, is_number=False) for name in ("Variant", "Figure")),
+        *map(Column, ("Baseline", "Variant's")),
+        *(Column(name, is_number=False) for name in ("Difference", "Verdict")),
     )
-    rows = tuple(
-        (contrast.variant, level_value(level.mode, level.value), row.metric, *_cells(row))
+    found = [
+        (contrast.variant, row)
         for contrast in comparison.contrasts
         for level in contrast.levels
+        if level_label(level.mode, level.value) == label
         for row in level.differences
+    ]
+    rows = tuple(
+        (
+            variant,
+            row.metric,
+            *(_figure(row, value) for value in (row.base, row.value)),
+            difference(row.percent),
+            row.verdict if not row.reason else f"{row.verdict}: {row.reason}",
+        )
+        for variant, row in found
     )
-    return Table("The differences in numbers", columns, rows)
+    return Table(f"At {label}", columns, rows, Depth.DRAWN, tuple(_TONES[row.verdict] for _, row in found))
 
 
-def _cells(row: Difference) -> tuple[str, ...]:
-    write = _rate if row.metric == THROUGHPUT else duration
-    ends = tuple("-" if end is None else f"{signed(end)} %" for end in (row.percent.low, row.percent.high))
-    return (write(row.base), write(row.value), f"{signed(row.percent.value)} %", *ends, row.verdict)
+def _figure(row: Difference, value: float) -> str:
+    return f"{quantity(value)} /s" if row.metric == THROUGHPUT else duration(value)
 
 
-def _rate(value: float) -> str:
-    return f"{quantity(value)} infer/s"
+def _outputs_section(comparison: Comparison) -> Section | None:
+    """One row for each output of each variant; None where outputs were not compared."""
+    outputs = [(contrast.variant, row) for contrast in comparison.contrasts for row in contrast.outputs]
+    if not outputs:
+        return None
+    numbers = ("Max error", "Mean error", "Relative", "Cosine", "SNR", "Top-1", "Same")
+    columns = (
+        *(Column(name, is_number=False) for name in ("Variant", "Output")),
+        Column("Type", is_number=False, rank=2),
+        *(Column(name, rank=name in ("Mean error", "Relative")) for name in numbers),
+        Column("Verdict", is_number=False),
+    )
+    requests = plural(max(row.requests for _, row in outputs), "request")
+    rows = tuple((variant, row.name, row.datatype, *_output_cells(row)) for variant, row in outputs)
+    baseline = comparison.baseline
+    lead = f"The same {requests} to {baseline} and to each variant; errors are against {baseline}."
+    title = "How alike the outputs are"
+    return Section("outputs", title, lead, (Table(title, columns, rows),))
+
+
+def _output_cells(row: OutputSimilarity) -> tuple[str, ...]:
+    words = row.problem or ("identical" if row.is_identical else "differs")
+    if row.non_finite:
+        words += f", {plural(row.non_finite, 'element')} with NaN or infinity on one side only"
+    return (
+        *map(_small, (row.max_abs, row.mean_abs, row.relative)),
+        NONE if row.cosine is None else f"{row.cosine:.6f}",
+        NONE if row.snr_db is None else f"{row.snr_db:.1f} dB",
+        *(NONE if part is None else share(part) for part in (row.top1, row.exact)),
+        words,
+    )
+
+
+def _small(value: float | None) -> str:
+    return NONE if value is None else "0" if value == 0 else f"{value:.2e}"
+
+
+def _throughput_section(comparison: Comparison) -> Section | None:
+    """One line for each variant, over its levels."""
+    lines = [
+        ChartLine(
+            variant.name,
+            (load_points(measured(variant.result), CHOSEN, of=variant.name),),
+            line_colour(number),
+        )
+        for number, variant in enumerate(comparison.variants)
+    ]
+    if not any(line.runs[0] for line in lines):
+        return None
+    title = f"p{CHOSEN} latency against throughput, one line for each variant"
+    note = "The numbers are the load; bars are 95 % intervals."
+    chart = throughput_chart(title, f"p{CHOSEN} latency", lines, note)
+    return Section("throughput", "Throughput and latency", "", (chart,))
+
+
+def _distribution_section(comparison: Comparison) -> Section | None:
+    """The percentile curves at the heaviest load that every variant was measured at."""
+    found = [
+        {level.value: (level, row) for level, row in measured(each.result)} for each in comparison.variants
+    ]
+    common = set.intersection(*(set(rows) for rows in found)) if found else set()
+    if not common:
+        return None
+    level = found[0][max(common)][0]
+    whole = [rows[max(common)][1].latency for rows in found]
+    if not all(latency.percentiles for latency in whole):
+        return None
+    names = [variant.name for variant in comparison.variants]
+    curves = [
+        (name, row, line_colour(number)) for number, (name, row) in enumerate(zip(names, whole, strict=True))
+    ]
+    title = f"Share of requests answered within a latency, at {level_label(level.mode, level.value)}"
+    return Section("distribution", "Latency distribution", "", (distribution_chart(title, curves),))
+
+
+def _turns_section(comparison: Comparison) -> Section | None:
+    """Throughput of each variant in each round; drift shows as lines that move together."""
+    if not any(turns for variant in comparison.variants for turns in variant.turns):
+        return None
+    lines = []
+    for number, variant in enumerate(comparison.variants):
+        runs = tuple(
+            tuple(
+                ChartPoint(
+                    turn.start_s,
+                    turn.infer_per_s,
+                    f"{variant.name}, round {turn.number + 1}: {quantity(turn.infer_per_s)} infer/s, "
+                    f"{turn.request_count} requests",
+                )
+                for turn in turns
+            )
+            for turns in variant.turns
+        )
+        lines.append(ChartLine(variant.name, runs, line_colour(number)))
+    seconds = ChartAxis("seconds", plain_number)
+    chart = Chart("Throughput of each turn", seconds, rate_axis(), tuple(lines), height=270)
+    lead = "The variants took turns, so noise of the machine affects all of them equally."
+    return Section("turns", "Round by round", lead, (chart,))
 
 
 def _variants_section(comparison: Comparison) -> Section | None:
     tables = tuple(Facts(variant.name, tuple(_variant(variant.result))) for variant in comparison.variants)
-    return Section("variants", "The variants", "", tables) if tables else None
+    return Section("variants", "The variants", "", tables, is_detail=True) if tables else None
 
 
 def _variant(result: Result) -> Iterator[tuple[str, str]]:
@@ -251,19 +375,17 @@ def _variant(result: Result) -> Iterator[tuple[str, str]]:
     yield "Model", str(result.model.get("name", "")) + (f" version {version}" if version else "")
     yield "Server", " ".join(str(result.server.get(name, "")) for name in ("name", "version", "url")).strip()
     kind, protocol = (result.effective.get(name, "") for name in ("service_kind", "protocol"))
-    yield "Load", f"{kind} {protocol}, batch {result.effective.get('batch', 1)}".strip()
-    yield (
-        "Client host",
-        ", ".join(str(result.host[name]) for name in ("name", "processor") if name in result.host),
-    )
+    yield "Load", f"{kind} {protocol}, batch {result.effective.batch}".strip()
+    host = ", ".join(str(result.host[name]) for name in ("name", "processor") if name in result.host)
+    yield "Client host", host
     yield "Measured", f"{when(result.started_at)}, {plural(len(result.levels), 'level')}"
 
 
 def _notes_section(comparison: Comparison) -> Section | None:
-    rows = [Message(text) for text in comparison.notes]
-    rows += [
-        Message(f"{contrast.variant}: {contrast.outputs_note}")
+    rows = [
+        Message(f"{contrast.variant}: outputs were not compared: {contrast.outputs_note}")
         for contrast in comparison.contrasts
-        if contrast.outputs_note
+        if contrast.outputs_note and comparison.is_live
     ]
+    rows += [Message(text) for text in comparison.notes]
     return Section("notes", "Notes", "", (Messages(tuple(rows)),)) if rows else None

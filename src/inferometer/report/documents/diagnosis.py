@@ -1,17 +1,21 @@
-"""The report of a diagnosis: what limits the model, what to do about it, and what came of trying."""
+"""A diagnosis as a document: what limits the model, what to do about it, and what came of trying."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from inferometer.base.answer_file import plain, to_json
 from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
     UNKNOWN,
+    Change,
     Diagnosis,
     StepFigures,
     Suggestion,
+    Trial,
 )
+from inferometer.report.axes import plain_number, rate_axis, time_axis
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -23,8 +27,8 @@ from inferometer.report.document import (
     ChartRule,
     Code,
     Column,
+    Depth,
     Document,
-    Facts,
     Figure,
     Message,
     Messages,
@@ -33,14 +37,18 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
-from inferometer.report.documents.distribution import distribution_section
-from inferometer.report.documents.measurement import errors_section, facts, table_section, when
+from inferometer.report.documents.breakdown import time_section
+from inferometer.report.documents.curves import (
+    distribution_section,
+    line_colour,
+    load_points,
+    throughput_chart,
+)
+from inferometer.report.documents.levels import errors_section, levels_section, measured
+from inferometer.report.documents.measurement import facts
 from inferometer.report.documents.settings import host_section, settings_section
-from inferometer.report.documents.time_bars import time_section
 from inferometer.report.documents.timeline import timeline_section
-from inferometer.report.documents.trials import change_words, gain, trials_section
-from inferometer.report.format import change_text, duration, plural, quantity, share
-from inferometer.report.units import plain_number, rate_axis, time_axis
+from inferometer.report.format import NONE, change_text, duration, plural, quantity, share, when
 from inferometer.stats.result import Result
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
@@ -52,11 +60,10 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
     sections = (
         _limits_section(diagnosis),
         _suggestions_section(diagnosis),
-        trials_section(diagnosis),
+        _trials_section(diagnosis),
+        _notes_section(diagnosis),
         _curve_section(diagnosis),
         *(() if first is None else _measured_sections(first)),
-        _notes_section(diagnosis),
-        *(() if first is None else (settings_section(first), host_section(first))),
     )
     return Document(
         kind="Diagnosis",
@@ -72,14 +79,18 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
     )
 
 
-def _measured_sections(result: Result) -> tuple[Section | None, ...]:
-    return (
+def _measured_sections(result: Result) -> Iterator[Section]:
+    for section in (
         time_section(result),
         distribution_section(result),
         timeline_section(result),
         errors_section(result),
-        table_section(result),
-    )
+        levels_section(result),
+        settings_section(result),
+        host_section(result),
+    ):
+        if section is not None:
+            yield replace(section, is_detail=True)
 
 
 def _tone(diagnosis: Diagnosis) -> Tone:
@@ -94,7 +105,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if best is None:
         return sentence
     before, after = quantity(diagnosis.throughput), quantity(best.throughput)
-    change = f"{before} to {after} infer/s ({change_text(gain(diagnosis, best))})"
+    change = f"{before} to {after} infer/s ({change_text(_gain(diagnosis, best))})"
     return f"{sentence.rstrip('.')}; what was changed brought it from {change}."
 
 
@@ -108,7 +119,7 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         yield Figure("Bound", f"{quantity(step.bound or 0.0)} infer/s", f"set by {step.name}")
     best = diagnosis.best
     if best is not None:
-        text = f"{change_text(gain(diagnosis, best))}, measured"
+        text = f"{change_text(_gain(diagnosis, best))}, measured"
         yield Figure("After", f"{quantity(best.throughput)} infer/s", text, Tone.GOOD)
     elif diagnosis.suggestions:
         first = diagnosis.suggestions[0]
@@ -125,15 +136,38 @@ def _cores(diagnosis: Diagnosis) -> str:
     return "all cores together" if cores is None else f"of {plural(cores, 'core')}"
 
 
-def _limits_section(diagnosis: Diagnosis) -> Section | None:
-    if not diagnosis.steps:
-        return None
-    lead = f"Each step at concurrency {diagnosis.concurrency}, as the server counts it."
-    blocks: tuple[Block, ...] = (_busy(diagnosis.steps), _shares(diagnosis), _steps(diagnosis.steps))
-    if diagnosis.machine.effective_cores is not None:
-        cores = quantity(diagnosis.machine.effective_cores)
-        blocks = (*blocks, Facts("Machine", (("Cores that busy instances really got", cores),)))
-    return Section("limits", "What limits it", lead, blocks)
+def _gain(diagnosis: Diagnosis, trial: Trial) -> float:
+    """Of throughput over where it began."""
+    return trial.throughput / diagnosis.throughput - 1 if diagnosis.throughput else 0.0
+
+
+def _limits_section(diagnosis: Diagnosis) -> Section:
+    where = (
+        f"At concurrency {diagnosis.concurrency}: {quantity(diagnosis.throughput)} infer/s, "
+        f"mean latency {duration(diagnosis.latency_ns)}."
+    )
+    blocks: tuple[Block, ...] = (Messages((Message(where, tone=Tone.PLAIN),)),)
+    if diagnosis.steps:
+        around = Messages((Message(_around(diagnosis), tone=Tone.PLAIN),))
+        blocks = (*blocks, _busy(diagnosis.steps), _shares(diagnosis), _steps(diagnosis.steps), around)
+    return Section("limits", "What limits it", "", blocks)
+
+
+def _around(diagnosis: Diagnosis) -> str:
+    """What the table of the steps leaves unsaid."""
+    words = [
+        "Share: of a request's time when hardly anything waits. Bound: infer/s the step allows.",
+        f"Outside the steps: network and client {duration(diagnosis.client_ns)}, "
+        f"server overhead {duration(diagnosis.overhead_ns)}.",
+    ]
+    machine = diagnosis.machine
+    if machine.cpu_share is not None and machine.cores is not None:
+        words.append(f"CPU {share(min(machine.cpu_share, 1.0))} of {machine.cores} cores.")
+    if machine.gpu_share is not None:
+        words.append(f"GPU {share(machine.gpu_share)}.")
+    if machine.effective_cores is not None:
+        words.append(f"Busy instances really got {quantity(machine.effective_cores)} cores.")
+    return " ".join(words)
 
 
 def _name(step: StepFigures) -> str:
@@ -194,42 +228,42 @@ def _shares(diagnosis: Diagnosis) -> Bars:
 
 
 def _steps(steps: tuple[StepFigures, ...]) -> Table:
-    names = (
-        "Calls",
-        "Service",
-        "Queue",
-        "Compute",
-        "Share of work",
-        "Share of a light request",
-        "Batch",
-        "Instances",
-        "Busy",
-        "Bound (infer/s)",
+    columns = (
+        Column("Step", is_number=False, is_name=True),
+        *map(Column, ("Calls", "Service", "Queue")),
+        *(Column(name, rank=1) for name in ("Compute", "Share of work")),
+        *map(Column, ("Share", "Batch", "Instances", "Busy", "Bound")),
     )
     rows = tuple(
         (
             _name(step),
             f"{step.calls:.3g}",
-            duration(step.service_ns),
-            duration(step.queue_ns),
-            duration(step.compute_ns),
-            share(step.compute_share),
-            share(step.light_share),
-            f"{step.batch:.3g} of {step.max_batch}" if step.max_batch else "-",
+            *map(duration, (step.service_ns, step.queue_ns, step.compute_ns)),
+            *map(share, (step.compute_share, step.light_share)),
+            _batch(step),
             f"{step.instances} {step.device}".strip(),
             share(_capped(step)),
-            "-" if step.bound is None else quantity(step.bound),
+            NONE if step.bound is None else f"{quantity(step.bound)}/s",
         )
         for step in steps
     )
-    return Table("The steps in numbers", (Column("Step", is_number=False), *map(Column, names)), rows)
+    return Table("The steps in numbers", columns, rows)
+
+
+def _batch(step: StepFigures) -> str:
+    if step.max_batch < 2:
+        return NONE
+    return f"{step.batch:.2g} of {step.max_batch}" + ("" if step.is_batching else ", off")
 
 
 def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     rows = diagnosis.suggestions
+    if not rows and diagnosis.steps:
+        nothing = Message("No change of the settings is predicted to bring more.", tone=Tone.PLAIN)
+        return Section("suggestions", "What would help", "", (Messages((nothing,)),))
     if not rows:
         return None
-    texts = tuple(Message(_capital(row.text) + ".", _capital(row.why) + ".", Tone.PLAIN) for row in rows)
+    texts = tuple(Message(suggestion_words(row), _capital(row.why) + ".", Tone.PLAIN) for row in rows)
     lead = "Predicted by a queueing model fitted to the measured service times; the best first."
     blocks: tuple[Block, ...] = (
         _gains(diagnosis),
@@ -240,11 +274,17 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     return Section("suggestions", "What would help", lead, blocks)
 
 
+def suggestion_words(row: Suggestion) -> str:
+    """What to do and what it is expected to bring."""
+    expected = f"{quantity(row.throughput)} infer/s ({change_text(row.gain)}), {duration(row.latency_ns)}"
+    return f"{_capital(row.text)}: {expected}"
+
+
 def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
     for row in rows:
         if row.change.can_apply:
             text = json.dumps(plain(row.change.settings), indent=2, sort_keys=True)
-            yield Code(f"{change_words(row.change)}: in the configuration of {row.change.model}", text)
+            yield Code(f"{_change(row.change)}: in the configuration of {row.change.model}", text)
 
 
 def _capital(text: str) -> str:
@@ -278,7 +318,7 @@ def _predictions(rows: Sequence[Suggestion]) -> Table:
     columns = (Column("Change", is_number=False), *map(Column, numbers))
     cells = tuple(
         (
-            change_words(row.change),
+            _change(row.change),
             str(row.concurrency),
             quantity(row.throughput),
             change_text(row.gain),
@@ -286,7 +326,120 @@ def _predictions(rows: Sequence[Suggestion]) -> Table:
         )
         for row in rows
     )
-    return Table("The predictions", columns, cells)
+    return Table("The predictions", columns, cells, Depth.DETAIL)
+
+
+def _trials_section(diagnosis: Diagnosis) -> Section | None:
+    """Predicted against measured; None when nothing was tried."""
+    if diagnosis.is_restored is None and not diagnosis.trials:
+        return None
+    chart = _runs(diagnosis)
+    drawings = (_before_after(diagnosis), *(() if chart is None else (chart,))) if diagnosis.trials else ()
+    return Section(
+        "trials", "What was tried", " ".join(_story(diagnosis)), (*drawings, _trial_table(diagnosis))
+    )
+
+
+def _story(diagnosis: Diagnosis) -> Iterator[str]:
+    best = diagnosis.best
+    if best is not None:
+        yield (
+            f"Before {quantity(diagnosis.throughput)}, after {quantity(best.throughput)} infer/s "
+            f"({change_text(_gain(diagnosis, best))}) at concurrency {diagnosis.concurrency}."
+        )
+    if diagnosis.after is not None:
+        yield f"Now: {diagnosis.after.sentence.strip()}"
+    if diagnosis.is_restored:
+        yield "The server has its original configuration again."
+    elif best is not None:
+        yield "The server keeps the new configuration until it is restarted."
+
+
+def trial_words(trial: Trial) -> str:
+    """Predicted against measured."""
+    what = _capital(trial.suggestion.text)
+    if trial.failure:
+        return f"{what}: not possible: {trial.failure}"
+    return (
+        f"{what}: predicted {quantity(trial.suggestion.throughput)}, measured {quantity(trial.throughput)} infer/s "
+        f"({change_text(trial.gain)}), {duration(trial.latency_ns)}; {'kept' if trial.is_kept else 'not kept'}"
+    )
+
+
+def _before_after(diagnosis: Diagnosis) -> Bars:
+    tried = [row for row in diagnosis.trials if not row.failure]
+    figures = [value for row in tried for value in (row.throughput, row.suggestion.throughput)]
+    most = max(diagnosis.throughput, *figures) if figures else diagnosis.throughput
+    before = quantity(diagnosis.throughput)
+    bars = [
+        Bar(
+            "before",
+            (Segment("before", diagnosis.throughput, before, "part-network"),),
+            f"{before} infer/s",
+        )
+    ]
+    for row in tried:
+        change = row.suggestion.change
+        detail = f"{change.kind} {change.before} → {change.after}"
+        for name, value, colour in (
+            ("predicted", row.suggestion.throughput, "part-input"),
+            ("measured", row.throughput, "part-infer" if row.is_kept else "part-receive"),
+        ):
+            text = quantity(value)
+            bars.append(
+                Bar(
+                    f"{change.model}, {name}",
+                    (Segment(name, value, text, colour),),
+                    f"{text} infer/s",
+                    detail,
+                )
+            )
+    return Bars("Before, predicted and measured (infer/s)", tuple(bars), most)
+
+
+def _trial_table(diagnosis: Diagnosis) -> Table:
+    columns = (
+        Column("Change", is_number=False),
+        *map(Column, ("Predicted infer/s", "Measured infer/s")),
+        Column("Measured ÷ predicted", rank=1),
+        *map(Column, ("Gain", "Mean latency")),
+        Column("Outcome", is_number=False),
+    )
+    before = quantity(diagnosis.throughput), duration(diagnosis.latency_ns)
+    first = ("as it was", "", before[0], "", "", before[1], "")
+    rows = tuple(_trial_row(row) for row in diagnosis.trials)
+    return Table("Predicted against measured", columns, (first, *rows), Depth.DRAWN)
+
+
+def _trial_row(row: Trial) -> tuple[str, ...]:
+    said = (_change(row.suggestion.change), quantity(row.suggestion.throughput))
+    if row.failure:
+        return (*said, NONE, NONE, NONE, NONE, f"refused: {row.failure}")
+    outcome = "kept" if row.is_kept else "taken back"
+    found = (quantity(row.throughput), share(row.ratio), change_text(row.gain), duration(row.latency_ns))
+    return (*said, *found, outcome)
+
+
+def _change(change: Change) -> str:
+    """`preprocessing: instances 1 → 2`."""
+    return f"{change.model}: {change.kind} {change.before} → {change.after}"
+
+
+def _runs(diagnosis: Diagnosis) -> Chart | None:
+    """Throughput against latency of the sweep and of each trial that was measured."""
+    kept = {row.result: row.suggestion.change for row in diagnosis.trials if row.result is not None}
+    lines = []
+    for number, result in enumerate(diagnosis.results):
+        change = kept.get(number)
+        after = "after" if change is None else f"{change.model}: {change.kind} {change.after}"
+        name = "before" if number == 0 else after
+        points = load_points(measured(result), None, of=name)
+        if points:
+            lines.append(ChartLine(name, (points,), line_colour(number)))
+    if len(lines) < 2:
+        return None
+    note = "The numbers are the concurrency; bars are 95 % intervals."
+    return throughput_chart("Latency against throughput, before and after", "mean latency", lines, note)
 
 
 def _curve_section(diagnosis: Diagnosis) -> Section | None:
@@ -313,7 +466,11 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     )
     lead = "How well the queueing model describes what was measured: the predictions are as good as this fit."
     return Section(
-        "curve", "The model behind the predictions", lead, (throughput, latency, _curve_table(diagnosis))
+        "curve",
+        "The model behind the predictions",
+        lead,
+        (throughput, latency, _curve_table(diagnosis)),
+        is_detail=True,
     )
 
 
@@ -346,7 +503,7 @@ def _curve_table(diagnosis: Diagnosis) -> Table:
         )
         for row in diagnosis.curve
     )
-    return Table("Model and measurement", tuple(map(Column, names)), rows, is_folded=True)
+    return Table("Model and measurement", tuple(map(Column, names)), rows, Depth.DETAIL)
 
 
 def _notes_section(diagnosis: Diagnosis) -> Section | None:

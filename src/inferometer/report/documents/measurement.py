@@ -1,57 +1,40 @@
-"""The report of a measurement: what was asked of it, in the order in which people ask."""
+"""A measurement as a document: what was asked of it, in the order in which people ask."""
 
 from collections.abc import Iterator
 
 from inferometer.base.answer_file import to_json
-from inferometer.base.units import NS_PER_US
-from inferometer.report.console import client_sentence, found_load, limit_words, start_sentence, verdict_words
-from inferometer.report.document import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Figure,
-    Message,
-    Messages,
-    Section,
-    Table,
-    Tone,
-)
-from inferometer.report.documents.distribution import distribution_section
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.report.document import Document, Figure, Message, Messages, Section, Tone
+from inferometer.report.documents.breakdown import slowest_step, time_section
+from inferometer.report.documents.curves import distribution_section, throughput_section
+from inferometer.report.documents.levels import best, errors_section, levels_section, notes_section
 from inferometer.report.documents.settings import host_section, settings_section
-from inferometer.report.documents.throughput import throughput_section
-from inferometer.report.documents.time_bars import time_section
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
-    NONE,
-    at_percentile,
-    average,
     duration,
-    first_line,
+    has_schedule,
     interval,
     level_label,
-    level_value,
-    percentiles,
     plural,
     quantity,
     share,
+    when,
 )
-from inferometer.report.metrics import metrics_lines
-from inferometer.report.verdict import best, verdict
-from inferometer.stats.measurement import FailureGroup, Level, Measurement, SequenceFigures, Streaming
-from inferometer.stats.result import Finding, Result
+from inferometer.report.sentences import finding_sentence, found_load, limit_words, measurement_sentences
+from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.result import Result
 
 
-def measure_document(result: Result) -> Document:
+def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
     sections = (
         throughput_section(result),
+        levels_section(result),
         time_section(result),
         distribution_section(result),
         timeline_section(result),
+        _more_section(result),
         errors_section(result),
-        table_section(result),
-        more_section(result),
         notes_section(result),
         settings_section(result),
         host_section(result),
@@ -60,7 +43,7 @@ def measure_document(result: Result) -> Document:
         kind="Search" if result.finding is not None else "Measurement",
         title=str(result.model.get("name", "model")),
         facts=facts(result),
-        verdict=verdict(result),
+        verdict=_verdict(result),
         tone=_tone(result),
         figures=tuple(_figures(result)),
         sections=tuple(section for section in sections if section is not None),
@@ -72,20 +55,49 @@ def measure_document(result: Result) -> Document:
 
 def facts(result: Result) -> tuple[str, ...]:
     """The line below the title: what was measured, when, where."""
-    version = result.model.get("version")
+    effective, version = result.effective, result.model.get("version")
     words = (
         f"version {version}" if version else "",
-        f"{result.effective.get('service_kind', '')} {result.effective.get('protocol', '')}".strip(),
-        f"batch {result.effective.get('batch', 1)}",
+        f"{effective.service_kind} {effective.protocol}".strip(),
+        f"batch {effective.batch}",
+        _schedule(result) if has_schedule(effective) else "",
         str(result.server.get("url", "")),
         when(result.started_at),
     )
     return tuple(word for word in words if word)
 
 
-def when(started_at: str) -> str:
-    """The moment as people write it."""
-    return started_at.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")
+def _schedule(result: Result) -> str:
+    effective = result.effective
+    count, time = (
+        plural(effective.request_count, "request"),
+        duration((effective.schedule_s or 0.0) * NS_PER_S),
+    )
+    speed = f" at speed {effective.speed:g}" if effective.speed != 1 else ""
+    return f"{effective.schedule}{speed}: {count} in {time}"
+
+
+def _verdict(result: Result) -> str:
+    """What came of it: how much, at what latency, limited by what."""
+    found = best(result)
+    if result.finding is not None:
+        words = [finding_sentence(result.finding)]
+    elif found is None:
+        return "No request was answered, so there is nothing to report."
+    else:
+        words = [_headline(*found)]
+    if found is not None:
+        words.append(slowest_step(found[1]))
+    if result.failed_share:
+        words.append(f"{share(result.failed_share)} of all requests failed.")
+    return " ".join(word for word in words if word)
+
+
+def _headline(level: Level, measurement: Measurement) -> str:
+    rate = f"{quantity(measurement.infer_per_s.value)} infer/s {interval(measurement.infer_per_s)}".rstrip()
+    half, most = (duration(measurement.latency.percentile_ns(p)) for p in (50, 99))
+    where = level_label(level.mode, level.value)
+    return f"{rate} at {where}, half of the requests within {half} and 99 % within {most}."
 
 
 def _tone(result: Result) -> Tone:
@@ -93,41 +105,36 @@ def _tone(result: Result) -> Tone:
         return Tone.BAD
     if result.finding is not None:  # a search goes beyond what the server can do
         return Tone.GOOD if result.finding.low and result.finding.high is not None else Tone.WARNING
-    limit = float(result.effective.get("max_error_rate") or 0.0)
-    if result.failed_share > limit or not all(level.is_as_asked for level in result.levels):
+    if _has_failed(result) or not all(level.is_as_asked for level in result.levels):
         return Tone.WARNING
     return Tone.GOOD
 
 
+def _has_failed(result: Result) -> bool:
+    return result.failed_share > float(result.effective.max_error_rate or 0.0)
+
+
 def _figures(result: Result) -> Iterator[Figure]:
-    found = best(result)
-    if result.finding is not None and result.finding.value:
-        unit = "requests/s" if result.finding.mode == "request_rate" else "in flight"
-        yield Figure(
-            "Keeps", f"{found_load(result.finding, result.finding.value)} {unit}", limit_words(result.finding)
-        )
+    found, finding = best(result), result.finding
+    if finding is not None and finding.value:
+        unit = "requests/s" if finding.mode == "request_rate" else "in flight"
+        yield Figure("Keeps", f"{found_load(finding, finding.value)} {unit}", limit_words(finding))
     if found is None:
         return
     level, measurement = found
     where = f"at {level_label(level.mode, level.value)}"
     rate = measurement.infer_per_s
     yield Figure("Throughput", f"{quantity(rate.value)} infer/s", f"{interval(rate)} {where}".strip())
-    latency = measurement.latency
     for p in (50, 99):
         estimate = dict(measurement.latency_intervals).get(f"p{p}")
         spread = "" if estimate is None else interval(estimate)
-        yield Figure(f"p{p} latency", duration(latency.percentile_ns(p)), f"{spread} {where}".strip())
-    failed = sum(row.measurement.failed_count for row in result.levels if row.measurement is not None)
-    total = failed + sum(
-        row.measurement.request_count for row in result.levels if row.measurement is not None
-    )
-    is_bad = result.failed_share > float(result.effective.get("max_error_rate") or 0.0)
-    yield Figure(
-        "Errors",
-        share(result.failed_share),
-        f"{failed} of {plural(total, 'request')}",
-        Tone.BAD if is_bad else Tone.PLAIN,
-    )
+        latency = duration(measurement.latency.percentile_ns(p))
+        yield Figure(f"p{p} latency", latency, f"{spread} {where}".strip())
+    rows = [row.measurement for row in result.levels if row.measurement is not None]
+    failed = sum(row.failed_count for row in rows)
+    total = failed + sum(row.request_count for row in rows)
+    tone = Tone.BAD if _has_failed(result) else Tone.PLAIN
+    yield Figure("Errors", share(result.failed_share), f"{failed} of {plural(total, 'request')}", tone)
     client = measurement.client
     yield Figure(
         "Client CPU",
@@ -137,131 +144,12 @@ def _figures(result: Result) -> Iterator[Figure]:
     )
 
 
-def errors_section(result: Result) -> Section | None:
-    """Failures grouped by their kind, each with an example; None when nothing failed."""
-    rows = tuple(
-        _error_row(level, group)
-        for level in result.levels
-        if level.measurement is not None
-        for group in level.measurement.failures
-    )
-    if not rows:
+def _more_section(result: Result) -> Section | None:
+    """Streams, tokens, sequences, the server's metrics and the client's cost, of the level that stands for all."""
+    rows = [(level, level.measurement) for level in result.levels if level.measurement is not None]
+    level, measurement = best(result) or (rows[-1] if rows else (None, None))
+    if level is None or measurement is None:
         return None
-    columns = tuple(
-        Column(name, name == "Requests") for name in ("Level", "Kind", "Requests", "When", "After", "Example")
-    )
-    lead = f"{share(result.failed_share)} of all requests failed. They are in no latency."
-    return Section("errors", "Errors", lead, (Table("Failed requests by kind", columns, rows),))
-
-
-def _error_row(level: Level, group: FailureGroup) -> tuple[str, ...]:
-    when = f"{group.first_s:.1f} s to {group.last_s:.1f} s" if group.count > 1 else f"{group.first_s:.1f} s"
-    label = level_label(level.mode, level.value)
-    took = f"{duration(group.mean_ns)}, at most {duration(group.max_ns)}" if group.max_ns else "-"
-    return (label, group.kind, str(group.count), when, took, first_line(group.example))
-
-
-def table_section(result: Result) -> Section | None:
-    """All levels, in the order they were measured."""
-    if not result.levels:
-        return None
-    shown = percentiles(result.effective.get("percentile"))
-    is_rate = any(level.mode != "concurrency" for level in result.levels)
-    numbers = ("Infer/s", "± 95 %", "Average", *(f"p{p}" for p in shown), "Slowest")
-    counts = ("Requests", "Failed", "Client CPU")
-    columns = (
-        Column("Request rate" if is_rate else "Concurrency"),
-        *(Column(name) for name in (*numbers, *counts)),
-        Column("Verdict", is_number=False),
-    )
-    rows = tuple(_level_row(level, shown, result.finding) for level in result.levels)
-    table = Table("Every level", columns, rows)
-    return Section("levels", "All levels", "", (table,))
-
-
-def _level_row(level: Level, shown: tuple[int, ...], finding: Finding | None) -> tuple[str, ...]:
-    value, words = level_value(level.mode, level.value), verdict_words(level, finding)
-    measurement = level.measurement
-    if measurement is None:
-        return (value, *(NONE for _ in range(len(shown) + 7)), words)
-    return (value, *_cells(measurement, shown), words)
-
-
-def _cells(measurement: Measurement, shown: tuple[int, ...]) -> tuple[str, ...]:
-    latency = measurement.latency
-    return (
-        quantity(measurement.infer_per_s.value),
-        interval(measurement.infer_per_s),
-        average(latency),
-        *(at_percentile(latency, p) for p in shown),
-        duration(latency.max_ns) if latency.count else NONE,
-        str(measurement.request_count),
-        str(measurement.failed_count),
-        share(measurement.client.cpu_share),
-    )
-
-
-def more_section(result: Result) -> Section | None:
-    """The client's cost, streams, sequences and the server's metrics, of the level that stands for all."""
-    found = best(result)
-    if found is None:
-        return None
-    level, measurement = found
-    blocks = tuple(_more(measurement, int(result.host.get("ports") or 0)))
-    return Section("more", "More figures", f"At {level_label(level.mode, level.value)}.", blocks)
-
-
-def _more(measurement: Measurement, ports: int) -> Iterator[Block]:
-    yield Messages((Message(client_sentence(measurement.client, ports), tone=Tone.PLAIN),))
-    if measurement.streaming is not None:
-        yield Facts("Streams", _streams(measurement.streaming))
-    if measurement.sequences is not None:
-        yield Facts("Sequences", _sequences(measurement.sequences))
-    if measurement.metrics is not None:
-        lines = tuple(Message(line.strip(), tone=Tone.PLAIN) for line in metrics_lines(measurement.metrics))
-        yield Messages(lines)
-
-
-def _streams(stream: Streaming) -> tuple[tuple[str, str], ...]:
-    return (
-        ("Responses", f"{quantity(stream.per_s)} per second"),
-        ("Responses per request", f"{stream.responses / max(1, stream.per_request.count):.3g}"),
-        ("First response, p50", at_percentile(stream.first, 50)),
-        ("First response, p99", at_percentile(stream.first, 99)),
-        ("Between responses, p50", at_percentile(stream.gaps, 50)),
-        ("Between responses, p99", at_percentile(stream.gaps, 99)),
-    )
-
-
-def _sequences(whole: SequenceFigures) -> tuple[tuple[str, str], ...]:
-    return (
-        ("Whole sequences", str(whole.count)),
-        ("Sequences per second", quantity(whole.per_s)),
-        ("Each, p50", duration(whole.latency.percentile_ns(50))),
-        ("Each, p99", duration(whole.latency.percentile_ns(99))),
-    )
-
-
-def notes_section(result: Result) -> Section | None:
-    """Every remark, with its advice once."""
-    rows = list(_unlike(result))
-    said = [("", remark) for remark in result.remarks] + [
-        (f"{level_label(level.mode, level.value)}: ", remark)
-        for level in result.levels
-        for remark in level.remarks
-    ]
-    for note in dict.fromkeys(remark.note for _, remark in said):
-        lines = [f"{where}{first_line(remark.text)}" for where, remark in said if remark.note is note]
-        rows.append(Message("\n".join(lines), note.advice))
-    return Section("notes", "Notes", "", (Messages(tuple(rows)),)) if rows else None
-
-
-def _unlike(result: Result) -> Iterator[Message]:
-    """What was left out as warm-up, and why figures are not as sure as asked."""
-    for level in result.levels:
-        if level.start is not None:
-            yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
-        if level.doubt is not None:
-            doubt = level.doubt
-            label = level_label(level.mode, level.value)
-            yield Message(f"{label}: {doubt.kind}: {doubt.text}", f"{doubt.figure} {doubt.sparkline}")
+    ports = int(result.host.get("ports") or 0)
+    said = tuple(Message(text, tone=Tone.PLAIN) for text in measurement_sentences(measurement, ports))
+    return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", (Messages(said),))

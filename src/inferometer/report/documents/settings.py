@@ -1,9 +1,10 @@
 """What was asked for, what ran, on which machine and against which server."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inferometer.report.document import Column, Facts, Section, Table
+from inferometer.report.document import Column, Depth, Facts, Section, Table
 from inferometer.report.format import quantity
 from inferometer.stats.result import Result
 
@@ -20,7 +21,7 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def settings_section(result: Result) -> Section | None:
     """Asked and effective, side by side."""
-    asked, effective = dict(_flat(result.asked)), dict(_flat(result.effective))
+    asked, effective = dict(_flat(result.asked)), dict(_flat(dataclasses.asdict(result.effective)))
     names = sorted({*asked, *effective})
     if not names:
         return None
@@ -29,8 +30,8 @@ def settings_section(result: Result) -> Section | None:
         for name in names
         if {asked.get(name, ABSENT), effective.get(name, ABSENT)} != {ABSENT}
     )
-    table = Table(f"All {len(rows)} settings", _TEXT, rows, is_folded=True)
-    return Section("settings", "Settings", "", (table,))
+    table = Table(f"All {len(rows)} settings", _TEXT, rows, Depth.DETAIL)
+    return Section("settings", "Settings", "", (table,), is_detail=True)
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -65,7 +66,7 @@ def host_section(result: Result) -> Section | None:
         )
         if rows
     )
-    return Section("host", "Host and server", "", tables) if tables else None
+    return Section("host", "Host and server", "", tables, is_detail=True) if tables else None
 
 
 def _host(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

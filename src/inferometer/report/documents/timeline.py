@@ -4,9 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
-from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Column, Section, Span, Table
+from inferometer.report.axes import plain_number, rate_axis, time_axis
+from inferometer.report.document import (
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Column,
+    Depth,
+    Section,
+    Span,
+    Table,
+)
 from inferometer.report.format import duration, level_label, level_value, quantity
-from inferometer.report.units import plain_number, rate_axis, time_axis
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.result import Result
 
@@ -46,7 +56,7 @@ def timeline_section(result: Result) -> Section | None:
     if not all(row.is_counted for row in rows):
         lead += " Shaded windows (warm-up, or before the figures settled) are in no figure of the report."
     charts = _throughput(rows), _latency(rows, result)
-    return Section("timeline", "Timeline", lead, (*charts, _table(rows, result)))
+    return Section("timeline", "Timeline", lead, (*charts, _table(rows, result)), is_detail=True)
 
 
 def _rows(result: Result) -> Iterator[_Row]:
@@ -137,7 +147,7 @@ def _latency_lines(rows: tuple[_Row, ...], result: Result) -> Iterator[ChartLine
     is_marked = len(rows) <= MARKED
     answered = tuple(row for row in rows if row.window.request_count)
     if not any(row.window.p99_ns for row in answered):  # a file from before windows had percentiles
-        chosen = result.effective.get("percentile")
+        chosen = result.effective.percentile
         name = "mean latency" if chosen is None else f"p{chosen} latency"
         yield ChartLine(name, _runs(answered, "latency_ns"), "blue", has_marks=is_marked)
         return
@@ -173,13 +183,13 @@ def _tip(row: _Row) -> str:
 
 
 def _table(rows: tuple[_Row, ...], result: Result) -> Table:
-    chosen = result.effective.get("percentile")
+    chosen = result.effective.percentile
     headline = "Average" if chosen is None else f"p{chosen}"
     names = ("Level", "From (s)", "To (s)", "Infer/s", headline, "p50", "p99", "Requests", "Failed")
     columns = (*map(Column, names), Column("Counted", is_number=False))
     lines = tuple(_line(row) for row in rows[:LISTED])
     caption = "Every window" if len(rows) <= LISTED else f"The first {LISTED} windows of {len(rows)}"
-    return Table(caption, columns, lines, is_folded=True, is_printed=False)
+    return Table(caption, columns, lines, Depth.LISTING)
 
 
 def _line(row: _Row) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from inferometer.report.axes import plain_number
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
-from inferometer.report.documents.variants import colour
-from inferometer.report.units import plain_number
+from inferometer.report.documents.curves import line_colour
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import RankedVariant
@@ -62,7 +62,7 @@ def curves(
                 ChartLine(
                     ranked.name,
                     (tuple(_point(ranked.name, row, x, y) for row in points),),
-                    colour(number),
+                    line_colour(number),
                     is_dashed=ranked.name == study.default_name,
                 )
             )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.answer_file import to_json
+from inferometer.report.axes import plain_number
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -19,7 +20,6 @@ from inferometer.report.document import (
     Table,
 )
 from inferometer.report.format import plural
-from inferometer.report.units import plain_number
 from inferometer.tune import model_config
 from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from inferometer.report.axes import Scale, scale
+from inferometer.report.axes import Scale, plain_number, scale
 from inferometer.report.charts import element
 from inferometer.report.document import ChartAxis
-from inferometer.report.units import plain_number
 from inferometer.tune.report.charts import header, line
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study

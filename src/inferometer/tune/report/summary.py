@@ -4,7 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.answer_file import to_json
-from inferometer.report.document import Block, Code, Column, Document, Facts, Figure, Section, Table, Tone
+from inferometer.report.document import (
+    Block,
+    Code,
+    Column,
+    Depth,
+    Document,
+    Facts,
+    Figure,
+    Section,
+    Table,
+    Tone,
+)
 from inferometer.report.format import plural
 from inferometer.tune import model_config
 from inferometer.tune.metrics import BY_TAG, LATENCY_P99, THROUGHPUT
@@ -246,7 +257,7 @@ def _not_done(study: Study) -> Section:
         blocks.append(_table("Left out", heads, tuple(_left_out(skipped))[:LISTED], texts=2))
         each = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in skipped[:LISTED])
         table = _table("Left out, one by one", ("Configuration", "Load", "Why"), each, texts=3)
-        blocks.append(replace(table, is_folded=True, is_printed=False))
+        blocks.append(replace(table, depth=Depth.LISTING))
     return Section("not-done", "Runs not done, and why", "", tuple(blocks))
 
 

@@ -3,8 +3,14 @@
 from collections.abc import Generator
 
 from inferometer.tune.scoring import rank
-from inferometer.tune.search.proposals import closing_in, loads, throughput
-from inferometer.tune.search.search import Message, ModelProblem, SearchEvent, SearchProblem, SearchSteps
+from inferometer.tune.search.proposals import closing_in, default_variant, loads, throughput
+from inferometer.tune.search.search import (
+    ModelProblem,
+    SearchEvent,
+    SearchMessage,
+    SearchProblem,
+    SearchSteps,
+)
 from inferometer.tune.space import ChoiceNumbers
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant, VariantNames
@@ -15,17 +21,19 @@ def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     (task,) = problem.tasks
     variants: dict[str, ModelVariant] = {}
     found: list[Trial] = []
-    default = names.variant(task.model, task.space.base, {}, cpu_only=task.space.cpu_only)
+    default = default_variant(task, names)
     variants[default.name] = default
     found += yield from loads(problem, task, default)
     found += yield from _variants(problem, task, names, variants)
-    if task.loads is None and problem.intervals is None and problem.is_search_on:
+    if task.loads is None and problem.settings.intervals is None and problem.settings.is_search_on:
         best = (
-            [row.name for row in rank(problem.goals, found)][: problem.top] if task.goal.constraints else []
+            [row.name for row in rank(problem.goals, found)][: problem.settings.top]
+            if task.goal.constraints
+            else []
         )
         for name in dict.fromkeys((*best, default.name)) if best else ():
             yield from closing_in(problem, (variants[name],), min(task.batches))
-        yield Message("Done gathering concurrency sweep measurements for reports")
+        yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return "every configuration was tried"
 
 
@@ -33,9 +41,9 @@ def _variants(
     problem: SearchProblem, task: ModelProblem, names: VariantNames, variants: dict[str, ModelVariant]
 ) -> Generator[SearchEvent, Trial | None, list[Trial]]:
     space = task.space
-    if not problem.is_search_on and not space.is_manual:
+    if not problem.settings.is_search_on and not space.is_manual:
         return []
-    may_stop = not space.is_manual or problem.early_exit
+    may_stop = not space.is_manual or problem.settings.early_exit
     found: list[Trial] = []
     best: list[float] = []  # by batch size, for the same choice of everything else
     group: ChoiceNumbers | None = None
@@ -57,6 +65,6 @@ def _variants(
                 is_closed = True
             elif best and most <= max(best):
                 is_closed = True
-                yield Message("No longer increasing max_batch_size because throughput has plateaued")
+                yield SearchMessage("No longer increasing max_batch_size because throughput has plateaued")
         best.append(most)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.tune import model_config
+from inferometer.tune.search.proposals import changed_variant, default_variant
 from inferometer.tune.search.search import ModelProblem, SearchProblem, load_of
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, ChoiceNumbers
@@ -17,12 +18,10 @@ from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import ModelVariant, VariantNames
 
 PER_DOUBLING = 8  # loads between n and 2n
-PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is what an answer can be off by
+PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is the resolution of the result
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
-PER_INSTANCE_DOUBLING = (
-    2.0  # another instance changes more than another doubling of the batch: there may be a core less
-)
+PER_INSTANCE_DOUBLING = 2.0  # doubling the instances changes more than doubling the batch: cores may run out
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Candidates:
     which: NDArray[np.int64]  # the configuration of each row
     batches: Array  # what a client sends together
     places: Array
-    spots: OperatingPoints
+    points: OperatingPoints
 
     kinds: NDArray[np.int64]  # the same number for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
@@ -59,9 +58,9 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     if len(configurations) > MOST_CONFIGURATIONS:
         drawn = random.Random(problem.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
         configurations = [configurations[0], *drawn]
-    per_doubling = per_doubling or (PER_RATE_DOUBLING if problem.by_rate else PER_DOUBLING)
+    per_doubling = per_doubling or (PER_RATE_DOUBLING if problem.settings.by_rate else PER_DOUBLING)
     loads = [
-        load_of(value, batch, by_rate=problem.by_rate)
+        load_of(value, batch, by_rate=problem.settings.by_rate)
         for batch in sorted(problem.tasks[0].batches)
         for value in _load_values(problem, per_doubling)
     ]
@@ -74,10 +73,10 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     which = np.array([number for number, _ in rows])
     batches = np.array([load.batch for _, load in rows], float)
     load_values = np.array([load.value for _, load in rows])
-    spots = _spots(configurations, which, batches, load_values, by_rate=problem.by_rate)
-    places = _places(configurations, which, batches, spots)
+    points = _points(configurations, which, batches, load_values, by_rate=problem.settings.by_rate)
+    places = _places(configurations, which, batches, points)
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
-    return Candidates(tuple(configurations), rows, which, batches, places, spots, kinds.reshape(-1), firsts)
+    return Candidates(tuple(configurations), rows, which, batches, places, points, kinds.reshape(-1), firsts)
 
 
 def _largest(configuration: Configuration) -> int:
@@ -85,9 +84,13 @@ def _largest(configuration: Configuration) -> int:
 
 
 def _load_values(problem: SearchProblem, per_doubling: int) -> list[float]:
-    if problem.tasks[0].loads is not None or not problem.is_search_on:
+    if problem.tasks[0].loads is not None or not problem.settings.is_search_on:
         return list(problem.load_values(problem.tasks[0]))
-    low, high = problem.bounds.request_rate if problem.by_rate else problem.bounds.concurrency
+    low, high = (
+        problem.settings.bounds.request_rate
+        if problem.settings.by_rate
+        else problem.settings.bounds.concurrency
+    )
     steps = itertools.count()
     values: dict[float, None] = {}
     for step in steps:
@@ -99,50 +102,21 @@ def _load_values(problem: SearchProblem, per_doubling: int) -> list[float]:
 
 
 def _configurations(problem: SearchProblem, names: VariantNames) -> Iterator[Configuration]:
-    default = tuple(_default(task, names) for task in problem.tasks)
+    default = tuple(default_variant(task, names) for task in problem.tasks)
     yield Configuration(default, _coordinates(default), is_default=True)
     tasks = [part for task in problem.tasks for part in (*task.members, task)]
     seen = {tuple(variant.key for variant in default)}
     for choice in itertools.product(*(list(task.space.points()) for task in tasks)):
-        variants = _chosen(problem, names, dict(zip((task.model for task in tasks), choice, strict=True)))
+        numbers = dict(zip((task.model for task in tasks), choice, strict=True))
+        variants = tuple(_chosen(task, names, numbers) for task in problem.tasks)
         key = tuple(variant.key for variant in variants)
         if key not in seen:
             seen.add(key)
             yield Configuration(variants, _coordinates(variants))
 
 
-def _default(task: ModelProblem, names: VariantNames) -> ModelVariant:
-    members = tuple(
-        names.variant(member.model, member.space.base, {}, cpu_only=member.space.cpu_only)
-        for member in task.members
-    )
-    return names.variant(task.model, task.space.base, {}, cpu_only=task.space.cpu_only, composing=members)
-
-
-def _chosen(
-    problem: SearchProblem, names: VariantNames, points: Mapping[str, ChoiceNumbers]
-) -> tuple[ModelVariant, ...]:
-    found = []
-    for task in problem.tasks:
-        members = tuple(
-            names.variant(
-                member.model,
-                member.space.base,
-                member.space.overrides(points[member.model]),
-                cpu_only=member.space.cpu_only,
-            )
-            for member in task.members
-        )
-        overrides = dict(task.space.overrides(points[task.model]))
-        if "ensemble_scheduling" in task.space.base:
-            sizes = [model_config.max_batch_size(member.config) for member in members]
-            overrides[BATCH] = min(sizes, default=0)
-        found.append(
-            names.variant(
-                task.model, task.space.base, overrides, cpu_only=task.space.cpu_only, composing=members
-            )
-        )
-    return tuple(found)
+def _chosen(task: ModelProblem, names: VariantNames, numbers: Mapping[str, ChoiceNumbers]) -> ModelVariant:
+    return changed_variant(task, names, lambda part: part.space.overrides(numbers[part.model]))
 
 
 # --- coordinates: doublings for numbers, 0 or 1 for the rest
@@ -163,12 +137,12 @@ def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
 
 
 def _batch(config: Mapping[str, Any]) -> int:
-    """What one execution can take: without dynamic batching only what a client sends together."""
+    """Requests in one execution: without dynamic batching only what a client sends together."""
     return model_config.max_batch_size(config) if model_config.has_dynamic_batching(config) else 1
 
 
 def _mark(config: Mapping[str, Any]) -> float:
-    """A number of its own for everything else in the configuration."""
+    """A number for everything else in the configuration: equal for equal rests."""
     rest = {name: value for name, value in config.items() if name not in (BATCH, INSTANCES, "name")}
     if BATCHING in rest:
         rest[BATCHING] = {name: value for name, value in rest[BATCHING].items() if name != DELAY}
@@ -177,19 +151,19 @@ def _mark(config: Mapping[str, Any]) -> float:
 
 
 def _places(
-    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, spots: OperatingPoints
+    configurations: list[Configuration], which: NDArray[np.int64], batches: Array, points: OperatingPoints
 ) -> Array:
     places = np.array([configuration.place for configuration in configurations])[which]
-    if not spots.by_rate:
-        # No batch can be larger than what an instance finds in flight: beyond that all sizes are one.
-        in_flight = np.log2(spots.load * batches)
+    if not points.by_rate:
+        # No batch is larger than the requests in flight per instance: beyond that all batch sizes are the same.
+        in_flight = np.log2(points.load * batches)
         for start in range(0, places.shape[1], WIDTH):
             found = np.maximum(0.0, in_flight - places[:, start] / PER_INSTANCE_DOUBLING)
             places[:, start + 1] = np.minimum(places[:, start + 1], found)
-    return np.column_stack((places, np.log2(np.maximum(spots.load, 1.0)), np.log2(batches)))
+    return np.column_stack((places, np.log2(np.maximum(points.load, 1.0)), np.log2(batches)))
 
 
-def _spots(
+def _points(
     configurations: list[Configuration],
     which: NDArray[np.int64],
     client: Array,

@@ -1,4 +1,7 @@
-"""What a smart search believes about every candidate: the queueing forecast, corrected by what was measured."""
+"""Forecasts of every figure for every candidate: the throughput model, corrected by what was measured.
+
+The correction is a Gaussian process on the differences between model and measurement, in logarithms.
+"""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +19,17 @@ from inferometer.tune.trial import Trial
 
 LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
-LATENCY_SPREAD = 0.15  # least standard deviation that is believed of a tail, far from what was measured
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class Forecast:
     """Mean and deviation of the logarithm of a figure, for every candidate."""
 
     mean: Array
     deviation: Array
 
 
-Predictions = tuple[dict[str, Prediction], ...]
+Forecasts = tuple[dict[str, Forecast], ...]
 """By model of those loaded together, then by tag."""
 
 
@@ -42,13 +44,13 @@ class Forecaster:
     _fitted_at: int = 0
     _forecast: Array | None = None  # with these parameters, for every candidate
 
-    def beliefs(self, rows: list[int], trials: list[Trial]) -> Predictions:
-        """Of every model, for every figure its goal needs; `rows` are the candidates the trials are of."""
+    def forecasts(self, rows: list[int], trials: list[Trial]) -> Forecasts:
+        """For every model and every figure its goal needs; `rows` are the candidates of the trials."""
         base = self._base(rows, trials)
-        ground = self._ground(rows)
-        return tuple(self._of_part(part, base, ground, rows, trials) for part in range(len(self.goals)))
+        covariances = self._covariances(rows)
+        return tuple(self._of_part(part, base, covariances, rows, trials) for part in range(len(self.goals)))
 
-    def _ground(self, rows: list[int]) -> gaussian_process.Covariances:
+    def _covariances(self, rows: list[int]) -> gaussian_process.Covariances:
         """These candidates, and one of each kind to predict."""
         places = self.candidates.places
         return gaussian_process.Covariances(places[rows], places[self.candidates.firsts])
@@ -57,13 +59,13 @@ class Forecaster:
         self,
         part: int,
         base: Array,
-        ground: gaussian_process.Covariances,
+        covariances: gaussian_process.Covariances,
         rows: list[int],
         trials: list[Trial],
-    ) -> dict[str, Prediction]:
-        found: dict[str, Prediction] = {}
+    ) -> dict[str, Forecast]:
+        found: dict[str, Forecast] = {}
         measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
-        speed = self._corrected(ground, measured - base[rows], base)
+        speed = self._corrected(covariances, measured - base[rows], base)
         found[THROUGHPUT] = speed
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
@@ -71,26 +73,26 @@ class Forecaster:
             if tag in found or not known:
                 continue
             at = [rows[number] for number in known]
-            own = ground if at == rows else self._ground(at)
-            if tag.startswith(LATENCY) and not self.candidates.spots.by_rate:
+            own = covariances if at == rows else self._covariances(at)
+            if tag.startswith(LATENCY) and not self.candidates.points.by_rate:
                 # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
                 little = np.log(self._requests()) - speed.mean
                 tail = gaussian_process.fit(own, values[known] - little[at], least_scale=0.08)
                 mean, deviation = self._everywhere(tail)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
-                found[tag] = Prediction(little + mean, deviation)
+                found[tag] = Forecast(little + mean, deviation)
             elif tag.startswith(LATENCY):
                 waiting = self._waiting()
                 tail = gaussian_process.fit(own, values[known] - waiting[at], least_scale=0.2)
                 mean, deviation = self._everywhere(tail)
-                found[tag] = Prediction(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
+                found[tag] = Forecast(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
         return found
 
-    def _corrected(self, ground: gaussian_process.Covariances, misses: Array, base: Array) -> Prediction:
-        mean, deviation = self._everywhere(gaussian_process.fit(ground, misses, least_scale=0.08))
-        return Prediction(base + mean, deviation)
+    def _corrected(self, covariances: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
+        mean, deviation = self._everywhere(gaussian_process.fit(covariances, misses, least_scale=0.08))
+        return Forecast(base + mean, deviation)
 
     def _everywhere(self, fitted: gaussian_process.GaussianProcess) -> tuple[Array, Array]:
         """At every candidate, computed once for those that cannot differ."""
@@ -101,12 +103,12 @@ class Forecaster:
     def _waiting(self) -> Array:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
         assert self.parameters is not None
-        spots = _at(self.candidates.spots, self.candidates.firsts)
-        each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], spots)[0])
+        points = _at(self.candidates.points, self.candidates.firsts)
+        each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], points)[0])
         return np.asarray(each[self.candidates.kinds])
 
     def _requests(self) -> Array:
-        return self.candidates.spots.load
+        return self.candidates.points.load
 
     def _values(self, rates: list[float | None], trials: list[Trial]) -> Array:
         """Logarithms of requests per second."""
@@ -118,17 +120,17 @@ class Forecaster:
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
             measured = np.exp(self._values([trial.combined(THROUGHPUT) for trial in trials], trials))
-            at = _at(self.candidates.spots, rows)
+            at = _at(self.candidates.points, rows)
             waited = None
-            if self.candidates.spots.by_rate:
+            if self.candidates.points.by_rate:
                 waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
             if waited is not None and np.isnan(waited).all():
                 waited = None
             self.parameters = throughput_model.fit(
                 at, measured, self.seed, start=self.parameters, waited_s=waited
             )
-            spots = _at(self.candidates.spots, self.candidates.firsts)
-            each = np.log(throughput_model.throughput(self.parameters[None, :], spots)[0])
+            points = _at(self.candidates.points, self.candidates.firsts)
+            each = np.log(throughput_model.throughput(self.parameters[None, :], points)[0])
             self._forecast = each[self.candidates.kinds]
         return self._forecast
 
@@ -142,64 +144,66 @@ def _logs(values: list[float | None]) -> Array:
     return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
 
 
-def _at(spots: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
+def _at(points: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
     return OperatingPoints(
-        spots.instances[rows], spots.batch[rows], spots.delay_s[rows], spots.load[rows], spots.by_rate
+        points.instances[rows], points.batch[rows], points.delay_s[rows], points.load[rows], points.by_rate
     )
 
 
-def utility(goals: Sequence[Goal], beliefs: Predictions, batches: Array) -> Prediction:
+def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Forecast:
     """Weighted logarithms of the objectives of all models: differences of it are relative gains."""
     mean = np.zeros(len(batches))
     variance = np.zeros(len(batches))
     total = sum(goal.weight for goal in goals)
     rows = [
         (goal.weight / total * share, tag, own)
-        for goal, own in zip(goals, beliefs, strict=True)
+        for goal, own in zip(goals, forecasts, strict=True)
         for tag, share in goal.shares
     ]
     for share, tag, own in rows:
-        belief = own.get(tag)
-        if belief is None:
+        forecast = own.get(tag)
+        if forecast is None:
             continue
         sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
         sent = np.log(batches) if tag == THROUGHPUT else 0.0
-        mean += share * sign * (belief.mean + sent)
-        variance += (share * belief.deviation) ** 2
-    return Prediction(mean, np.sqrt(np.maximum(variance, 1e-10)))
+        mean += share * sign * (forecast.mean + sent)
+        variance += (share * forecast.deviation) ** 2
+    return Forecast(mean, np.sqrt(np.maximum(variance, 1e-10)))
 
 
-def together(beliefs: Predictions) -> Prediction:
-    """Of the request rate of all models."""
-    speeds = [own[THROUGHPUT] for own in beliefs]
+def together(forecasts: Forecasts) -> Forecast:
+    """The request rate of all models together."""
+    speeds = [own[THROUGHPUT] for own in forecasts]
     if len(speeds) == 1:
         return speeds[0]
     mean = np.log(np.sum([np.exp(speed.mean) for speed in speeds], axis=0))
-    return Prediction(mean, np.max([speed.deviation for speed in speeds], axis=0))
+    return Forecast(mean, np.max([speed.deviation for speed in speeds], axis=0))
 
 
-def chance(goals: Sequence[Goal], beliefs: Predictions, batches: Array) -> Array:
-    """That the constraints of all models are kept."""
+def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array:
+    """The probability that the constraints of all models are kept."""
     found = np.ones(len(batches))
     rows = [
-        (row, own.get(row.tag)) for goal, own in zip(goals, beliefs, strict=True) for row in goal.constraints
+        (row, own.get(row.tag))
+        for goal, own in zip(goals, forecasts, strict=True)
+        for row in goal.constraints
     ]
-    for constraint, belief in rows:
-        if belief is None:
+    for constraint, forecast in rows:
+        if forecast is None:
             continue
-        mean = belief.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
+        mean = forecast.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
         if constraint.high is not None:
-            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / belief.deviation)
+            found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / forecast.deviation)
         if constraint.low is not None:
-            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / belief.deviation)
+            found *= normal_share((mean - math.log(max(constraint.low, 1e-9))) / forecast.deviation)
     return found
 
 
-def expected_gain(belief: Prediction, best: float) -> Array:
-    """Of utility over the best so far."""
-    z = (belief.mean - best) / belief.deviation
+def expected_gain(forecast: Forecast, best: float) -> Array:
+    """The expected gain of utility over the best so far."""
+    z = (forecast.mean - best) / forecast.deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    return np.asarray((belief.mean - best) * normal_share(z) + belief.deviation * density)
+    return np.asarray((forecast.mean - best) * normal_share(z) + forecast.deviation * density)
 
 
 def normal_share(z: Array) -> Array:

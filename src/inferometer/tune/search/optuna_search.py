@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError
-from inferometer.tune import model_config
+from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import passes, rank, score, violation
-from inferometer.tune.search.proposals import closing_in, default_proposal, formula, illegal
+from inferometer.tune.search.proposals import changed_variant, closing_in, default_proposal, formula, illegal
 from inferometer.tune.search.search import (
-    Message,
     ModelProblem,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SearchSteps,
     load_of,
 )
 from inferometer.tune.settings import OptunaLimits
-from inferometer.tune.space import BATCH
 from inferometer.tune.trial import ClientLoad, Trial
 from inferometer.tune.variant import ModelVariant, VariantNames
 
@@ -48,7 +47,7 @@ def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
     found: list[Dimension] = []
     for task in problem.tasks:
         for part in (*task.members, task):
-            if "ensemble_scheduling" not in part.space.base:
+            if not part.is_ensemble:
                 found += [
                     Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
                     for row in part.space.parameters
@@ -56,8 +55,8 @@ def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
                 ]
         if len(task.batches) > 1:
             found.append(Dimension(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
-        if problem.by_rate or not problem.optuna.use_formula:
-            noun = "request_rate" if problem.by_rate else "concurrency"
+        if problem.settings.by_rate or not problem.settings.optuna.use_formula:
+            noun = "request_rate" if problem.settings.by_rate else "concurrency"
             found.append(Dimension(f"{task.model}/load", task.model, noun, problem.load_values(task)))
     return tuple(found)
 
@@ -89,13 +88,13 @@ def require_optuna() -> None:
 def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     found = dimensions(problem)
     total = size(found)
-    yield Message(f"Number of configs in search space: {total}", is_detail=True)
+    yield SearchMessage(f"Number of configs in search space: {total}", is_detail=True)
     for axis in found:
         span = f"{axis.choices[0]} to {axis.choices[-1]}"
-        yield Message(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
-    low, high = limits(problem.optuna, total)
-    yield Message(f"Minimum number of trials: {low}", is_detail=True)
-    yield Message(f"Maximum number of trials: {high}", is_detail=True)
+        yield SearchMessage(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
+    low, high = limits(problem.settings.optuna, total)
+    yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
+    yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
     first = default_proposal(problem, names)
     base = yield first
     assert base is not None
@@ -107,8 +106,8 @@ def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     variants = {base.name: first.variants}
     trials = [base]
     reason = yield from _draw(problem, names, found, (low, high), trials, variants)
-    if problem.sweep_after and not problem.by_rate:
-        best = [row.name for row in rank(problem.goals, trials)][: problem.top]
+    if problem.settings.sweep_after and not problem.settings.by_rate:
+        best = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
         for name in dict.fromkeys((*best, base.name)):
             yield from closing_in(problem, variants[name])
     return reason
@@ -130,7 +129,7 @@ def _draw(
     for _ in itertools.repeat(None, high * SAME_DRAWS):
         if drawn >= high:
             return f"{high} trials were made"
-        if drawn >= low and since_best >= problem.optuna.early_exit:
+        if drawn >= low and since_best >= problem.settings.optuna.early_exit:
             return f"{since_best} trials brought nothing better"
         asked = study.ask()
         chosen = {axis.name: axis.choices[_index(asked, axis)] for axis in found}
@@ -145,7 +144,7 @@ def _draw(
             continue
         drawn += 1
         since_best += 1
-        yield Message(f"Trial {drawn} of {high}:", is_detail=True)
+        yield SearchMessage(f"Trial {drawn} of {high}:", is_detail=True)
         trial = yield proposal
         assert trial is not None
         variants[trial.name] = proposal.variants
@@ -155,7 +154,7 @@ def _draw(
         study.tell(asked, value)
         if trial.is_measured and value > best_score:
             best_score, best_name, since_best = value, trial.name, 0
-        yield Message(
+        yield SearchMessage(
             f"Objective score for {trial.name}: {100 * value:.1f} --- Best: {best_name} ({100 * best_score:.1f})",
             is_detail=True,
         )
@@ -187,25 +186,19 @@ def _index(asked: "optuna.Trial", axis: Dimension) -> int:
 def _proposal(problem: SearchProblem, names: VariantNames, chosen: dict[str, Any]) -> Proposal:
     parts = []
     for task in problem.tasks:
-        members = tuple(_variant(names, member, chosen) for member in task.members)
-        variant = _variant(names, task, chosen, members)
+        variant = changed_variant(task, names, lambda part: _overrides(part, chosen))
         parts.append((variant, _load(problem, task, variant, chosen)))
     return Proposal(tuple(parts))
 
 
-def _variant(
-    names: VariantNames, task: ModelProblem, chosen: dict[str, Any], members: tuple[ModelVariant, ...] = ()
-) -> ModelVariant:
-    space = task.space
-    if "ensemble_scheduling" in space.base and members:
-        own: dict[str, Any] = {BATCH: min(model_config.max_batch_size(member.config) for member in members)}
-    else:
-        own = {
-            row.field: value
-            for row in space.parameters
-            if (value := chosen.get(f"{task.model}/{row.field}", row.choices[0])) is not None
-        }
-    return names.variant(task.model, space.base, own, cpu_only=space.cpu_only, composing=members)
+def _overrides(task: ModelProblem, chosen: dict[str, Any]) -> Fields:
+    if task.is_ensemble and task.members:
+        return {}
+    return {
+        row.field: value
+        for row in task.space.parameters
+        if (value := chosen.get(f"{task.model}/{row.field}", row.choices[0])) is not None
+    }
 
 
 def _load(
@@ -215,4 +208,4 @@ def _load(
     value = chosen.get(f"{task.model}/load")
     if value is None:
         value = formula(problem, variant)
-    return load_of(float(value), batch, by_rate=problem.by_rate)
+    return load_of(float(value), batch, by_rate=problem.settings.by_rate)

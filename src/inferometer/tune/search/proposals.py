@@ -7,14 +7,15 @@ from inferometer.tune.metrics import THROUGHPUT
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import best_first, passes, score
 from inferometer.tune.search.search import (
-    Message,
     ModelProblem,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SkippedProposal,
     load_of,
 )
+from inferometer.tune.space import BATCH
 from inferometer.tune.trial import ClientLoad, Trial
 from inferometer.tune.variant import ModelVariant, VariantNames
 
@@ -23,7 +24,6 @@ LOOK_BACK = 4
 FLAT = 0.02
 
 Sweep = Generator[SearchEvent, Trial | None, list[Trial]]
-Make = Callable[[ClientLoad], Proposal]
 
 
 def throughput(trial: Trial) -> float:
@@ -54,14 +54,14 @@ def loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> 
     """Every client batch size with every load, as long as throughput grows; what was measured."""
     found: list[Trial] = []
     best_by_batch: list[float] = []
-    may_stop = task.loads is None or problem.early_exit
+    may_stop = task.loads is None or problem.settings.early_exit
     for batch in sorted(task.batches):
         rows: list[Trial] = []
         for load in _loads_of(problem, task, batch):
             proposal = Proposal(((variant, load),))
             reason = illegal(variant, load)
             if reason:
-                yield Message("Skipping illegal run configuration")
+                yield SearchMessage("Skipping illegal run configuration")
                 yield SkippedProposal(proposal, reason)
                 return found
             trial = yield proposal
@@ -71,28 +71,28 @@ def loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> 
             rows.append(trial)
             found.append(trial)
             if may_stop and has_plateaued([throughput(row) for row in rows]):
-                noun = "request rate" if problem.by_rate else "concurrency"
-                yield Message(f"No longer increasing {noun} as throughput has plateaued")
+                noun = "request rate" if problem.settings.by_rate else "concurrency"
+                yield SearchMessage(f"No longer increasing {noun} as throughput has plateaued")
                 break
         best_by_batch.append(max(map(throughput, rows), default=0.0))
         if may_stop and has_plateaued(best_by_batch):
-            yield Message("No longer increasing client batch size as throughput has plateaued")
+            yield SearchMessage("No longer increasing client batch size as throughput has plateaued")
             break
     return found
 
 
 def _loads_of(problem: SearchProblem, task: ModelProblem, batch: int) -> list[ClientLoad]:
-    if problem.intervals is not None:
-        return [ClientLoad(intervals=problem.intervals, batch=batch)]
-    return [load_of(value, batch, by_rate=problem.by_rate) for value in problem.load_values(task)]
+    if problem.settings.intervals is not None:
+        return [ClientLoad(intervals=problem.settings.intervals, batch=batch)]
+    return [load_of(value, batch, by_rate=problem.settings.by_rate) for value in problem.load_values(task)]
 
 
 def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: int = 1) -> Sweep:
-    """The load sweep of chosen variants once more (what is known costs nothing), then bisection around a limit."""
+    """The load sweep of chosen variants (known trials are not repeated), then bisection around a limit."""
     found: list[Trial] = []
 
     def make(value: float) -> Proposal:
-        load = load_of(value, batch, by_rate=problem.by_rate)
+        load = load_of(value, batch, by_rate=problem.settings.by_rate)
         return Proposal(tuple((variant, load) for variant in variants))
 
     rows: list[Trial] = []
@@ -109,7 +109,7 @@ def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: 
     if bracket is None:
         return found
     low, high = bracket
-    for _ in range(problem.binary_steps):
+    for _ in range(problem.settings.binary_steps):
         middle = float((low + high) // 2)
         if middle <= low or middle < 1:
             break
@@ -120,12 +120,12 @@ def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: 
         found.append(trial)
         low, high = (middle, high) if passes(problem.goals, trial) else (low, middle)
     if low == 0:
-        yield Message(f"{variants[0].name} cannot meet the constraints at any load")
+        yield SearchMessage(f"{variants[0].name} cannot meet the constraints at any load")
     return found
 
 
 def _has_stopped_growing(problem: SearchProblem, rows: Sequence[Trial]) -> bool:
-    """Over the last four, or with the last doubling: a server that is full gives no more for more."""
+    """Over the last four loads, or with the last doubling: the server is saturated."""
     return _objective_gain(problem, rows) < PLATEAU or score(problem.goals, rows[-1], rows[-2]) < FLAT
 
 
@@ -147,26 +147,35 @@ def _bracket(problem: SearchProblem, rows: Sequence[Trial]) -> tuple[float, floa
     return None
 
 
+def default_variant(task: ModelProblem, names: VariantNames) -> ModelVariant:
+    """The model as it is, and what it calls."""
+    members = tuple(default_variant(member, names) for member in task.members)
+    space = task.space
+    return names.variant(task.model, space.base, {}, cpu_only=space.cpu_only, composing=members)
+
+
+def changed_variant(
+    task: ModelProblem, names: VariantNames, overrides: Callable[[ModelProblem], Fields]
+) -> ModelVariant:
+    """The model and what it calls with these changes. An ensemble takes the batches that all its members take."""
+    members = tuple(changed_variant(member, names, overrides) for member in task.members)
+    space, own = task.space, dict(overrides(task))
+    if task.is_ensemble and members:
+        own[BATCH] = min(model_config.max_batch_size(member.config) for member in members)
+    return names.variant(task.model, space.base, own, cpu_only=space.cpu_only, composing=members)
+
+
 def default_proposal(problem: SearchProblem, names: VariantNames) -> Proposal:
     """The models as they are, under the load that suits their own numbers."""
-    parts = []
-    for task in problem.tasks:
-        members = tuple(
-            names.variant(member.model, member.space.base, {}, cpu_only=member.space.cpu_only)
-            for member in task.members
-        )
-        variant = names.variant(
-            task.model, task.space.base, {}, cpu_only=task.space.cpu_only, composing=members
-        )
-        parts.append((variant, load_for(problem, variant)))
-    return Proposal(tuple(parts))
+    variants = [default_variant(task, names) for task in problem.tasks]
+    return Proposal(tuple((variant, load_for(problem, variant)) for variant in variants))
 
 
 def load_for(problem: SearchProblem, variant: ModelVariant) -> ClientLoad:
-    if problem.intervals is not None:
-        return ClientLoad(intervals=problem.intervals)
-    if problem.by_rate:
-        return load_of(float(problem.bounds.request_rate[0]), 1, by_rate=True)
+    if problem.settings.intervals is not None:
+        return ClientLoad(intervals=problem.settings.intervals)
+    if problem.settings.by_rate:
+        return load_of(float(problem.settings.bounds.request_rate[0]), 1, by_rate=True)
     return load_of(float(formula(problem, variant)), 1, by_rate=False)
 
 
@@ -175,7 +184,7 @@ def formula(problem: SearchProblem, variant: ModelVariant) -> int:
     of its own, and all its members work at the same time."""
     is_ensemble = "ensemble_scheduling" in variant.config and variant.composing
     room = sum(_room(part.config) for part in (variant.composing if is_ensemble else (variant,)))
-    low, high = problem.bounds.concurrency
+    low, high = problem.settings.bounds.concurrency
     return min(max(2 * room, low), high)
 
 

@@ -13,12 +13,12 @@ from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import is_better, passes, rank, score, violation
-from inferometer.tune.search.proposals import closing_in, default_proposal, load_for
+from inferometer.tune.search.proposals import changed_variant, closing_in, default_proposal, load_for
 from inferometer.tune.search.search import (
-    Message,
     ModelProblem,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SearchSteps,
 )
@@ -41,8 +41,7 @@ def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
     found: list[Knob] = []
     for task in problem.tasks:
         for part in (*task.members, task):
-            is_ensemble = "ensemble_scheduling" in part.space.base
-            if not is_ensemble:
+            if not part.is_ensemble:
                 found += _knobs_of(problem, part)
     return tuple(found)
 
@@ -50,12 +49,9 @@ def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
 def _knobs_of(problem: SearchProblem, task: ModelProblem) -> list[Knob]:
     found = []
     if model_config.max_batch_size(task.space.base):
-        found.append(Knob(task.model, BATCH, tuple(doubling(*problem.bounds.batch))))
-    low, high = problem.bounds.instances
-    counts: tuple[int, ...] = tuple(range(low, high + 1))
-    listed = _listed_counts(task.space)
-    if listed:
-        counts = listed
+        found.append(Knob(task.model, BATCH, tuple(doubling(*problem.settings.bounds.batch))))
+    low, high = problem.settings.bounds.instances
+    counts = _listed_counts(task.space) or tuple(range(low, high + 1))
     found.append(Knob(task.model, INSTANCES, counts))
     return found
 
@@ -84,27 +80,15 @@ def proposal_at(
     chosen = {(knob.model, knob.field): knob.values[step] for knob, step in zip(knobs, place, strict=True)}
     parts = []
     for task in problem.tasks:
-        members = tuple(
-            names.variant(
-                member.model,
-                member.space.base,
-                overrides(member, chosen),
-                cpu_only=member.space.cpu_only,
-            )
-            for member in task.members
-        )
-        own = overrides(task, chosen)
-        if "ensemble_scheduling" in task.space.base:
-            own = {BATCH: min(model_config.max_batch_size(member.config) for member in members)}
-        variant = names.variant(
-            task.model, task.space.base, own, cpu_only=task.space.cpu_only, composing=members
-        )
+        variant = changed_variant(task, names, lambda part: _overrides(part, chosen))
         parts.append((variant, load_for(problem, variant)))
     return Proposal(tuple(parts))
 
 
-def overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
+def _overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
     """What the knobs of one model change, on top of the one combination a user may have given."""
+    if task.is_ensemble and task.members:
+        return {}
     base = task.space.base
     found: dict[str, object] = {}
     count = chosen.get((task.model, INSTANCES))
@@ -206,7 +190,7 @@ def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps:
             break
         home = fresh
     trials += climb.seen.values()
-    if problem.sweep_after and not problem.by_rate:
+    if problem.settings.sweep_after and not problem.settings.by_rate:
         yield from _sweep(climb, trials, first.variants)
     return reason
 
@@ -307,9 +291,9 @@ def _sweep(
 ) -> Generator[SearchEvent, Trial | None, None]:
     """Loads for the best variants and the default."""
     problem = climb.problem
-    names = [row.name for row in rank(problem.goals, trials)][: problem.top]
+    names = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
     default_name = ",".join(variant.name for variant in default)
     for name in dict.fromkeys((*names, default_name)):
         if name in climb.variants:
             yield from closing_in(problem, climb.variants[name])
-    yield Message("Done gathering concurrency sweep measurements for reports")
+    yield SearchMessage("Done gathering concurrency sweep measurements for reports")

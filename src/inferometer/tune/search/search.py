@@ -1,8 +1,8 @@
 """A search: the problem it is given, and an object to ask and tell.
 
 A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
-user is told (`Message`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the same it
-proposes the same: a search is resumed by telling it again what the journal holds.
+user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
+same it proposes the same: a search is resumed by telling it again what the journal holds.
 """
 
 from collections.abc import Generator
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import LocalError
 from inferometer.tune.scoring import Goal
-from inferometer.tune.settings import Effort, OptunaLimits
-from inferometer.tune.space import SearchBounds, Space, doubling
+from inferometer.tune.settings import Effort, SearchSettings
+from inferometer.tune.space import Space, doubling
 from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
 from inferometer.tune.variant import ModelVariant
 
@@ -30,23 +30,18 @@ class ModelProblem:
     def model(self) -> str:
         return self.space.model
 
+    @property
+    def is_ensemble(self) -> bool:
+        return "ensemble_scheduling" in self.space.base
+
 
 @dataclass(frozen=True, slots=True)
 class SearchProblem:
     """Everything a search knows before its first trial."""
 
     tasks: tuple[ModelProblem, ...]  # several: loaded together
-    bounds: SearchBounds = field(default_factory=SearchBounds)
-    by_rate: bool = False
-    intervals: str | None = None  # a file of send times: one run, no sweep
-    is_search_on: bool = True
-    early_exit: bool = False
-    top: int = 3  # variants that are looked at closely
-    binary_steps: int = 5
-    sweep_after: bool = True
-    budget_s: float | None = None
+    settings: SearchSettings = field(default_factory=SearchSettings)
     seed: int = 0
-    optuna: OptunaLimits = field(default_factory=OptunaLimits)
 
     @property
     def goals(self) -> tuple[Goal, ...]:
@@ -56,10 +51,9 @@ class SearchProblem:
         """What the user listed, or powers of two within the bounds."""
         if task.loads is not None:
             return tuple(sorted(task.loads))
-        if not self.is_search_on:
+        if not self.settings.is_search_on:
             return (1.0,)
-        low, high = self.bounds.request_rate if self.by_rate else self.bounds.concurrency
-        return tuple(float(value) for value in doubling(low, high))
+        return tuple(float(value) for value in doubling(*self.settings.load_bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ class Proposal:
 
     @property
     def key(self) -> str:
-        """Equal for proposals whose trials can stand for each other."""
+        """Equal for proposals of the same content and load: their trials are interchangeable."""
         # A numbered variant that equals the default is measured on its own all the same.
         rows = [
             f"{variant.key}{' default' if variant.is_default else ''} {load}" for variant, load in self.parts
@@ -100,7 +94,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SearchMessage:
     """Something the user is told."""
 
     text: str
@@ -116,7 +110,7 @@ class SkippedProposal:
     reason: str
 
 
-SearchEvent = Proposal | Message | SkippedProposal
+SearchEvent = Proposal | SearchMessage | SkippedProposal
 SearchSteps = Generator[SearchEvent, Trial | None, str]
 """Ends with the reason."""
 
@@ -130,7 +124,7 @@ class Search:
         self._asked: Proposal | None = None
         self._told: Trial | None = None
         self.ended = ""
-        self.said: list[Message] = []
+        self.said: list[SearchMessage] = []
         self.skipped: list[SkippedProposal] = []
 
     def ask(self) -> Proposal | None:
@@ -145,7 +139,7 @@ class Search:
                 return None
             self._is_begun = True
             self._told = None
-            if isinstance(step, Message):
+            if isinstance(step, SearchMessage):
                 self.said.append(step)
             elif isinstance(step, SkippedProposal):
                 self.skipped.append(step)
@@ -159,7 +153,7 @@ class Search:
         self._asked = None
         self._told = trial
 
-    def take_said(self) -> list[Message]:
+    def take_said(self) -> list[SearchMessage]:
         said, self.said = self.said, []
         return said
 

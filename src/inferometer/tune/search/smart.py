@@ -1,13 +1,13 @@
-"""Few measurements, each where it tells most.
+"""Few measurements, each where it is most informative.
 
-1. A look at the default, then at the corners of the space: they fix the queueing model.
+1. Measure the default and the corners of the space: they determine the throughput model.
 2. Measure where the expected gain over the best so far, times the chance to keep the constraints, per second of cost
-   is largest: loading another configuration costs more than another load on the one that is there. Learn, repeat,
-   until no candidate is expected to gain half a per cent.
-3. Race: the leaders and whatever their intervals overlap with are measured again, longer, until one is ahead or
-   they do not differ by what matters. Who cannot win any more drops out.
+   is largest: loading another configuration costs more than another load on the loaded one. Update the forecast,
+   repeat, until no candidate is expected to gain half a per cent.
+3. Race: the leaders and candidates whose intervals overlap theirs are measured again, longer, until one is ahead
+   or the differences no longer matter. Candidates that can no longer win drop out.
 
-A budget is counted in the cost of the trials told, not by a clock, so that a resumed search decides the same.
+A budget is counted in the cost of the trials, not by a clock, so that a resumed search decides the same.
 """
 
 from collections.abc import Generator
@@ -20,11 +20,11 @@ from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.forecast import Forecaster, Predictions, chance, expected_gain, together, utility
+from inferometer.tune.search.forecast import Forecaster, Forecasts, chance, expected_gain, together, utility
 from inferometer.tune.search.search import (
-    Message,
     Proposal,
     SearchEvent,
+    SearchMessage,
     SearchProblem,
     SearchSteps,
     SkippedProposal,
@@ -40,11 +40,11 @@ MOST_RUNS = 24  # of a race
 FEWEST = 14
 MOST = 60
 PATIENCE = 3
-MOST_GROUPS = 6  # numbers of instances that are looked at first
-LOAD_COST = 3.0  # of a look at another configuration, in looks at the one that is loaded
+MOST_GROUPS = 6  # instance counts that are measured first
+LOAD_COST = 3.0  # of measuring another configuration, relative to another load on the loaded one
 MOST_SKIPS = 200
 ROUNDS = 6
-REOPEN = 0.01  # expected gain for which a race is broken off
+REOPEN = 0.01  # expected gain for which a race is interrupted
 DEFAULT_LOOKS = 3
 SPENT = "the budget is spent"
 ENOUGH = 0.02  # leaders closer than this need not be told apart
@@ -55,7 +55,7 @@ WORTH = 0.004  # relative gain below which another run is not worth it
 
 @dataclass(slots=True)
 class SmartState:
-    """What was state so far."""
+    """Trials so far by candidate, their cost, and the forecast for all candidates."""
 
     problem: SearchProblem
     candidates: Candidates
@@ -68,8 +68,8 @@ class SmartState:
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
     row_by_name: dict[tuple[str, tuple[ClientLoad, ...]], int] = field(default_factory=dict)
-    costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded anew, seconds)
-    beliefs: Predictions = ()
+    costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded for it, seconds)
+    forecasts: Forecasts = ()
 
 
 def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEvent, Trial | None, None]:
@@ -92,7 +92,7 @@ def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEven
     state.repeats[row] = state.repeats.get(row, 0) + 1
     if not trial.is_measured:
         state.broken.add(number)
-        yield Message(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
+        yield SearchMessage(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
         return
     state.rows.append(row)
     state.trials.append(trial)
@@ -102,26 +102,26 @@ def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEven
 def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
     load = state.candidates.rows[row][1]
     found: dict[str, list[float]] = {}
-    for own in state.beliefs:
-        for tag, belief in own.items():
-            value = float(np.exp(belief.mean[row])) * (load.batch if tag == THROUGHPUT else 1)
+    for own in state.forecasts:
+        for tag, forecast in own.items():
+            value = float(np.exp(forecast.mean[row])) * (load.batch if tag == THROUGHPUT else 1)
             found.setdefault(tag, []).append(value)
     return tuple((tag, BY_TAG[tag].combine(values)) for tag, values in found.items())
 
 
 def is_over(state: SmartState, *, left_for: float) -> bool:
-    if state.problem.budget_s is None:
+    if state.problem.settings.budget_s is None:
         return False
     next_s = max((cost for _, cost in state.costs[-5:]), default=3.0)
-    return state.spent_s + next_s + left_for > state.problem.budget_s
+    return state.spent_s + next_s + left_for > state.problem.settings.budget_s
 
 
 def race_cost(state: SmartState) -> float:
-    """What the race will take: the leader held twice, a rival or two."""
-    if state.problem.budget_s is None:
+    """Seconds to reserve for the race: two runs of the leader, and one or two rivals."""
+    if state.problem.settings.budget_s is None:
         return 0.0
     fresh = [cost for is_fresh, cost in state.costs if is_fresh]
-    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.problem.budget_s / 3)
+    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.problem.settings.budget_s / 3)
 
 
 def standing_of(state: SmartState) -> list[Trial]:
@@ -152,7 +152,7 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     for _ in range(ROUNDS):
         reason = yield from _explore(state)
         reason = (yield from _race(state)) or reason
-        # A leader that fell in the race may leave the field to configurations that were given up because of it.
+        # When the leader drops in the race, configurations that were ruled out because of it are open again.
         gain, _ = _next(state)
         if reason == SPENT or gain < REOPEN:
             break
@@ -165,28 +165,28 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps:
 
 
 def _opening(state: SmartState) -> list[int]:
-    """The default where it is busy and where it is idle, then the corners of the space."""
-    spots = state.candidates.spots
+    """The default under heavy and under light load, then the largest configuration under heavy load."""
+    points = state.candidates.points
     which = state.candidates.which
 
     def nearest(configuration: int, load: float) -> int:
         own = np.flatnonzero(which == configuration)
-        return int(own[np.abs(np.log(np.maximum(spots.load[own], 1e-9) / max(load, 1e-9))).argmin()])
+        return int(own[np.abs(np.log(np.maximum(points.load[own], 1e-9) / max(load, 1e-9))).argmin()])
 
     def busy(configuration: int) -> int:
         first = np.flatnonzero(which == configuration)[0]
-        top = 2 * spots.instances[first] * spots.batch[first]
-        return nearest(configuration, float(top if not spots.by_rate else spots.load.max() / 8))
+        top = 2 * points.instances[first] * points.batch[first]
+        return nearest(configuration, float(top if not points.by_rate else points.load.max() / 8))
 
     order = range(1, len(state.candidates.configurations))
-    chosen = [busy(0), nearest(0, float(spots.load.min()))]
+    chosen = [busy(0), nearest(0, float(points.load.min()))]
     if order:
         chosen.append(busy(max(order, key=lambda number: _size(state, number))))
     return list(dict.fromkeys(chosen))
 
 
 def _look_around(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
-    """The most promising candidate for each number of instances: where cores run out, throughput has a kink."""
+    """The most promising candidate for each number of instances: throughput has a kink where cores run out."""
     which = state.candidates.which
     for group in _by_instances(state, list(range(1, len(state.candidates.configurations)))):
         if is_over(state, left_for=race_cost(state)):
@@ -234,7 +234,7 @@ def _explore(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
 
 
 def _next(state: SmartState) -> tuple[float, int | None]:
-    """The expected gain of the best candidate, and which is worth most for its cost."""
+    """The largest expected gain, and the candidate with the most expected gain for its cost."""
     which, gain = _gains(state)
     if gain.max() < 0:
         return 0.0, None
@@ -243,15 +243,15 @@ def _next(state: SmartState) -> tuple[float, int | None]:
 
 
 def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
-    """Of every candidate: its configuration, and the gain that is expected of it; -1 where nothing is to be gained."""
+    """Of every candidate: its configuration and its expected gain; -1 where measuring it tells nothing."""
     goals = state.problem.goals
-    state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
+    state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
     batches = state.candidates.batches
-    value = utility(goals, state.beliefs, batches)
-    feasible = chance(goals, state.beliefs, batches)
+    value = utility(goals, state.forecasts, batches)
+    feasible = chance(goals, state.forecasts, batches)
     which = state.candidates.which
     kinds = state.candidates.kinds
-    is_open = ~np.isin(kinds, kinds[state.rows])  # what cannot differ from a measured one tells nothing new
+    is_open = ~np.isin(kinds, kinds[state.rows])  # those that cannot differ from a measured one are closed
     if state.broken:
         is_open &= ~np.isin(which, list(state.broken))
     good = _incumbents(state, feasible)
@@ -263,8 +263,8 @@ def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
 
 
 def _incumbents(state: SmartState, feasible: Array) -> list[int]:
-    """Measured candidates that keep the constraints: before a race as believed, since one run of them is noisy; after
-    it as measured, since the answer is given by that."""
+    """Measured candidates that keep the constraints: before a race by the forecast, since one run is noisy; after it
+    by their figures, since those decide the result."""
     rows = list(dict.fromkeys(state.rows))
     if not state.has_raced:
         return [row for row in rows if feasible[row] >= 0.5]
@@ -279,7 +279,7 @@ def _incumbents(state: SmartState, feasible: Array) -> list[int]:
 
 
 def _race(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
-    """Leaders are measured again until it is clear who is ahead."""
+    """Measure leaders again until it is clear which is ahead."""
     state.has_raced = True
     for _ in range(MOST_RUNS):
         ranked = standing_of(state)
@@ -295,7 +295,7 @@ def _race(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
 
 
 def who_runs(state: SmartState, standing: list[Trial]) -> int | None:
-    """The leader until it was held, then whoever could still be ahead of it."""
+    """The candidate to measure next: the leader until it has enough runs, then one that could still be ahead of it."""
     leader = standing[0]
     if _held(state, leader) < _needed(state, leader):
         return row_of(state, leader)
@@ -303,7 +303,7 @@ def who_runs(state: SmartState, standing: list[Trial]) -> int | None:
 
 
 def _needed(state: SmartState, trial: Trial) -> int:
-    """Runs until a candidate is believed: more for one that lies close to a limit, where luck decides."""
+    """Runs that a candidate needs: more for one close to a limit, where chance decides."""
     for number, goal in enumerate(state.problem.goals):
         for constraint in goal.constraints:
             value = trial.value(constraint.tag, number)
@@ -317,7 +317,7 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
     """Those that could still be ahead of the leader, each with how much another run of it is worth."""
     leader = standing[0]
     goals = state.problem.goals
-    feasible = chance(goals, state.beliefs, state.candidates.batches)
+    feasible = chance(goals, state.forecasts, state.candidates.batches)
     found = []
     for trial in standing[1:]:
         row = row_of(state, trial)
@@ -325,9 +325,7 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
             continue
         ahead = score(goals, trial, leader)
         if not passes(goals, trial):
-            worth = ahead * float(
-                feasible[row]
-            )  # what is believed of its neighbours speaks for it, or against it
+            worth = ahead * float(feasible[row])  # weighed by the forecast, which knows its neighbours
             if worth > 2 * WORTH:
                 found.append((worth, row))
         elif kind_of(state, trial) != kind_of(state, leader) and ahead > -_room(trial, leader):
@@ -336,8 +334,8 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
 
 
 def _room(trial: Trial, leader: Trial) -> float:
-    """How far behind the leader one can be and still be ahead in truth; of two loads of one configuration it matters
-    less which it is."""
+    """How far behind the leader a trial can be and still be better in truth; between two loads of one configuration
+    the choice matters less."""
     return ENOUGH if trial.name == leader.name else _reach(trial, leader)
 
 
@@ -357,18 +355,18 @@ def _held(state: SmartState, trial: Trial) -> int:
 
 
 def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
-    """The gain is said over the default at its own best load, so that is looked for too."""
+    """Find the best load of the default too: the gain is reported over that."""
     which = state.candidates.which
     goals = state.problem.goals
     batches = state.candidates.batches
     for _ in range(DEFAULT_LOOKS):
         if 0 in state.broken or is_over(state, left_for=HOLD.duration_s):
             return
-        state.beliefs = state.forecaster.beliefs(state.rows, state.trials)
-        own = np.flatnonzero((which == 0) & (chance(goals, state.beliefs, batches) > 0.5))
+        state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
+        own = np.flatnonzero((which == 0) & (chance(goals, state.forecasts, batches) > 0.5))
         if not len(own):
             return
-        best = int(own[utility(goals, state.beliefs, batches).mean[own].argmax()])
+        best = int(own[utility(goals, state.forecasts, batches).mean[own].argmax()])
         if best in state.rows:
             return
         yield from measure(state, best, HOLD)
@@ -379,17 +377,17 @@ def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, N
 
 def _report_rest(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
     """Every configuration that was never measured, with what it could have reached at best."""
-    if not state.beliefs:
+    if not state.forecasts:
         return
     measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken
-    speed = together(state.beliefs)
+    speed = together(state.forecasts)
     standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
     reached = f"{standing[0].name} reached {best:.1f}"
     which = state.candidates.which
     goals = state.problem.goals
     batches = state.candidates.batches
-    feasible = chance(goals, state.beliefs, batches) > 0.05
+    feasible = chance(goals, state.forecasts, batches) > 0.05
     said = 0
     for number, configuration in enumerate(state.candidates.configurations):
         if number in measured or said >= MOST_SKIPS:

@@ -1,9 +1,9 @@
-"""A quick forecast of throughput: the queueing model of a model server, averaged over time.
+"""A fast throughput model: a model server as a queue, averaged over time.
 
     n requests in flight --> outside (client, network) --> queue --> k instances, batches of up to b --> back
 
-With N requests at the server and k instances, each finds about N / (k + 1) of them waiting when it becomes free: what
-the others execute cannot be taken. So batches are of that size, between 1 and b. An execution of m takes
+With N requests at the server and k instances, an instance that becomes free finds about N / (k + 1) of them waiting:
+the others are being executed. So batches are of that size, between 1 and b. An execution of m takes
 `fixed + m * item`, longer when more instances are busy than there are cores. The rate follows from N, and N from the
 rate (those outside are not at the server); a few rounds settle it. All of it on arrays: a thousand forecasts at once.
 """
@@ -37,18 +37,18 @@ LOW = np.log(np.array([1e-5, 1e-6, 3e-5, 0.7, 1.0]))
 HIGH = np.log(np.array([3.0, 1.0, 0.3, 64.0, np.e]))
 
 
-def throughput(parameters: Array, spots: OperatingPoints) -> Array:
-    """Requests/s for each row of parameters (logs) and each spot: shape (rows, spots)."""
+def throughput(parameters: Array, points: OperatingPoints) -> Array:
+    """Requests/s for each row of parameters (logs) and each point: shape (rows, points)."""
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
     loss = parameters[
         :, [4]
     ]  # 0: instances do not disturb each other; 1: they share one core's worth beyond `cores`
-    k, b = spots.instances[None, :], spots.batch[None, :]
-    delay, n = spots.delay_s[None, :], spots.load[None, :]
-    if spots.by_rate:
+    k, b = points.instances[None, :], points.batch[None, :]
+    delay, n = points.delay_s[None, :], points.load[None, :]
+    if points.by_rate:
         return np.asarray(np.minimum(n, _capacity(fixed, item, cores, np.clip(loss, 0.0, 1.0), k, b)))
     can_wait = bool((delay > 0).any())
-    # The hottest lines of the tuner: whole arrays are quicker than stretched ones, and used again quicker than new.
+    # The hottest lines of the tuner: contiguous arrays are faster than broadcast ones, and reused ones than new ones.
     fixed, item, outside, cores, loss, k, b, n = (
         np.ascontiguousarray(one) for one in np.broadcast_arrays(fixed, item, outside, cores, loss, k, b, n)
     )
@@ -75,16 +75,16 @@ def throughput(parameters: Array, spots: OperatingPoints) -> Array:
     return np.asarray(rate)
 
 
-def latency_s(parameters: Array, spots: OperatingPoints) -> Array:
-    """Mean latency at a request rate, for each row of parameters and each spot.
+def latency_s(parameters: Array, points: OperatingPoints) -> Array:
+    """Mean latency at a request rate, for each row of parameters and each point.
 
     Batches are what comes while one is executed; a request waits as Sakasegawa's approximation of M/M/k says. Beyond
     the capacity the queue grows as long as it is measured.
     """
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
     exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
-    k, b = spots.instances[None, :], spots.batch[None, :]
-    delay, rate = spots.delay_s[None, :], spots.load[None, :]
+    k, b = points.instances[None, :], points.batch[None, :]
+    delay, rate = points.delay_s[None, :], points.load[None, :]
     batch, service = np.ones_like(fixed * rate), fixed + item
     for _ in range(ROUNDS // 2):
         service = (fixed + batch * item) * _slowdown(np.minimum(k, rate * service / batch), cores, exponent)
@@ -103,7 +103,7 @@ def _between_1_and(most: Array, values: Array) -> Array:
 
 def _slowdown(busy: Array, cores: Array, exponent: Array) -> Array:
     crowd = np.maximum(1.0, busy / cores)
-    # A power of one is one: most are, and powers are dear.
+    # Most are one, whose power is one, and powers are expensive.
     return np.asarray(np.power(crowd, exponent, out=crowd, where=crowd > 1.0))
 
 
@@ -112,7 +112,7 @@ def _capacity(fixed: Array, item: Array, cores: Array, exponent: Array, k: Array
 
 
 def fit(
-    spots: OperatingPoints,
+    points: OperatingPoints,
     measured: Array,
     seed: int,
     *,
@@ -121,21 +121,21 @@ def fit(
 ) -> Array:
     """The parameters that come closest to measured rates, by random search that closes in. One row.
 
-    Below its capacity a server answers at the rate it is asked at, whatever its parameters are: what tells then is how
-    long requests took, `waited_s`.
+    Below its capacity a server answers at the rate of the requests, whatever its parameters are: there only the
+    latency, `waited_s`, is informative.
     """
     random = np.random.default_rng(seed)
     logs = np.log(np.maximum(measured, 1e-9))
-    spots, which = _distinct(spots)
+    points, which = _distinct(points)
     rows = LOW + (HIGH - LOW) * random.random((400, PARAMETERS))
     if start is not None:
         rows[0] = start
     best, width = rows[0], (HIGH - LOW) / 4
     for _ in range(6):
-        errors = np.abs(np.log(np.maximum(throughput(rows, spots), 1e-9))[:, which] - logs)
+        errors = np.abs(np.log(np.maximum(throughput(rows, points), 1e-9))[:, which] - logs)
         cost = np.minimum(errors, 0.7).mean(axis=1) + 0.5 * (errors**2).mean(axis=1)
         if waited_s is not None:
-            misses = np.minimum(np.abs(np.log(latency_s(rows, spots)[:, which] / waited_s)), 2.0)
+            misses = np.minimum(np.abs(np.log(latency_s(rows, points)[:, which] / waited_s)), 2.0)
             cost += 0.5 * np.nanmean(misses, axis=1)
         best = rows[int(cost.argmin())]
         rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
@@ -144,8 +144,8 @@ def fit(
     return np.asarray(best)
 
 
-def _distinct(spots: OperatingPoints) -> tuple[OperatingPoints, NDArray[np.int64]]:
-    """Every spot once, and which of them each was: what is measured again and again is forecast once."""
-    columns = np.stack([spots.instances, spots.batch, spots.delay_s, spots.load])
+def _distinct(points: OperatingPoints) -> tuple[OperatingPoints, NDArray[np.int64]]:
+    """Every point once, and the number of each: repeated points are computed once."""
+    columns = np.stack([points.instances, points.batch, points.delay_s, points.load])
     (instances, batch, delay_s, load), which = np.unique(columns, axis=1, return_inverse=True)
-    return OperatingPoints(instances, batch, delay_s, load, spots.by_rate), which.reshape(-1)
+    return OperatingPoints(instances, batch, delay_s, load, points.by_rate), which.reshape(-1)

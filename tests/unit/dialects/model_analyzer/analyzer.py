@@ -211,8 +211,10 @@ class Analyzer:
                 site = _Site()
                 self.sites.append(site)
                 scope = make_problem(settings, group, lambda name: _read(settings, name), has_gpus=False)
-                name, steps = choose(settings.search, scope, names)
-                study = Study("inferometer test", settings.mode, name, scope.goals, seed=settings.seed or 0)
+                name, steps = choose(settings.search.method, scope, names)
+                study = Study(
+                    "inferometer test", settings.mode, name, scope.goals, seed=settings.search.seed or 0
+                )
                 yield run(
                     TrialRunner(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study
                 )

@@ -3,23 +3,22 @@
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.asked import CLASSIC, OURS, ask
 from inferometer.dialects.model_analyzer.build import profile_job
+from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, read_command
 from inferometer.dialects.model_analyzer.commands import parse_options
-from inferometer.dialects.model_analyzer.keys import KEYS
 from inferometer.dialects.model_analyzer.values import ints
 from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import Constraint
 from inferometer.tune.space import manual
 
 
-def job(*words, yaml=None, tmp_path=None, dialect=CLASSIC):
+def job(*words, yaml=None, tmp_path=None, program=CLASSIC):
     given = ["profile", *words]
     if yaml is not None:
         path = tmp_path / "given.yaml"
         path.write_text(yaml)
         given += ["-f", str(path)]
-    return profile_job(ask(given, dialect), dialect, parse_options)
+    return profile_job(read_command(given, program), program, parse_options)
 
 
 def made(tool):
@@ -367,7 +366,7 @@ profile_models:
     assert (options.endpoint, options.streaming, options.collect_metrics) == ("v1/completions", False, False)
     assert (third.makes_text, third.prompts, third.options.data.sources) == (True, None, ("zero",))
     plain = job("-m", "r", "--profile-models", "W")
-    assert plain.reports.tables.has_tokens is False
+    assert plain.config.model_type == "generic"
 
 
 def test_prompts_are_as_long_as_asked_and_the_same_for_the_same_seed():
@@ -466,8 +465,8 @@ def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):
     found = job("-m", "r", "-c", "4", yaml=yaml, tmp_path=tmp_path).settings
     assert found.models[0].loads == (4.0,)
     assert found.launch.control.protocol == "http"
-    assert found.early_exit
-    assert found.bounds.instances == (1, 5)
+    assert found.search.early_exit
+    assert found.search.bounds.instances == (1, 5)
 
 
 def test_an_empty_file_is_no_file(tmp_path):
@@ -480,7 +479,6 @@ def test_every_key_can_stand_in_the_file(tmp_path):
     """One file serves both commands."""
     yaml = "report_model_configs: a_config_0\noutput_formats: [csv]\nprofile_models: W\n"
     assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].name == "W"
-    assert len({key.name for key in KEYS}) == len(KEYS)
 
 
 @pytest.mark.parametrize(
@@ -541,13 +539,13 @@ def test_a_models_own_rate_keeps_the_global_concurrency_away(tmp_path):
     yaml = "concurrency: [1]\nprofile_models: {m: {parameters: {request_rate: [5]}}}\n"
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     assert found.settings.models[0].loads == (5.0,)
-    assert found.settings.by_rate
+    assert found.settings.search.by_rate
 
 
 def test_each_program_has_its_own_default_search_and_ports():
     words = ("-m", "r", "--profile-models", "W")
-    classic, ours = job(*words).settings, job(*words, dialect=OURS).settings
-    assert (classic.search, ours.search) == ("brute", "smart")
+    classic, ours = job(*words).settings, job(*words, program=OURS).settings
+    assert (classic.search.method, ours.search.method) == ("brute", "smart")
     assert classic.launch.ports.numbers() == (8000, 8001, 8002)
     assert ours.launch.ports.numbers() == (0, 0, 0)
 
@@ -626,7 +624,7 @@ def test_requests_of_a_measurement_have_a_time_limit(words, timeout_s):
 
 def test_a_file_of_send_times_is_one_load(tmp_path):
     yaml = "perf_analyzer_flags: {request-intervals: times.txt}\nprofile_models: W\n"
-    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.intervals == "times.txt"
+    assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.search.intervals == "times.txt"
 
 
 def test_values_may_stand_in_quotes(tmp_path):
@@ -641,8 +639,8 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     model = found.settings.models[0]
     assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
-    assert (model.constraints[0].high, model.cpu_only, found.settings.early_exit) == (3.5, False, True)
-    assert [plot.name for plot in found.reports.plots] == ["a", "b"]
+    assert (model.constraints[0].high, model.cpu_only, found.settings.search.early_exit) == (3.5, False, True)
+    assert [plot.name for plot in found.config.plots] == ["a", "b"]
     space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
     assert [row.choices for row in space.parameters] == [
         tuple({"threads": {"string_value": text}} for text in ("1", "2.5", "x")),
@@ -658,10 +656,10 @@ def test_an_old_name_is_understood_with_a_warning(tmp_path):
 
 
 def test_long_options_may_be_shortened():
-    asked = ask(["profile", "--latency", "3", "--profile-mod", "W"], CLASSIC)
-    assert asked["latency_budget"] == 3.0
+    config = read_command(["profile", "--latency", "3", "--profile-mod", "W"], CLASSIC)
+    assert config.latency_budget == 3.0
 
 
 def test_mode_stands_before_the_command_and_the_repository_after_it():
-    asked = ask(["-m", "offline", "profile", "-m", "folder"], CLASSIC)
-    assert (asked.mode, str(asked["model_repository"])) == ("offline", "folder")
+    config = read_command(["-m", "offline", "profile", "-m", "folder"], CLASSIC)
+    assert (config.mode, str(config.model_repository)) == ("offline", "folder")

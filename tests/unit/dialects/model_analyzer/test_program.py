@@ -3,7 +3,7 @@
 import pytest
 from analyzer import BOUNDED
 
-from inferometer.dialects.model_analyzer.perf_analyzer import Windows, read_table
+from inferometer.dialects.model_analyzer.load_generator import Windows, read_table
 from inferometer.tune.meter import TrialError
 
 

@@ -25,6 +25,7 @@ from inferometer.tune.report.text import summary as summary_text
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status
@@ -37,7 +38,9 @@ BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 def made(goal=None, formula=server, *, cpu_only=True):
     goal = goal or Goal("W")
     names = VariantNames()
-    scope = SearchProblem((ModelProblem(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), BOUNDS)
+    scope = SearchProblem(
+        (ModelProblem(automatic("W", W, BOUNDS, cpu_only=cpu_only), goal),), SearchSettings(bounds=BOUNDS)
+    )
     found = drive(brute(scope, names), formula)
     return Study(
         "inferometer test",

@@ -1,0 +1,204 @@
+"""Words over YAML over defaults: the configuration of a command, read value by value."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.dialects.model_analyzer.config import (
+    DEFAULTS,
+    GROUPS,
+    KEYS,
+    REPORT,
+    Config,
+    called,
+    keys_of,
+    option,
+)
+from inferometer.tune.metrics import OLD_LATENCY
+
+_MOST_VALUES = 1_000_000  # of a YAML file
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One of the two programs that have these commands."""
+
+    name: str
+    search: str  # the default one
+    has_global_mode: bool  # `-m` before the command
+    picks_ports: bool = False  # where none are given, instead of the classic ones
+    commands: tuple[str, ...] = ("profile", "analyze", "report")
+    version: str = ""
+
+
+CLASSIC = Program("model-analyzer", "brute", has_global_mode=True)
+OURS = Program("inferometer", "smart", has_global_mode=False, picks_ports=True)
+
+
+def parser(program: Program) -> argparse.ArgumentParser:
+    """Of the whole program: global options, then a command with its own."""
+    top = argparse.ArgumentParser(prog=program.name, description="Find the best configuration of a model.")
+    if program.has_global_mode:
+        _add_mode(top, "-m", "--mode")
+        top.add_argument("--version", action="version", version=program.version)
+    commands = top.add_subparsers(dest="command", metavar="{profile,analyze,report}")
+    for name in program.commands:
+        command = commands.add_parser(name, help=_WHAT[name], description=_WHAT[name].capitalize() + ".")
+        _add_options(command, name, program)
+    return top
+
+
+_WHAT = {
+    "profile": "search configurations, measure them, write tables and reports",
+    "analyze": "the tables and reports of profile, from what was measured before; nothing is measured",
+    "report": "detailed reports of variants that were measured",
+}
+
+
+def _add_mode(parser: argparse.ArgumentParser, *names: str) -> None:
+    parser.add_argument(
+        *names, choices=("online", "offline"), default="online", dest="mode", help="what reports show"
+    )
+
+
+def _add_options(command: argparse.ArgumentParser, name: str, program: Program) -> None:
+    command.add_argument("-q", "--quiet", action="store_true", help="errors only")
+    command.add_argument("-v", "--verbose", action="store_true", help="details, and the tables")
+    if not program.has_global_mode:
+        _add_mode(command, "--mode")
+    if program.version:
+        command.add_argument("--version", action="version", version=program.version)
+    known = keys_of(name)
+    group: Any = command
+    for key in KEYS:
+        if key in GROUPS:
+            group = command.add_argument_group(GROUPS[key]) if GROUPS[key] else command
+        if key in known and KEYS[key].is_word:
+            _add_option(group, key, program)
+    if name == REPORT:  # as the classic tool spells it there
+        command.add_argument(
+            "--always_report-gpu-metrics",
+            action="store_const", const=True, dest="always_report_gpu_metrics", help=argparse.SUPPRESS,
+        )  # fmt: skip
+
+
+def _add_option(group: Any, name: str, program: Program) -> None:
+    key = KEYS[name]
+    names = [f"-{key.short}", option(name)] if key.short else [option(name)]
+    text = f"{key.help}{_default(name, program)}".replace("%", "%%")
+    if key.kind is bool:
+        group.add_argument(*names, action="store_const", const=True, dest=name, help=text)
+        return
+    choices = {"choices": key.choices} if key.choices else {"metavar": _METAVARS.get(key.kind, "VALUE")}
+    group.add_argument(*names, type=key.kind, dest=name, help=text, **choices)
+
+
+_METAVARS = {int: "N", float: "NUMBER"}
+
+
+def _default(name: str, program: Program) -> str:
+    default = program.search if name == "run_config_search_mode" else getattr(DEFAULTS, name)
+    shown = KEYS[name].shown or ("" if default in (None, (), False) else str(default))
+    return f" (default: {shown})" if shown else ""
+
+
+def read_command(argv: Sequence[str], program: Program) -> Config | None:
+    """None when no command was given: then the help is wanted. Bad usage ends the program as argparse does."""
+    found = vars(parser(program).parse_args(list(argv)))
+    command = found["command"]
+    if command is None:
+        return None
+    words = {name: value for name, value in found.items() if name in KEYS and value is not None}
+    lines = _read_file(words)
+    if "profile_models" in words and "profile_models" in lines:
+        raise UsageError(
+            "profile_models is given on the command line (--profile-models) and in the YAML file "
+            f"'{words['config_file']}'",
+            remedy="give it in one place",
+        )
+    given = {**lines, **words}
+    known = [name for name in keys_of(command) if name in given]
+    values = {name: KEYS[name].read(called(name) if name in words else name, given[name]) for name in known}
+    return Config(
+        command=command,
+        mode=found["mode"],
+        is_quiet=found["quiet"],
+        is_verbose=found["verbose"] and not found["quiet"],
+        given=frozenset(known),
+        has_old_names=_mentions(given, OLD_LATENCY),
+        **{"run_config_search_mode": program.search, **values},
+    )
+
+
+def _mentions(value: Any, name: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(key == name or _mentions(row, name) for key, row in value.items())
+    if isinstance(value, list):
+        return any(row == name or _mentions(row, name) for row in value)
+    return isinstance(value, str) and name in (word.strip() for word in value.split(","))
+
+
+def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the YAML file sets; a key without a value is not set."""
+    if "config_file" not in words:
+        return {}
+    import yaml
+
+    path = Path(words["config_file"])
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"the file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}",
+            remedy="check --config-file",
+        ) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"'{path}' is not YAML: {_one_line(error)}", remedy="mend the file") from error
+    _require_an_end(path, found)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise UsageError(f"'{path}' holds {type(found).__name__}", remedy="write keys and values")
+    unknown = [str(key) for key in found if key not in KEYS]
+    if unknown:
+        raise UnknownKeys(path, unknown)
+    return {key: value for key, value in found.items() if value is not None and key != "config_file"}
+
+
+def _require_an_end(path: Path, document: Any) -> None:
+    """References may stand for very many values, or for what they stand in."""
+    sizes: dict[int, int] = {}
+
+    def size(value: Any) -> int:
+        if not isinstance(value, (dict, list, set)):
+            return 1
+        if id(value) not in sizes:
+            sizes[id(value)] = (
+                _MOST_VALUES  # as long as it is not known: of one that holds itself there is no end
+            )
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(map(size, parts))
+        return sizes[id(value)]
+
+    if size(document) >= _MOST_VALUES:
+        raise UsageError(f"'{path}' stands for more than {_MOST_VALUES} values", remedy="write them out")
+
+
+def _one_line(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return f"{place}{getattr(error, 'problem', None) or error}"
+
+
+class UnknownKeys(UsageError):
+    """Keys of a YAML file that mean nothing, each to be named on its own line."""
+
+    def __init__(self, path: Path, keys: Sequence[str]) -> None:
+        super().__init__(
+            f"'{path}' has unknown keys: {', '.join(keys)}",
+            remedy=f"the keys are {', '.join(sorted(KEYS))}",
+        )
+        self.keys = tuple(keys)

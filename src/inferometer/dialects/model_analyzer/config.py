@@ -1,0 +1,282 @@
+"""Every option and YAML key: a field each, with its type, reader, default and help.
+
+The parser, its help, the reader of the YAML file and the values that the commands work with are made from these fields.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from inferometer.dialects.model_analyzer.flags import Flags, docker_args, load_flags, server_flags
+from inferometer.dialects.model_analyzer.llm import genai_flags
+from inferometer.dialects.model_analyzer.models import ModelEntry, models
+from inferometer.dialects.model_analyzer.values import (
+    Plot,
+    Read,
+    Weights,
+    choice,
+    flag,
+    gpu_names,
+    ints,
+    limits,
+    maybe_empty,
+    named_variants,
+    number,
+    path_of,
+    plot_list,
+    some_texts,
+    text,
+    texts,
+    texts_by_name,
+    weighting_at_top,
+    weights,
+    whole,
+)
+from inferometer.tune.scoring import Constraint
+
+PROFILE, REPORT = "profile", "report"
+_BOTH = (PROFILE, REPORT)
+SEARCH_MODES = ("brute", "quick", "optuna", "smart")
+FORMATS = ("pdf", "csv", "png", "html", "md")
+LLM = "LLM"
+JOURNAL = "journal.sqlite"
+
+INFERENCE_FIELDS = (
+    "model_name", "batch_size", "concurrency", "model_config_path", "instance_group", "max_batch_size",
+    "satisfies_constraints", "perf_throughput", "perf_latency_p99",
+)  # fmt: skip
+GPU_FIELDS = (
+    "model_name", "gpu_uuid", "batch_size", "concurrency", "model_config_path", "instance_group",
+    "satisfies_constraints", "gpu_used_memory", "gpu_utilization", "gpu_power_usage",
+)  # fmt: skip
+TOKEN_FIELDS = ("inter_token_latency_p99", "time_to_first_token_p99", "output_token_throughput")
+SERVER_FIELDS = ("model_name", "gpu_uuid", "gpu_used_memory", "gpu_utilization", "gpu_power_usage")
+
+# In the help, a group begins with this key.
+GROUPS = {
+    "config_file": "Files and folders",
+    "batch_sizes": "Load and search",
+    "perf_analyzer_path": "Load generator",
+    "triton_launch_mode": "Server and metrics",
+    "report_model_configs": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """How a field of `Config` is written and read; `is_word` when it can stand on the command line too."""
+
+    read: Read
+    help: str = ""
+    shown: str = ""  # the default in the help, where it is not the value itself
+    short: str = ""
+    kind: type[Any] = str  # of its word on the command line; bool is a switch
+    choices: tuple[str, ...] = ()
+    commands: tuple[str, ...] = (PROFILE,)
+    is_word: bool = True
+
+
+def _key(read: Read, help: str, *, default: Any = None, **rest: Any) -> Any:
+    made = Key(read, help, **rest)
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata={"key": made})
+    return field(default=default, metadata={"key": made})
+
+
+def _switch(help: str, **rest: Any) -> Any:
+    return _key(flag, help, default=False, kind=bool, **rest)
+
+
+def _count(least: int, default: int | None, help: str, **rest: Any) -> Any:
+    return _key(whole(least), help, default=default, kind=int, **rest)
+
+
+def _choice(values: tuple[str, ...], help: str) -> Any:
+    return _key(choice(*values), help, default=values[0], choices=values)
+
+
+def _yaml(read: Read, **rest: Any) -> Any:
+    return _key(read, "", is_word=False, **rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything a command can be told; `given` are the keys that the user set, in either place."""
+
+    command: str = PROFILE
+    mode: str = "online"
+    is_quiet: bool = False
+    is_verbose: bool = False
+    given: frozenset[str] = frozenset()
+    has_old_names: bool = False  # of metrics
+
+    # fmt: off
+    # ruff: noqa: RUF009
+    config_file: Path | None = _key(path_of, "YAML file with any of these settings", short="f", commands=_BOTH)
+    model_repository: Path | None = _key(path_of, "folder of the models", short="m")
+    profile_models: tuple[ModelEntry, ...] | None = _key(models, "models to profile: names with commas between them")
+    output_model_repository_path: Path = _key(
+        path_of, "folder the variants are written to", default=Path("output_model_repository"),
+    )
+    override_output_model_repository: bool = _switch("replace that folder if it exists")
+    checkpoint_directory: Path = _key(
+        path_of, "folder of the journal and the checkpoints", default=Path("checkpoints"), short="s", commands=_BOTH,
+    )
+    export_path: Path = _key(
+        path_of, "folder of tables, plots and reports", default=Path(), short="e", commands=_BOTH,
+    )
+    filename_model_inference: str = _key(text, "name of the inference table", default="metrics-model-inference.csv")
+    filename_model_gpu: str = _key(text, "name of the GPU table", default="metrics-model-gpu.csv")
+    filename_server_only: str = _key(text, "name of the server's table", default="metrics-server-only.csv")
+    inference_output_fields: tuple[str, ...] | None = _key(
+        some_texts, "columns of the inference table", shown=",".join(INFERENCE_FIELDS),
+    )
+    gpu_output_fields: tuple[str, ...] | None = _key(
+        some_texts, "columns of the GPU table", shown=",".join(GPU_FIELDS),
+    )
+    server_output_fields: tuple[str, ...] | None = _key(
+        some_texts, "columns of the server's table", shown=",".join(SERVER_FIELDS),
+    )
+    num_configs_per_model: int = _count(1, 3, "best variants of each model in reports")
+    num_top_model_configs: int = _count(0, 0, "best variants of all models in a summary of their own")
+    skip_summary_reports: bool = _switch("write no tables, plots or reports")
+    skip_detailed_reports: bool = _switch("write no detailed reports; print the command that would")
+    always_report_gpu_metrics: bool = _switch("GPU figures even if all variants run on the CPU", commands=_BOTH)
+    batch_sizes: tuple[int, ...] | None = _key(ints, "client batch sizes", shown="1", short="b")
+    concurrency: tuple[int, ...] | None = _key(ints, "concurrencies to measure, instead of searching", short="c")
+    request_rate: tuple[int, ...] | None = _key(ints, "request rates to measure (requests/s)")
+    request_rate_search_enable: bool = _switch("search the request rate instead of the concurrency")
+    run_config_search_mode: str = _choice(SEARCH_MODES, "how to search")
+    run_config_search_disable: bool = _switch("no search: only what is listed")
+    run_config_search_min_concurrency: int = _count(1, 1, "lowest concurrency")
+    run_config_search_max_concurrency: int = _count(1, 1024, "highest concurrency")
+    run_config_search_min_request_rate: int = _count(1, 16, "lowest request rate")
+    run_config_search_max_request_rate: int = _count(1, 8192, "highest request rate")
+    run_config_search_min_instance_count: int = _count(1, 1, "fewest instances")
+    run_config_search_max_instance_count: int = _count(1, 5, "most instances")
+    run_config_search_min_model_batch_size: int = _count(1, 1, "smallest max_batch_size")
+    run_config_search_max_model_batch_size: int = _count(1, 128, "largest max_batch_size")
+    run_config_search_max_binary_search_steps: int = _count(0, 5, "steps around a constraint")
+    run_config_profile_models_concurrently_enable: bool = _switch("load all models together")
+    concurrency_sweep_disable: bool = _switch("no sweep of the best variants after quick and optuna")
+    early_exit_enable: bool = _switch("let listed sweeps stop where throughput stops growing")
+    min_percentage_of_search_space: int = _count(0, 5, "optuna: least share of the space to try, in %")
+    max_percentage_of_search_space: int = _count(1, 10, "optuna: largest share of the space to try, in %")
+    optuna_min_trials: int | None = _count(1, None, "optuna: fewest trials")
+    optuna_max_trials: int | None = _count(1, None, "optuna: most trials")
+    optuna_early_exit_threshold: int = _count(1, 10, "optuna: trials without a better one before it stops")
+    use_concurrency_formula: bool = _switch("optuna: concurrency = 2 x instances x max_batch_size")
+    bls_composing_models: tuple[ModelEntry, ...] | None = _key(models, "models a BLS model calls")
+    ensemble_composing_models: tuple[ModelEntry, ...] | None = _key(models, "settings for the members of an ensemble")
+    cpu_only_composing_models: tuple[str, ...] = _key(texts, "members to run on the CPU", default=())
+    latency_budget: float | None = _key(number(above=True), "largest p99 latency, in ms", kind=float)
+    min_throughput: float | None = _key(number(), "least throughput, in infer/s", kind=float)
+    model_type: str = _choice(("generic", "LLM"), "kind of model; of an LLM tokens are measured too")
+    budget: str | None = _key(text, "smart: end in this time with the best so far, such as 5m")
+    seed: int | None = _count(0, None, "repeat a search as it was")
+    perf_analyzer_path: str | None = _key(
+        text, "use this load generator instead of the built-in one", shown="built in",
+    )
+    perf_analyzer_timeout: int = _count(1, 600, "seconds one run of it may take")
+    perf_analyzer_cpu_util: float | None = _key(
+        number(above=True), "most CPU it may use, in %", kind=float, shown="80 x CPUs",
+    )
+    perf_analyzer_max_auto_adjusts: int = _count(1, 10, "how often it is started with larger windows")
+    perf_output: bool = _switch("show what it prints")
+    perf_output_path: Path | None = _key(path_of, "file for what it prints")
+    client_protocol: str = _choice(("grpc", "http"), "protocol of load and control")
+    client_max_retries: int = _count(1, 50, "seconds to wait until server and models are ready", short="r")
+    triton_launch_mode: str = _choice(("local", "docker", "remote", "c_api"), "where the server runs")
+    triton_server_path: str | None = _key(text, "server to start", shown="tritonserver, or the embedded one")
+    triton_install_path: str | None = _key(text, "folder of the server's library (c_api)", shown="/opt/tritonserver")
+    triton_docker_image: str = _key(
+        maybe_empty, "image of the server (docker)", default="nvcr.io/nvidia/tritonserver:26.09-py3",
+    )
+    triton_docker_mounts: tuple[str, ...] = _key(
+        texts, "host:container:mode, with commas between them (docker)", default=(),
+    )
+    triton_docker_shm_size: str | None = _key(text, "shared memory of the container, such as 1G")
+    triton_http_endpoint: str = _key(maybe_empty, "HTTP address", default="localhost:8000")
+    triton_grpc_endpoint: str = _key(maybe_empty, "gRPC address", default="localhost:8001")
+    triton_metrics_url: str = _key(text, "metrics page", default="http://localhost:8002/metrics")
+    triton_output_path: Path | None = _key(path_of, "file for the server's log")
+    reload_model_disable: bool = _switch("never load or unload models (remote)")
+    monitoring_interval: float = _key(
+        number(above=True), "seconds between samples of metrics", default=1.0, short="i", kind=float,
+    )
+    duration_seconds: float = _key(
+        number(), "how long the idle server is watched", default=3.0, short="d", kind=float,
+    )
+    collect_cpu_metrics: bool = _switch("accepted: the memory of a server of ours is always shown")
+    gpus: tuple[str, ...] | None = _key(gpu_names, "GPUs to use: all, UUIDs or numbers", shown="all")
+    dcgm_disable: bool = _switch("do not look at GPUs (remote)")
+    objectives: Weights | None = _yaml(weights)
+    constraints: tuple[Constraint, ...] | None = _yaml(limits)
+    weighting: None = _yaml(weighting_at_top)
+    perf_analyzer_flags: Flags = _yaml(load_flags, default=())
+    genai_perf_flags: Mapping[str, Any] = _yaml(genai_flags, default={})
+    triton_server_flags: tuple[tuple[str, str], ...] = _yaml(server_flags, default=())
+    triton_server_environment: Mapping[str, str] = _yaml(texts_by_name, default={})
+    triton_docker_labels: Mapping[str, str] = _yaml(texts_by_name, default={})
+    triton_docker_args: tuple[str, ...] = _yaml(docker_args, default=())
+    plots: tuple[Plot, ...] | None = _yaml(plot_list, commands=_BOTH)
+    report_model_configs: Mapping[str, tuple[Plot, ...] | None] | None = _key(
+        named_variants, "variants to report on: names with commas between them", short="n", commands=(REPORT,),
+    )
+    output_formats: tuple[str, ...] = _key(
+        some_texts, f"any of {', '.join(FORMATS)}", default=("pdf",), short="o", commands=(REPORT,),
+    )
+    # fmt: on
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.given for name in names)
+
+    def lines(self) -> Iterator[str]:
+        """Every setting of the command as it is in effect; what may be a secret is left out."""
+        for name in keys_of(self.command):
+            yield f"{name}: {_shown(name, getattr(self, name))}"
+
+    @property
+    def journal(self) -> Path:
+        return self.checkpoint_directory / JOURNAL
+
+    def flags(self, model: ModelEntry) -> Flags:
+        """Of the load generator."""
+        found: Flags = model.get("perf_analyzer_flags", self.perf_analyzer_flags)
+        return found
+
+
+KEYS: Mapping[str, Key] = {row.name: row.metadata["key"] for row in fields(Config) if "key" in row.metadata}
+DEFAULTS = Config()
+
+
+def keys_of(command: str) -> list[str]:
+    """`analyze` has those of `profile`."""
+    owner = REPORT if command == REPORT else PROFILE
+    return [name for name, key in KEYS.items() if owner in key.commands]
+
+
+def option(name: str) -> str:
+    """As it is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def called(name: str) -> str:
+    """A key in a message: as an option, if it is one, and as in the file."""
+    return f"{option(name)} ({name})" if KEYS[name].is_word else name
+
+
+_SECRETS = ("http-header", "triton_server_environment", "triton_docker_args")
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name in _SECRETS and value:
+        return "given, not shown"
+    if isinstance(value, Mapping):
+        return {key: _shown(str(key), row) for key, row in value.items()}
+    if isinstance(value, ModelEntry):
+        return {value.name: _shown("", value.own)} if value.own else value.name
+    if isinstance(value, tuple) and all(isinstance(row, tuple) and len(row) == 2 for row in value):
+        return {str(key): _shown(str(key), row) for key, row in value}
+    return [_shown("", row) for row in value] if isinstance(value, tuple) else value

@@ -1,0 +1,371 @@
+"""A load generator that is a program of its own: started with the classic options, its CSV read back."""
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inferometer.base.errors import LocalError
+from inferometer.base.writing import writing
+from inferometer.dialects.model_analyzer.config import Config
+from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_flags, words
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.deployment import Deployment
+from inferometer.tune.figures import MEGA, resident
+from inferometer.tune.meter import TrialError, TrialFigures
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import ClientLoad, Figures
+
+SHOWN = 1000  # letters of its output in a message
+_UNSTABLE = ("Failed to obtain stable measurement", "Please use a larger time window")
+_PER_MS = 1000.0  # microseconds
+
+_COLUMNS: tuple[tuple[str, str, float], ...] = (
+    ("Inferences/Second", "perf_throughput", 1.0),
+    ("Avg latency", "perf_latency_avg", _PER_MS),
+    ("p50 latency", "perf_latency_p50", _PER_MS),
+    ("p90 latency", "perf_latency_p90", _PER_MS),
+    ("p95 latency", "perf_latency_p95", _PER_MS),
+    ("p99 latency", "perf_latency_p99", _PER_MS),
+    ("request/response", "perf_client_send_recv", _PER_MS),
+    ("send/recv", "perf_client_send_recv", _PER_MS),
+    ("response wait", "perf_client_response_wait", _PER_MS),
+    ("Server Queue", "perf_server_queue", _PER_MS),
+    ("Server Compute Input", "perf_server_compute_input", _PER_MS),
+    ("Server Compute Infer", "perf_server_compute_infer", _PER_MS),
+    ("Server Compute Output", "perf_server_compute_output", _PER_MS),
+)
+_GPU_COLUMNS = (
+    ("Avg GPU Utilization", "gpu_utilization", 0.01),
+    ("Avg GPU Power Usage", "gpu_power_usage", 1.0),
+    ("Max GPU Memory Usage", "gpu_used_memory", MEGA),
+    ("Total GPU Memory", "gpu_total_memory", MEGA),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a load generator is to load itself: Triton's installation, and the folder of the variants."""
+
+    directory: Path
+    variants: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadGenerator:
+    """A program that sends the load, with the options it is started with."""
+
+    path: str
+    config: Config
+    flags: Mapping[str, Flags]  # of the user, by model
+    library: Library | None = None  # launch mode c_api: there is no server
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How large a window is; every start that was not stable gets a larger one."""
+
+    mode: str
+    size: int
+
+    @classmethod
+    def first(cls, flags: Mapping[str, object]) -> "Windows":
+        mode = str(flags.get("measurement-mode", "count_windows"))
+        if mode == "time_windows":
+            return cls(mode, int(str(flags.get("measurement-interval", 5000))))
+        return cls(mode, int(str(flags.get("measurement-request-count", 50))))
+
+    def larger(self) -> "Windows":
+        return Windows(self.mode, self.size + (1000 if self.mode == "time_windows" else 50))
+
+    def flags(self, starts: int) -> dict[str, object]:
+        name = "measurement-interval" if self.mode == "time_windows" else "measurement-request-count"
+        return {"measurement-mode": self.mode, **({name: self.size} if starts else {})}
+
+
+def command(
+    generator: LoadGenerator, run: "_Run", site: Deployment, extra: Mapping[str, object]
+) -> list[str]:
+    """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
+    own: dict[str, object] = {
+        "model-name": run.model if generator.library is None else run.variant,
+        "batch-size": run.load.batch,
+        "latency-report-file": str(run.table),
+        "verbose-csv": True,
+        **_load(run.load),
+        **_where(generator, site),
+    }
+    if generator.config.bls_composing_models:
+        own["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
+    given = own | dict(extra) | dict(run.flags)
+    verbosity = ("verbose", "extra-verbose", "verbose-csv")
+    short = (
+        "model-name",
+        "model-version",
+        "batch-size",
+        "url",
+        "protocol",
+        "latency-report-file",
+        "http-header",
+    )
+    long = [name for name in LOAD_FLAGS if name not in (*short, *verbosity)]
+    ordered = [(name, given[name]) for name in (*short, *verbosity, *long) if name in given]
+    return [generator.path, *words(ordered)]
+
+
+def _where(generator: LoadGenerator, site: Deployment) -> dict[str, object]:
+    """The server to ask, or what to load where there is none."""
+    library, config, addresses = generator.library, generator.config, site.addresses
+    if library is not None:
+        return {
+            "service-kind": "triton_c_api",
+            "triton-server-directory": str(library.directory),
+            "model-repository": str(library.variants),
+        }
+    found: dict[str, object] = {
+        "url": addresses.grpc if config.client_protocol == "grpc" else addresses.http,
+        "protocol": config.client_protocol,
+    }
+    if not config.dcgm_disable:
+        found |= {
+            "collect-metrics": True,
+            "metrics-url": addresses.metrics_url,
+            "metrics-interval": round(1000 * config.monitoring_interval),
+        }
+    return found
+
+
+def _load(load: ClientLoad) -> dict[str, object]:
+    if load.concurrency is not None:
+        return {"concurrency-range": load.concurrency}
+    if load.request_rate is not None:
+        return {"request-rate-range": f"{load.request_rate:g}"}
+    return {"request-intervals": load.intervals}
+
+
+def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
+    """Figures of the last row, and those of each GPU; a column that is missing is left out."""
+    rows = list(csv.DictReader(io.StringIO(text)))
+    if not rows:
+        raise TrialError("the load generator wrote a table without rows")
+    row = rows[-1]
+    found: dict[str, Estimate] = {}
+    for column, tag, unit in _COLUMNS:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            found[tag] = Estimate(float(row[column]) / unit)
+    if "perf_throughput" not in found:
+        raise TrialError("the load generator's table has no column Inferences/Second")
+    return Figures(tuple(found.items())), tuple(_gpus(row))
+
+
+def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
+    found: dict[str, dict[str, Estimate]] = {}
+    for column, tag, unit in _GPU_COLUMNS:
+        for item in (row.get(column) or "").split(";"):
+            uuid, colon, value = item.rpartition(":")
+            if colon:
+                with contextlib.suppress(ValueError):
+                    found.setdefault(uuid.strip(), {})[tag] = Estimate(float(value) / unit)
+    for uuid, values in found.items():
+        used, total = values.get("gpu_used_memory"), values.get("gpu_total_memory")
+        if used is not None and total is not None:
+            values["gpu_free_memory"] = Estimate(total.value - used.value)
+        yield uuid, Figures(tuple(values.items()))
+
+
+def fingerprint(generator: LoadGenerator, models: Sequence[str]) -> str:
+    """Of what is sent to these models, as far as it is not the default."""
+    flags = generator.flags
+    rows = [(model, found) for model in models if (found := data_flags(flags.get(model, ())))]
+    if generator.library is not None:
+        rows.append(("", {"service-kind": ["triton_c_api"]}))
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12] if rows else ""
+
+
+@dataclass(slots=True)
+class ProgramMeter:
+    """Starts the program for every trial; several models get a process each, at the same time."""
+
+    generator: LoadGenerator
+    error_log: Path
+    say: Callable[[str], None]
+    _has_failed: bool = False
+    _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    @property
+    def _config(self) -> Config:
+        return self.generator.config
+
+    def fingerprint(self, models: Sequence[str]) -> str:
+        return fingerprint(self.generator, models)
+
+    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
+        with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
+            runs = [
+                _Run(
+                    variant.model,
+                    variant.name,
+                    load,
+                    Path(folder) / f"{variant.model}-results.csv",
+                    dict(self.generator.flags.get(variant.model, ())),
+                )
+                for variant, load in proposal.parts
+            ]
+            for start in range(self._config.perf_analyzer_max_auto_adjusts):
+                outcomes = self._start(runs, site, start)
+                if all(row.reason is None for row in outcomes):
+                    return self._reading(runs, site)
+                if not any(row.is_unstable for row in outcomes):
+                    break
+                for run in runs:
+                    run.windows = run.windows.larger()
+        failed = next(row for row in outcomes if row.reason is not None)
+        raise TrialError(f"{self.generator.path}: {failed.reason}")
+
+    def _start(self, runs: "Sequence[_Run]", site: Deployment, start: int) -> "list[_Outcome]":
+        library = self.generator.library
+        environment = os.environ if library is None else {**os.environ, **library.environment}
+        commands = [command(self.generator, run, site, run.windows.flags(start)) for run in runs]
+        try:
+            for words_ in commands:
+                self._running.append(
+                    subprocess.Popen(
+                        words_,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        env=environment,
+                    )
+                )
+            deadline = time.monotonic() + self._config.perf_analyzer_timeout
+            found = [
+                self._outcome(process, run, words_, deadline)
+                for process, run, words_ in zip(self._running, runs, commands, strict=True)
+            ]
+        except OSError as error:
+            raise LocalError(f"'{self.generator.path}' cannot be started: {error.strerror}") from error
+        finally:
+            self.close()
+        return found
+
+    def _outcome(
+        self, process: "subprocess.Popen[bytes]", run: "_Run", words_: Sequence[str], deadline: float
+    ) -> "_Outcome":
+        output, reason = self._wait(process, deadline)
+        self._show(output)
+        if reason is None and process.returncode:
+            reason = _ending(process.returncode)
+        if reason is None and not run.table.exists():
+            reason = "it wrote no table"
+        if reason is None:
+            return _Outcome(None)
+        self._note(words_, output, reason)
+        shown = f"{reason}: {output.strip()[:SHOWN]}" if output.strip() else reason
+        return _Outcome(shown, any(mark in output for mark in _UNSTABLE))
+
+    def _wait(self, process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str, str | None]:
+        """Its output, and why it was stopped, if it was."""
+        import psutil
+
+        watched: psutil.Process | None = None
+        with contextlib.suppress(psutil.Error):
+            watched = psutil.Process(process.pid)
+            watched.cpu_percent()
+        begun = time.monotonic()
+        while True:
+            try:
+                output, _ = process.communicate(timeout=max(0.01, min(1.0, deadline - time.monotonic())))
+                return output.decode(errors="replace"), None
+            except subprocess.TimeoutExpired:
+                pass
+            reason = None
+            used = 0.0
+            with contextlib.suppress(psutil.Error):
+                used = 0.0 if watched is None else watched.cpu_percent()
+            limit = self._config.perf_analyzer_cpu_util or 80.0 * (os.cpu_count() or 1)
+            if time.monotonic() >= deadline:
+                reason = f"it did not end within {self._config.perf_analyzer_timeout:g} s"
+            elif used > limit and time.monotonic() - begun > 1:
+                reason = f"it used {used:.0f} % CPU, and --perf-analyzer-cpu-util allows {limit:.0f} %"
+            if reason is not None:
+                process.kill()
+                output, _ = process.communicate()
+                return output.decode(errors="replace"), reason
+
+    def _show(self, output: str) -> None:
+        if not self._config.perf_output:
+            return
+        if self._config.perf_output_path is None:
+            self.say(output)
+            return
+        with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
+            sink.write(output)
+
+    def _note(self, words_: Sequence[str], output: str, reason: str) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self.error_log.unlink(missing_ok=True)
+        text = output.strip() or f"{reason}; it printed nothing"
+        with writing(self.error_log), self.error_log.open("a") as log:
+            log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
+
+    def _reading(self, runs: "Sequence[_Run]", site: Deployment) -> TrialFigures:
+        parts: list[Figures] = []
+        gpus: tuple[tuple[str, Figures], ...] = ()
+        for run in runs:
+            figures, found = read_table(run.table.read_text())
+            gpus = gpus or found
+            used = None if site.pid is None else resident(site.pid)
+            rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
+            parts.append(Figures((*figures.values, *rows)))
+        return TrialFigures(tuple(parts), gpus)
+
+    def forget(self) -> None:
+        pass
+
+    def close(self) -> None:
+        """No process outlives the trial that started it."""
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self._running.clear()
+
+
+@dataclass(slots=True)
+class _Run:
+    model: str
+    variant: str
+    load: ClientLoad
+    table: Path
+    flags: Mapping[str, object]
+    windows: Windows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.windows = Windows.first(self.flags)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """`reason` None went well."""
+
+    reason: str | None
+    is_unstable: bool = False
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"it was ended by signal {signal.Signals(-code).name}"
+    return f"it ended with exit code {code}"

@@ -1,0 +1,91 @@
+"""The options of the script `perf_analyzer`: the words it takes, what it refuses, and its usage text."""
+
+import textwrap
+from collections.abc import Sequence
+
+from inferometer.measure.checks import KindRules, make
+from inferometer.options.option import Ask, Option
+from inferometer.options.options import OPTIONS, Options
+from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
+from inferometer.options.words import Command, read
+from inferometer.services.kinds import KINDS
+
+COMMAND = Command("perf_analyzer", "-m NAME [options]", "", OPTIONS)
+_URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
+_INDENT = " " * 8
+_WIDTH = 100
+
+
+def _is_without_data(given: Given) -> bool:
+    return not names_data(given) and "data.prompts" not in given and "data.prompt_tokens" not in given
+
+
+_OPENAI, _DYNAMIC = KINDS["openai"].rules, KINDS["dynamic_grpc"].rules
+_KIND_RULES: KindRules = {
+    "tfserving": (
+        Rule(lambda given: not is_grpc(given), "tfserving supports only grpc. Use -i grpc."),
+        *KINDS["tfserving"].rules,
+        Rule(is_async, "tfserving does not support the async API."),
+    ),
+    "torchserve": (
+        Rule(
+            lambda given: not names_data(given),
+            "torchserve needs an input data file. Give one with --input-data.",
+        ),
+        *KINDS["torchserve"].rules,
+        Rule(
+            lambda given: "collect_metrics" in given,
+            "The --collect-metrics option is only supported with Triton client backend.",
+        ),
+    ),
+    "openai": (
+        Rule(
+            lambda given: "streaming" in given,
+            "Streaming is only allowed with gRPC protocol and Triton C API.",
+        ),
+        *_OPENAI[:1],
+        Rule(_is_without_data, "Must supply --input-data FILE with --service-kind openai."),
+        Rule(
+            lambda given: not given.get("endpoint"),
+            "Must supply --endpoint with --service-kind openai.",
+        ),
+        Rule(
+            lambda given: not is_async(given),
+            "Only async calls are supported with --service-kind openai. Use --async.",
+        ),
+        *_OPENAI[1:],
+    ),
+    "dynamic_grpc": (
+        *_DYNAMIC[:2],
+        Rule(
+            lambda given: "asynchronous" in given,
+            "Only sync calls are supported with --service-kind dynamic_grpc. Leave out --async.",
+        ),
+        *_DYNAMIC[2:],
+    ),
+}
+"""The service kinds about which the classic tool is stricter than we are."""
+
+
+def parse_classic(argv: Sequence[str]) -> Options | Ask:
+    """The options of the script."""
+    given = read(argv, COMMAND)
+    if isinstance(given, Ask):
+        return given
+    defaults = {"url": _URL} if given.get("service_kind") == "torchserve" else {}
+    return make(given, defaults=defaults, kind_rules=_KIND_RULES)
+
+
+def classic_usage() -> str:
+    """Every option with its meaning, as plain text."""
+    blocks = [f"Usage: {COMMAND.program} {COMMAND.usage}\n"]
+    for title, options in COMMAND.groups:
+        blocks.append(f"{title}:\n" + "\n".join(_entry(option) for option in options) + "\n")
+    return "\n".join(blocks)
+
+
+def _entry(option: Option) -> str:
+    names = ", ".join(option.names)
+    head = f"  {names} {option.metavar}".rstrip()
+    lines = textwrap.wrap(option.text, width=_WIDTH - len(_INDENT), break_on_hyphens=False)
+    return "\n".join([head, *(_INDENT + line for line in lines)])

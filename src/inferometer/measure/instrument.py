@@ -1,0 +1,71 @@
+"""What a level is measured with, how, and at which load."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inferometer.base.clock import Clock
+from inferometer.base.units import NS_PER_S
+from inferometer.load.load import Load, ResizableLoad
+from inferometer.load.plan import Plan
+from inferometer.measure.journal import RequestJournal
+from inferometer.measure.silence import LIMIT_NS
+from inferometer.model.spec import ModelSpec
+from inferometer.observe.poller import Poller
+from inferometer.observe.statistics import Snapshot
+from inferometer.stats.slo import Slo
+from inferometer.stats.stopping import Precision, Stability
+from inferometer.stats.watcher import Watcher
+
+FAR_NS = 3600 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSettings:
+    """How each level is measured, in windows of a time or of a count.
+
+    With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
+    time that all belong to it.
+    """
+
+    model: ModelSpec
+    batch: int
+    percentile: int | None
+    rule: Stability | Precision
+    latency_limit_ms: int = 0
+    window_ns: int | None = None
+    window_count: int | None = None
+    is_whole: bool = False
+    finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
+    has_tokens: bool = False
+    is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
+    promise: Slo | None = None  # that each request is held to
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """A level to measure: what it is called and how it is loaded."""
+
+    mode: str  # concurrency or request_rate
+    value: float
+    plan: Plan
+    asked_per_s: float | None = None  # requests; None by concurrency
+    before: Plan | None = None  # to warm up with; None takes the first requests of the plan
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """Load, clock, the server's counters and its metrics (None where there are none).
+
+    A load that is also `resizable` may get more workers, up to `most_workers`.
+    """
+
+    load: Load
+    clock: Clock
+    read_counters: Callable[[], Snapshot | None]
+    watcher: Watcher
+    metrics: Poller | None = None
+    journal: RequestJournal | None = None
+    resizable: ResizableLoad | None = None
+    most_workers: int = 1
+    silence_ns: int = LIMIT_NS  # after so long without any answer a run is given up

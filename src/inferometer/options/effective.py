@@ -1,0 +1,78 @@
+"""What ran: the options after the server was asked, and what follows from them."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from inferometer.options.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The settings of a result. A field that has the name of an option has its value; the others are derived."""
+
+    mode: str = "concurrency"  # the kind of load
+    service_kind: str = ""
+    protocol: str = ""
+    shared_memory: str = "none"
+    input_format: str = "binary"
+    output_format: str = "binary"
+    asynchronous: bool = False
+    batch: int = 1
+    batch_given: bool = False
+    data_given: bool = False  # a file of requests was read
+    data_streams: int = 1
+    data_steps: int = 1  # of the first stream
+
+    concurrency_start: int = 1
+    concurrency_end: int | None = None  # None was not given, 0 is open
+    concurrency_step: int = 1
+    request_rate_start: float | None = None
+    request_rate_end: float | None = None
+    distribution: str = "constant"
+    session_concurrency: int | None = None
+    periodic: tuple[float, float | None, float] | None = None  # start, end, step of a ramp
+    request_period: int = 10
+    schedule: str = ""  # what a load that ends by itself is called, and how long it takes
+    schedule_s: float | None = None
+    speed: float = 1.0
+    request_count: int = 0  # that will be sent, where that is known
+    warmup_request_count: int = 0
+    request_timeout_s: float = 0.0
+    workers: int | Literal["auto"] = 1
+
+    stopping: str = "stability"  # or precision
+    measurement_mode: str = "time_windows"
+    measurement_interval_ms: int = 5000
+    measurement_request_count: int = 50
+    stability_percentage: float = 10.0
+    max_trials: int = 10
+    duration_s: float | None = None
+    precision: float = 0.02
+    percentile: int | None = None
+    latency_limit_ms: int = 0
+    max_error_rate: float = 0.0
+    binary_search: bool = False
+
+    verbose: int = 0
+    verbose_csv: bool = False
+    collect_metrics: bool = False
+    metrics_interval_ms: int = 1000
+
+    def __getitem__(self, name: str) -> Any:
+        """By name, as in 0.1, where this was a mapping."""
+        if name not in _NAMES:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in _NAMES else default
+
+
+_NAMES = frozenset(field.name for field in dataclasses.fields(Effective))
+_TAKEN = _NAMES & {field.name for field in dataclasses.fields(Options)}
+
+
+def effective(options: Options, **derived: Any) -> Effective:
+    """Of these options; what is derived wins over an option of its name."""
+    return Effective(**({name: getattr(options, name) for name in _TAKEN} | derived))

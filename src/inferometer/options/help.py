@@ -1,0 +1,64 @@
+"""What a command says of its options: to people, and to programs that make documentation or a form of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from inferometer.options.option import Ask, Groups
+from inferometer.options.words import Command
+
+
+def answer(ask: Ask, command: Command) -> None:
+    """Print what was asked for instead of a run."""
+    if ask is Ask.HELP:
+        print_help(command)
+        return
+    from inferometer import __version__
+
+    print(f"inferometer {__version__}")
+
+
+def print_help(command: Command) -> None:
+    """The help of a command; `argparse` is only its typesetter."""
+    import argparse
+
+    from rich_argparse import RichHelpFormatter
+
+    parser = argparse.ArgumentParser(
+        prog=command.program,
+        usage="\n       ".join(f"%(prog)s {line}" for line in command.usage.splitlines()),
+        description=command.description,
+        epilog=command.epilog,
+        formatter_class=RichHelpFormatter,
+        add_help=False,
+    )
+    for title, members in command.groups:
+        group = parser.add_argument_group(title)
+        for row in members:
+            text = row.text.replace("%", "%%")
+            if row.values is None:
+                group.add_argument(*row.names, action="store_true", help=text)
+            else:
+                group.add_argument(*row.names, metavar=row.metavar, help=text)
+    parser.print_help()
+
+
+def described(groups: Groups) -> Iterator[dict[str, Any]]:
+    """Every option as plain data: what a page of documentation shows, or a form asks for."""
+    for title, members in groups:
+        for row in members:
+            yield {
+                "names": list(row.names),
+                "field": row.field,
+                "group": title,
+                "help": row.help,
+                "metavar": row.metavar,
+                "default": row.default or "",
+                "choices": [] if row.values is None else list(row.values.choices),
+                "is_flag": row.values is None,
+                "is_repeatable": row.combine is not None,
+                "is_required": row.is_required,
+                "is_deprecated": row.is_deprecated,
+                "is_secret": row.is_secret,
+                "is_built": row.is_built,
+                "origin": row.origin.value,
+            }

@@ -1,0 +1,149 @@
+"""What an option is, and how a field of a dataclass carries its own.
+
+A command line is described by dataclasses. Each field that can be asked for is declared with `option`, which puts the
+spelling, the help and the values beside the name, the type and the default: an option is said once, in one place.
+`rows` gives the options of such a class as a table; readers of words, help texts and documentation are made from it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from inferometer.base.errors import UsageError
+from inferometer.options.values import Values
+
+T = TypeVar("T")
+Combine = Callable[[Any, Any], Any]  # (what was given before, or None; the new value)
+_ROWS = "options"
+_GROUP = "group"
+
+
+class Origin(Enum):
+    """Where an option comes from. Prefixes of the reference's options win over all others."""
+
+    REFERENCE = "perf_analyzer 2.51"
+    NEWER = "perf_analyzer after 2.51"
+    OURS = "inferometer"
+
+
+class Ask(Enum):
+    """What can be asked instead of a run."""
+
+    HELP = "help"
+    VERSION = "version"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to give a field its value on a command line."""
+
+    names: tuple[str, ...]
+    help: str
+    values: Values | None = None  # None for a flag
+    field: str = ""  # "data." and the like reach into a part
+    value: object = True  # what a flag stands for
+    combine: Combine | None = None  # of an option that may be given several times; else the last one counts
+    default: str | None = None  # as shown; None shows the field's own
+    is_built: bool = True
+    meanwhile: str = ""  # what to use until it is built
+    origin: Origin = Origin.REFERENCE
+    is_deprecated: bool = False
+    is_secret: bool = False  # its value is never shown
+    is_required: bool = False
+
+    @property
+    def metavar(self) -> str:
+        return "" if self.values is None else self.values.metavar
+
+    @property
+    def text(self) -> str:
+        """What the option does, its default, and where it stands."""
+        notes = [f"default {self.default}"] if self.default else []
+        if self.is_deprecated:
+            notes.append("deprecated")
+        if not self.is_built:
+            notes.append("not supported yet")
+        return f"{self.help} ({'; '.join(notes)})" if notes else self.help
+
+    def unsupported(self, name: str) -> UsageError | None:
+        """The refusal of an option that is not built yet, if this is one."""
+        return None if self.is_built else UsageError(f"{name} is not supported yet", remedy=self.meanwhile)
+
+
+Groups = tuple[tuple[str, tuple[Option, ...]], ...]
+
+
+def appended(before: Any, value: object) -> tuple[object, ...]:
+    """All values, in the order given."""
+    return (*(before or ()), value)
+
+
+def counted(before: Any, value: object) -> int:
+    """How often it was given."""
+    return (before or 0) + 1
+
+
+def named(before: Any, value: Any) -> dict[str, Any]:
+    """Pairs of a name and a value; the last value of a name counts."""
+    return dict([*(before or {}).items(), value])
+
+
+def option(
+    default: T,
+    names: str,
+    help: str,
+    values: Values | None = None,
+    *,
+    also: Sequence[Option] = (),
+    group: str = "",
+    shown: str | None = None,
+    **more: Any,
+) -> T:
+    """The field of an option.
+
+    `names` are separated by blanks; `more` are fields of `Option`; `also` are further spellings of the same field.
+    `group` is the title in the help for this field and those that follow.
+    """
+    row = Option(tuple(names.split()), help, values, default=shown, **more)
+    metadata = {_ROWS: (row, *also), _GROUP: group}
+    if isinstance(default, dict):
+        return cast("T", dataclasses.field(default_factory=default.copy, metadata=metadata))
+    return dataclasses.field(default=default, metadata=metadata, repr=not row.is_secret)
+
+
+def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
+    """A field that holds options of its own kind; `also` are options that set several of its fields."""
+    return dataclasses.field(default_factory=cls, metadata={_ROWS: tuple(also)})
+
+
+def rows(cls: type, *, title: str = "", prefix: str = "") -> Groups:
+    """The options of a class, by the groups of the help."""
+    found: dict[str, list[Option]] = {}
+    for group, row in _rows(cls, title, prefix):
+        found.setdefault(group, []).append(row)
+    return tuple((group, tuple(members)) for group, members in found.items())
+
+
+def _rows(cls: type, title: str, prefix: str) -> Iterator[tuple[str, Option]]:
+    for field in dataclasses.fields(cls):
+        title = field.metadata.get(_GROUP) or title
+        made = field.default_factory
+        if isinstance(made, type) and dataclasses.is_dataclass(made):
+            yield from _rows(made, title, f"{prefix}{field.name}.")
+        for number, row in enumerate(field.metadata.get(_ROWS, ())):
+            default = row.default
+            if default is None:
+                default = _shown(field.default) if number == 0 and row.values is not None else ""
+            yield title, dataclasses.replace(row, field=row.field or f"{prefix}{field.name}", default=default)
+
+
+def _shown(default: object) -> str:
+    """A default as one would write it; what is absent is not shown."""
+    if isinstance(default, bool):
+        return ""
+    if isinstance(default, int | float):
+        return f"{default:g}" if isinstance(default, float) else str(default)
+    return str(default) if isinstance(default, str | Path) else ""

@@ -1,0 +1,428 @@
+"""What the value of an option may be: how it is read from a word, and what holds of it however it is given."""
+
+import os.path
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share
+
+Read = Callable[[str, str], Any]  # (the option as it was written, the word given to it)
+Check = Callable[[str, Any], None]  # (the field, the value): refuses what a word could not have said either
+
+_LARGEST = 2**31 - 1  # what the classic tool's integers hold
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # "token" of RFC 9110, 5.6.2
+_IDENTIFIERS = re.compile(r"([0-9]{1,20})(?::([0-9]{1,20}))?")
+
+
+def _nothing(name: str, value: Any) -> None:
+    """Any value of the field's type will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of an option. `check` is for those that Python code gives, which need no reading."""
+
+    read: Read
+    metavar: str
+    choices: tuple[str, ...] = ()
+    check: Check = _nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`start:end:step` of a sweep; end None was not given, end 0 is open."""
+
+    start: float
+    end: float | None = None
+    step: float = 1
+
+    @property
+    def last(self) -> int:
+        """The end, or the start where none was given."""
+        return int(self.start if self.end is None else self.end)
+
+
+def invalid(name: str, text: str, remedy: str) -> UsageError:
+    """The contract's sentence for a value that cannot be read."""
+    return UsageError(f"Failed to parse {name}. Invalid value provided: {text}", remedy=remedy)
+
+
+def _whole(name: str, text: str, shown: str) -> int:
+    if _WHOLE.fullmatch(text.strip()) is None or abs(number := int(text)) > _LARGEST:
+        raise invalid(name, shown, f"give a whole number up to {_LARGEST}, without unit")
+    return number
+
+
+def _decimal(name: str, text: str, shown: str) -> float:
+    if _DECIMAL.fullmatch(text.strip()) is None or abs(number := float(text)) == float("inf"):
+        raise invalid(name, shown, "give a number such as 10 or 2.5, without unit")
+    return number
+
+
+def _at_least(least: float, *, most: float = float("inf"), is_whole: bool = False) -> Check:
+    def check(name: str, value: Any) -> None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or (is_whole and value != int(value)):
+            raise UsageError(f"{name} must be a {'whole ' if is_whole else ''}number, but is {value!r}")
+        if value < least:
+            raise UsageError(f"{name} must be {least:g} or more, but is {value}")
+        if value > most:
+            raise UsageError(f"{name} must be {most:g} or less, but is {value}")
+
+    return check
+
+
+def text(metavar: str) -> Values:
+    """Any word, as it is."""
+    return Values(lambda name, word: word, metavar)
+
+
+def path(metavar: str = "FILE") -> Values:
+    """The path of a file or folder; whoever opens it says what is wrong with it."""
+    return Values(lambda name, word: Path(word), metavar)
+
+
+def whole(metavar: str = "COUNT", *, least: int | None = None, noun: str = "") -> Values:
+    """Whole numbers from `least` on; `noun` explains a short option in the message."""
+
+    def read(name: str, word: str) -> int:
+        number = _whole(name, word, word)
+        if least is not None and number < least:
+            label = f"{name} ({noun})" if noun else name
+            rule = f"> {least - 1}" if least == 1 else f">= {least}"
+            raise UsageError(f"Failed to parse {label}. The value must be {rule}, but is {number}")
+        return number
+
+    return Values(read, metavar, check=_at_least(-_LARGEST if least is None else least, is_whole=True))
+
+
+def decimal(metavar: str, *, least: float) -> Values:
+    """Numbers from `least` on."""
+
+    def read(name: str, word: str) -> float:
+        number = _decimal(name, word, word)
+        if number < least:
+            raise UsageError(f"Failed to parse {name}. The value must be >= {least:g}, but is {word}")
+        return number
+
+    return Values(read, metavar, check=_at_least(least))
+
+
+def above_zero(metavar: str, noun: str, example: str, *, suffix: str = "") -> Values:
+    """Numbers above 0, with or without a suffix."""
+
+    def check(name: str, value: Any) -> None:
+        _at_least(0)(name, value)
+        if value == 0:
+            raise UsageError(f"{name} needs a {noun} above 0, but got '{value:g}'", remedy=example)
+
+    def read(name: str, word: str) -> float:
+        number = _decimal(name, word.removesuffix(suffix), word.removesuffix(suffix))
+        if number <= 0:
+            raise UsageError(f"{name} needs a {noun} above 0, but got '{word}'", remedy=example)
+        return number
+
+    return Values(read, metavar, check=check)
+
+
+def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str, ...] = ()) -> Values:
+    """One of the values; `unsaid` are those that only Python code can give."""
+
+    def refuse(name: str, value: Any) -> UsageError:
+        return UsageError(
+            f"Failed to parse {name}. Unsupported type provided: '{value}'",
+            remedy=f"the available options are {_list(values)}",
+        )
+
+    def read(name: str, word: str) -> str:
+        found = word.lower() if any_case else word
+        if found not in values:
+            raise refuse(name, word)
+        return found
+
+    def check(name: str, value: Any) -> None:
+        if value not in (*values, *unsaid):
+            raise refuse(name, value)
+
+    return Values(read, metavar, values, check)
+
+
+def switch(metavar: str, *off: str, on: tuple[str, ...]) -> Values:
+    """A truth written as one of the texts."""
+    words = choice(metavar, *off, *on)
+    return Values(lambda name, word: words.read(name, word) in on, metavar, words.choices)
+
+
+def _list(values: tuple[str, ...]) -> str:
+    quoted = [f"'{value}'" for value in values]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]
+
+
+def span(*, decimals: bool = False) -> Values:
+    """`start[:end[:step]]`; the end is None when it was not given."""
+
+    def refuse(name: str, value: Range, shown: object) -> None:
+        for part, is_broken, rule in (
+            ("start", value.start <= 0, "> 0"),
+            ("end", value.end is not None and value.end < 0, ">= 0"),
+            ("step", value.step <= 0, "> 0"),
+        ):
+            if is_broken:
+                raise UsageError(
+                    f"Failed to parse {name}. The {part} of the range must be {rule}, but got '{shown}'"
+                )
+
+    def read(name: str, word: str) -> Range:
+        parts = word.split(":")
+        if len(parts) > 3:
+            raise UsageError(f"Failed to parse {name}. The value '{word}' does not match <start:end:step>")
+        convert = _decimal if decimals else _whole
+        found = Range(*(convert(name, part, word) for part in parts))
+        refuse(name, found, word)
+        return found
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, Range):
+            raise UsageError(
+                f"{name} must be a Range, but is {value!r}", remedy="give Range(start, end, step)"
+            )
+        refuse(name, value, value)
+
+    return Values(read, "RANGE", check=check)
+
+
+def ramp() -> Values:
+    """`start:end[:step]` that the steps divide evenly."""
+    ranges = span()
+
+    def refuse(name: str, value: Range, shown: object) -> None:
+        if value.end is None:
+            raise UsageError(
+                f"Failed to parse {name}. Both start and end values must be provided, but got '{shown}'"
+            )
+        if value.start > value.end:
+            raise UsageError(
+                f"Failed to parse {name}. The start must not be above the end, but got '{shown}'"
+            )
+        if (value.end - value.start) % value.step:
+            raise UsageError(
+                f"Failed to parse {name}. The range must be a multiple of the step, but got '{shown}'",
+                remedy="choose a step that divides end minus start",
+            )
+
+    def read(name: str, word: str) -> Range:
+        found: Range = ranges.read(name, word)
+        refuse(name, found, word)
+        return found
+
+    def check(name: str, value: Any) -> None:
+        ranges.check(name, value)
+        refuse(name, value, value)
+
+    return Values(read, "RANGE", check=check)
+
+
+def identifiers() -> Values:
+    """`start[:end]` of sequence ids."""
+
+    def read(name: str, word: str) -> tuple[int, int | None]:
+        match = _IDENTIFIERS.fullmatch(word)
+        if match is None:
+            raise invalid(name, word, "write it like 1:1000, with ids from 0 on")
+        start, end = int(match[1]), None if match[2] is None else int(match[2])
+        if end is not None and end < start:
+            raise UsageError(f"Failed to parse {name}. The end must not be below the start, but got '{word}'")
+        return start, end
+
+    return Values(read, "RANGE")
+
+
+def workers() -> Values:
+    """A number of processes, or auto."""
+    numbers = whole(least=1)
+
+    def read(name: str, word: str) -> object:
+        return word if word == "auto" else numbers.read(name, word)
+
+    def check(name: str, value: Any) -> None:
+        if value != "auto":
+            numbers.check(name, value)
+
+    return Values(read, numbers.metavar, check=check)
+
+
+def percentile() -> Values:
+    """1 to 99, or -1 for the mean, which is None in Python."""
+
+    def read(name: str, word: str) -> int | None:
+        number = _whole(name, word, word)
+        if number != -1 and not 0 < number < 100:
+            raise UsageError(
+                f"Failed to parse {name}. The value must be -1 for not reporting or in range (0, 100), "
+                f"but is {number}"
+            )
+        return None if number == -1 else number
+
+    return Values(read, "NUMBER", check=_at_least(1, most=99, is_whole=True))
+
+
+def duration(*, zero: bool) -> Values:
+    """Seconds of `90`, `90s`, `1.5m`; 0 where it means off."""
+
+    def read(name: str, word: str) -> float:
+        try:
+            seconds = parse_duration_ns(word, name) / NS_PER_S
+        except OverflowError as error:
+            raise invalid(name, word, "give a time that can pass, such as 10s or 2m") from error
+        if seconds == 0 and not zero:
+            raise UsageError(
+                f"{name} needs a duration above 0, but got '{word}'", remedy="write it like 10s or 2m"
+            )
+        return seconds
+
+    return Values(read, "TIME", check=_at_least(0))
+
+
+def share(*, zero: bool) -> Values:
+    """The fraction of `2%` or `0.02`."""
+
+    def read(name: str, word: str) -> float:
+        fraction = parse_share(word, name)
+        if fraction == 0 and not zero:
+            raise UsageError(
+                f"{name} needs a share above 0, but got '{word}'", remedy="write it as 2% or 0.02"
+            )
+        return fraction
+
+    return Values(read, "SHARE", check=_at_least(0, most=1))
+
+
+def existing_file() -> Values:
+    def read(name: str, word: str) -> str:
+        if not os.path.isfile(word):
+            raise UsageError(
+                f"Failed to parse {name}. The path '{word}' is not an existing file",
+                remedy="give the path of a readable file",
+            )
+        return word
+
+    return Values(read, "FILE")
+
+
+def new_file() -> Values:
+    def read(name: str, word: str) -> str:
+        if os.path.exists(word):
+            raise UsageError(f"Failed to parse {name} {word}. Path must not already exist.")
+        return word
+
+    return Values(read, "FILE")
+
+
+def output_file() -> Values:
+    def read(name: str, word: str) -> str:
+        if not word:
+            raise UsageError(
+                f"Failed to parse {name}. The path is empty", remedy="give the name of a file to write"
+            )
+        return word
+
+    return Values(read, "FILE")
+
+
+def data_source() -> Values:
+    """zero, random, or the path of something that exists."""
+
+    def read(name: str, word: str) -> str:
+        if word not in ("zero", "random") and not os.path.exists(word):
+            raise UsageError(
+                f"Failed to parse {name}. Unsupported type provided: '{word}'",
+                remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
+            )
+        return word
+
+    return Values(read, "SOURCE")
+
+
+def named_source(name: str, word: str) -> tuple[str, str]:
+    """`NAME=@FILE` or `NAME=value,value`."""
+    tensor, equals, source = word.partition("=")
+    if not tensor or not equals or source == "@":
+        raise UsageError(
+            f"Failed to parse {name}. There must be an input name, '=' and a value, but got '{word}'",
+            remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
+        )
+    return tensor, source
+
+
+def shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
+    """`name:d1,d2`; the name may hold colons."""
+    tensor, colon, dims = word.rpartition(":")
+    if not colon or not tensor:
+        raise UsageError(
+            f"Failed to parse {name}. There must be a colon after input name, but got '{word}'",
+            remedy="write it like IMAGE:3,224,224",
+        )
+    sizes = tuple(_whole(name, dim, word) for dim in dims.split(","))
+    if min(sizes) <= 0:
+        raise UsageError(
+            f"Failed to parse {name}. The dimensions of input tensor must be > 0, but got '{word}'"
+        )
+    return tensor, sizes
+
+
+def header(name: str, word: str) -> tuple[str, str]:
+    """`Name:Value`, the value kept as it is. Values may be secrets, so no message shows one."""
+    field, colon, value = word.partition(":")
+    if not colon:
+        raise UsageError(
+            f"Failed to parse {name}. The header has no colon (it is not shown, as it may be a secret)",
+            remedy="write it as Name:Value",
+        )
+    if _HEADER_NAME.fullmatch(field) is None:
+        raise UsageError(
+            f"Failed to parse {name}. What stands before the colon is not a header name "
+            "(it is not shown, as it may be a secret)",
+            remedy="write it as Name:Value, the name without blanks",
+        )
+    if any(mark in value for mark in "\r\n\0"):
+        raise UsageError(f"Failed to parse {name}. The value of header '{field}' has a line break in it")
+    return field, value
+
+
+def members(name: str, word: str) -> tuple[tuple[str, str], ...]:
+    """`name[:version],...` as pairs; all white space is dropped, no version is an empty one."""
+    pairs = []
+    for item in "".join(word.split()).split(","):
+        model, colon, version = item.partition(":")
+        if not model or ":" in version or (colon and not version):
+            raise invalid(name, word, "write it like model_a,model_b:2")
+        pairs.append((model, version))
+    return tuple(pairs)
+
+
+def parameter(name: str, word: str) -> tuple[str, str, str]:
+    """`name:value:type` of a request parameter."""
+    parts = word.split(":")
+    if len(parts) != 3 or not parts[0] or parts[2].lower() not in ("bool", "int", "string"):
+        raise UsageError(
+            f"Failed to parse {name}. The value '{word}' does not match <name:value:type>",
+            remedy="the type is bool, int or string",
+        )
+    return parts[0], parts[1], parts[2].lower()
+
+
+def tolerance(name: str, word: str) -> tuple[float, float]:
+    """`absolute[,relative]`."""
+    try:
+        numbers = [float(part) for part in word.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or any(not 0 <= number < float("inf") for number in numbers):
+        raise invalid(name, word, "write it like 1e-5 or 1e-5,1e-3, absolute and relative")
+    return numbers[0], numbers[1] if len(numbers) == 2 else 0.0

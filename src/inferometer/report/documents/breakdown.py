@@ -1,0 +1,286 @@
+"""Where one request's time goes, from the client's send to its last byte: pieces that add up to the latency.
+
+The pieces of all levels are drawn as bars; those of one level, or the models that work for it, are a table.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.observe.statistics import Counters, ModelStatistics
+from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table
+from inferometer.report.documents.curves import Rows, few
+from inferometer.report.documents.levels import best, load_column, measured
+from inferometer.report.format import bar, duration, level_label, level_value, share
+from inferometer.report.server import compute_ns, unique, workers
+from inferometer.stats.measurement import Measurement
+from inferometer.stats.result import Result
+
+WAIT = "waiting to be sent"
+SEND = "client send"
+NETWORK = "network and protocol"
+QUEUE = "queue"
+CACHE = "cache"
+INPUT = "compute input"
+INFER = "compute infer"
+OUTPUT = "compute output"
+OVERHEAD = "server overhead"
+RECEIVE = "client receive"
+OWN = "own work"
+_COLOURS = {
+    WAIT: "part-wait",
+    SEND: "part-send",
+    QUEUE: "part-queue",
+    CACHE: "part-cache",
+    INPUT: "part-input",
+    INFER: "part-infer",
+    OUTPUT: "part-output",
+    OWN: "part-infer",
+    OVERHEAD: "part-overhead",
+    RECEIVE: "part-receive",
+}
+_ELSE = "part-network"
+MOST_LEVELS = 16  # bars that fit on a page
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Nanoseconds of one request, on average."""
+
+    name: str
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTime:
+    """One model that works for the request; its pieces are per request of the top model."""
+
+    name: str
+    calls: float
+    pieces: tuple[Piece, ...]
+    batch: float  # inferences per execution, as formed
+
+    @property
+    def ns(self) -> float:
+        return sum(piece.ns for piece in self.pieces)
+
+    @property
+    def queue_ns(self) -> float:
+        return sum(piece.ns for piece in self.pieces if piece.name == QUEUE)
+
+
+def level_pieces(measurement: Measurement) -> tuple[Piece, ...]:
+    """In the order in which they pass; those that took no time are left out."""
+    latency, service = float(measurement.latency.mean_ns), float(measurement.service.mean_ns)
+    client = measurement.send_ns + measurement.receive_ns
+    inside = server_pieces(measurement.server)
+    inside_ns = _server_ns(measurement.server)
+    rows = (
+        Piece(WAIT, max(0.0, latency - service)),
+        Piece(SEND, float(measurement.send_ns)),
+        Piece(NETWORK if inside else "network and server", max(0.0, service - client - inside_ns)),
+        *inside,
+        Piece(RECEIVE, float(measurement.receive_ns)),
+    )
+    return tuple(row for row in rows if row.ns > 0)
+
+
+def _server_ns(model: ModelStatistics | None) -> float:
+    """As the server counts it: of steps that run side by side, the sum is more than what passed."""
+    if model is None or not model.counters.success_count:
+        return 0.0
+    return model.counters.success_ns / model.counters.success_count
+
+
+def server_pieces(model: ModelStatistics | None) -> tuple[Piece, ...]:
+    """Queue and compute of all that worked, and what is left of the server's own time."""
+    if model is None or not model.counters.success_count:
+        return ()
+    calls = model.counters.success_count
+    total = Counters()
+    for row in unique(workers(model)):
+        total += row.counters
+    pieces = _pieces(total, calls)
+    rest = model.counters.success_ns / calls - sum(piece.ns for piece in pieces)
+    return (*pieces, Piece(OVERHEAD, max(0.0, rest)))
+
+
+def _pieces(counters: Counters, calls: int) -> tuple[Piece, ...]:
+    rows = (
+        (QUEUE, counters.queue_ns),
+        (CACHE, counters.cache_hit_ns + counters.cache_miss_ns),
+        (INPUT, counters.compute_input_ns),
+        (INFER, counters.compute_infer_ns),
+        (OUTPUT, counters.compute_output_ns),
+    )
+    return tuple(Piece(name, ns / calls) for name, ns in rows)
+
+
+def steps(model: ModelStatistics | None) -> tuple[ModelTime, ...]:
+    """The composing models that worked; a model that calls others itself comes first, with what is its own."""
+    if model is None or not model.members or not model.counters.success_count:
+        return ()
+    calls = model.counters.success_count
+    found = tuple(_step(row, calls) for row in unique(w for member in model.members for w in workers(member)))
+    if model.is_ensemble:
+        return found
+    own = model.counters
+    work_ns = max(0.0, compute_ns(own) / calls - sum(step.ns for step in found))
+    pieces = (Piece(QUEUE, own.queue_ns / calls), Piece(OWN, work_ns))
+    return (ModelTime(model.name, 1.0, pieces, _batch(own)), *found)
+
+
+def _step(model: ModelStatistics, calls: int) -> ModelTime:
+    row = model.counters
+    pieces = _pieces(row, calls)
+    rest = Piece(OVERHEAD, max(0.0, row.success_ns / calls - sum(piece.ns for piece in pieces)))
+    shown = tuple(piece for piece in (*pieces, rest) if piece.ns > 0)
+    return ModelTime(model.name, row.success_count / calls, shown, _batch(row))
+
+
+def _batch(counters: Counters) -> float:
+    return counters.inference_count / counters.execution_count if counters.execution_count else 0.0
+
+
+def slowest_step(measurement: Measurement) -> str:
+    """Names the slowest step in the server with its share; empty without server statistics."""
+    server = measurement.server
+    if server is None or not _server_ns(server):
+        return ""
+    rows = steps(server) or tuple(
+        ModelTime(piece.name, 1.0, (piece,), 0.0) for piece in server_pieces(server)
+    )
+    slowest = max(rows, key=lambda row: row.ns)
+    part = share(min(1.0, _ratio(slowest.ns, _server_ns(server))))
+    words = f"Slowest step: {slowest.name}, {duration(slowest.ns)} per request, {part} of the server's time"
+    waiting = _ratio(slowest.queue_ns, slowest.ns)
+    return f"{words}; {share(waiting)} of that is waiting in its queue." if 0.5 < waiting < 1 else f"{words}."
+
+
+# --- as a section
+
+
+def time_section(result: Result) -> Section | None:
+    """Averages of one request; None when nothing was answered."""
+    rows, top = measured(result), best(result)
+    if not rows or top is None:
+        return None
+    level, found = top
+    label = level_label(level.mode, level.value)
+    models = in_order(steps(found.server), result.model)
+    blocks: list[Block] = [_level_bars(few(rows, MOST_LEVELS), is_part=len(rows) > MOST_LEVELS)]
+    if models:
+        blocks += [_model_bars(models, label), _model_table(models, label)]
+    title = f"Where the time goes at {label}"
+    tables = (_request_table(title, found, models), _level_table(rows))
+    return Section("time", title, _lead(found), (*blocks, *tables))
+
+
+def _lead(found: Measurement) -> str:
+    if not _server_ns(found.server):
+        return "Averages of one request. The server gives no statistics: only our side is known."
+    inside_ns = _server_ns(found.server)
+    whole_ns = max(float(found.latency.mean_ns), inside_ns)
+    inside, outside, whole = map(duration, (inside_ns, whole_ns - inside_ns, whole_ns))
+    return f"Averages of one request: server {inside} + network and client {outside} = {whole}."
+
+
+def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) -> Table:
+    """A row for each piece; where several models work for a request, they stand for what the server did."""
+    pieces, inside_ns = level_pieces(found), _server_ns(found.server)
+    inside = {piece.name for piece in server_pieces(found.server)} - {OVERHEAD} if models else set()
+    rows = [ModelTime(piece.name, 0.0, (piece,), 0.0) for piece in pieces if piece.name not in inside]
+    place = next((n for n, row in enumerate(rows) if row.name in (OVERHEAD, RECEIVE)), len(rows))
+    rows[place:place] = models
+    whole_ns = sum(piece.ns for piece in pieces)
+    lines = []
+    for row in rows:
+        part = _ratio(row.ns, whole_ns)
+        queue = duration(row.queue_ns) if row.calls else ""
+        own = (_calls(row), duration(row.ns), queue) if models else (duration(row.ns),)
+        lines.append((row.name, *own, share(min(1.0, part)), bar(part)))
+    numbers = ("Calls", "Time", "Queue", "Share") if models else ("Time", "Share")
+    columns = (
+        Column("Step", is_number=False, is_name=True),
+        *map(Column, numbers),
+        Column("", is_number=False),
+    )
+    return Table(title, columns, tuple(lines), Depth.DRAWN if inside_ns else Depth.DETAIL)
+
+
+def _calls(row: ModelTime) -> str:
+    if not row.calls:  # no model, but a piece outside of them
+        return ""
+    return f"{row.calls:g}" if row.calls == round(row.calls) else f"{row.calls:.2f}"
+
+
+def in_order(rows: tuple[ModelTime, ...], model: Mapping[str, Any]) -> tuple[ModelTime, ...]:
+    """As requests pass them, as far as the ensemble's configuration tells."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(_passed(model)))}
+    return tuple(sorted(rows, key=lambda row: places.get(row.name, len(places))))
+
+
+def _passed(model: Mapping[str, Any]) -> Iterator[str]:
+    members = {str(row.get("name")): row for row in model.get("composing") or () if isinstance(row, Mapping)}
+    config = model.get("config")
+    schedule = config.get("ensemble_scheduling") if isinstance(config, Mapping) else None
+    for step in (schedule or {}).get("step") or ():
+        name = str(step.get("model_name"))
+        yield name
+        yield from _passed(members.get(name, {}))
+
+
+def _level_bars(rows: Rows, *, is_part: bool) -> Bars:
+    bars = []
+    for level, found in rows:
+        pieces = level_pieces(found)
+        total = duration(sum(piece.ns for piece in pieces))
+        bars.append(Bar(level_label(level.mode, level.value), _segments(pieces), total))
+    most = max(sum(segment.value for segment in row.segments) for row in bars)
+    note = f"{MOST_LEVELS} of the levels are drawn; the table has all." if is_part else ""
+    return Bars("By level", tuple(bars), most, note)
+
+
+def _segments(pieces: tuple[Piece, ...]) -> tuple[Segment, ...]:
+    return tuple(
+        Segment(piece.name, piece.ns, duration(piece.ns), _COLOURS.get(piece.name, _ELSE)) for piece in pieces
+    )
+
+
+def _model_bars(rows: Sequence[ModelTime], where: str) -> Bars:
+    total = sum(row.ns for row in rows)
+    bars = []
+    for row in rows:
+        words = [] if abs(row.calls - 1) < 0.02 else [f"{row.calls:.3g} calls per request"]
+        words += [f"batches of {row.batch:.3g}"] if row.batch > 1.005 else []
+        text = f"{duration(row.ns)} · {share(_ratio(row.ns, total))}"
+        bars.append(Bar(row.name, _segments(row.pieces), text, ", ".join(words)))
+    note = "Per request of the whole pipeline; the share is of all steps together."
+    return Bars(f"By step, at {where}", tuple(bars), max(row.ns for row in rows), note)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def _level_table(rows: Rows) -> Table:
+    lines = [(level_value(level.mode, level.value), level_pieces(found)) for level, found in rows]
+    return _pieces_table("Where the time goes, by level", load_column(rows[0][0]), lines)
+
+
+def _model_table(rows: Sequence[ModelTime], where: str) -> Table:
+    lines = [(row.name, row.pieces) for row in rows]
+    return _pieces_table(
+        f"Where the time goes, by step at {where}", Column("Step", is_number=False, is_name=True), lines
+    )
+
+
+def _pieces_table(caption: str, first: Column, lines: Sequence[tuple[str, tuple[Piece, ...]]]) -> Table:
+    """A column for each piece that any line has."""
+    names = list(dict.fromkeys(piece.name for _, pieces in lines for piece in pieces))
+    rows = []
+    for label, pieces in lines:
+        times = {piece.name: duration(piece.ns) for piece in pieces}
+        total = duration(sum(piece.ns for piece in pieces))
+        rows.append((label, *(times.get(name, "-") for name in names), total))
+    return Table(caption, (first, *map(Column, (*names, "Together"))), tuple(rows), Depth.DETAIL)

@@ -1,0 +1,321 @@
+"""Sentences about what was measured, the same in every form of a report."""
+
+from collections.abc import Iterator, Sequence
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_US
+from inferometer.report.format import (
+    at_percentile,
+    duration,
+    first_line,
+    interval,
+    level_label,
+    plural,
+    quantity,
+    share,
+)
+from inferometer.stats.measurement import (
+    ClientCost,
+    Distribution,
+    FailureGroup,
+    Goodput,
+    Level,
+    Measurement,
+    SequenceFigures,
+    StartFigures,
+    Streaming,
+    TokenFigures,
+)
+from inferometer.stats.result import Finding
+from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
+
+GIB = 1024**3
+
+_VERDICTS = {
+    Note.CLIENT_LIMITED: "client limit",
+    Note.OVERLOADED: "overloaded",
+    Note.NOT_OFFERED: "rate not reached",
+    Note.NOT_STABLE: "not stable",
+    Note.NOT_PRECISE: "not precise",
+    Note.INTERRUPTED: "interrupted",
+    Note.SERVER_GONE: "server gone",
+    Note.NO_ANSWER: "no answer",
+    Note.NO_REPLY: "no reply",
+    Note.OTHER_CLIENTS: "other clients",
+    Note.NOT_COUNTED: "not counted",
+}
+
+
+# --- a level, a search
+
+
+def level_sentence(level: Level) -> str:
+    """A finished level in a line."""
+    label = level_label(level.mode, level.value)
+    if level.measurement is None:
+        return f"{label}: no request finished"
+    if not level.measurement.request_count:
+        return f"{label}: no good answer, {verdict_words(level)}"
+    return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
+
+
+def _headline(measurement: Measurement) -> str:
+    rate = f"{quantity(measurement.infer_per_s.value)} infer/s {interval(measurement.infer_per_s)}".rstrip()
+    latency = measurement.latency
+    return f"{rate}, avg {duration(latency.mean_ns)}, p99 {duration(latency.percentile_ns(99))}"
+
+
+def verdict_words(level: Level, finding: Finding | None = None) -> str:
+    """What came of a level in a few words: `ok`, or all that is wrong with it; in a search, first what it found."""
+    words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
+    if level.measurement is None and not words:
+        words.append("no reply")
+    is_failing = any(remark.note is Note.FAILURES for remark in level.remarks)
+    if not level.is_stable and not words and not is_failing:
+        words.append("not stable")
+    if level.is_over_limit:
+        words.append("over limit")
+    if level.measurement is not None and level.measurement.failed_count:
+        words.append("errors" if level.measurement.request_count else "all failed")
+    judged = () if finding is None else finding.judged
+    for row in (row for row in judged if row.load == level.value):
+        words.insert(0, f"broken: {', '.join(row.broken)}" if row.verdict == "broken" else row.verdict)
+    return ", ".join(dict.fromkeys(words)) if words else "ok"
+
+
+def finding_sentence(finding: Finding) -> str:
+    """The answer of a search in words."""
+    unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
+    if not finding.value:
+        clauses = [_nothing_kept(finding, unit)]
+    else:
+        most = found_load(finding, finding.value)
+        clauses = [f"Keeps '{finding.promise}' up to {most} {unit} ({limit_words(finding)})"]
+        if finding.high is None:
+            tried = max((row.load for row in finding.judged), default=finding.low)
+            clauses.append(
+                f"nothing is known to break it up to {found_load(finding, tried)}, the most that was tried"
+            )
+        else:
+            clauses.append(f"above, it breaks on {finding.limited_by}")
+    words = "; ".join(clauses) + "."
+    if finding.knee:
+        words += f" Knee at {found_load(finding, finding.knee)}."
+    if finding.needed_s:
+        words += f" The time was too short to say more: give --duration {finding.needed_s:.0f}s or longer."
+    return words
+
+
+def _nothing_kept(finding: Finding, unit: str) -> str:
+    lowest = min(finding.judged, key=lambda row: row.load, default=None)
+    if lowest is None or lowest.verdict == "broken":
+        return f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}"
+    least = f"{found_load(finding, lowest.load)} {unit}, the least that was tried"
+    return f"Whether '{finding.promise}' is kept at {least}, could not be decided ({limit_words(finding)})"
+
+
+def found_load(finding: Finding, load: float) -> str:
+    return quantity(load) if finding.mode == "request_rate" else f"{load:g}"
+
+
+def limit_words(finding: Finding) -> str:
+    """Between which loads the limit lies. Results of 0.1 only know which loads passed and failed a short try."""
+    name = "between" if finding.confidence is None else f"{share(finding.confidence)} interval"
+    low = found_load(finding, finding.low)
+    if finding.high is None:
+        return f"{name} {low} or more" if finding.low else f"{name} unknown"
+    high = found_load(finding, finding.high)
+    if not finding.low:
+        return f"{name} up to {high}"
+    return f"{name} {low} {'and' if finding.confidence is None else 'to'} {high}"
+
+
+def start_sentence(level: Level, start: StartFigures) -> str:
+    """What was left out at the start of a level."""
+    cold = start.latency
+    line = (
+        f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} were unlike the rest "
+        f"and are left out: {quantity(start.infer_per_s)} infer/s"
+    )
+    if cold.count:
+        line += f", avg {duration(cold.mean_ns)}, p99 {duration(cold.percentile_ns(99))}"
+    return line
+
+
+def failure_sentence(level: Level, group: FailureGroup) -> str:
+    """How many requests failed in one way, when, and what was said."""
+    when = f"at {group.first_s:.1f} s"
+    if group.count > 1:
+        when = f"{group.first_s:.1f} s to {group.last_s:.1f} s"
+    example = first_line(group.example)
+    failed = f"{plural(group.count, 'request')} failed ({group.kind}), {when}"
+    if group.max_ns:
+        failed += f", after {duration(group.mean_ns)} (at most {duration(group.max_ns)})"
+    line = f"{level_label(level.mode, level.value)}: {failed}"
+    return f"{line}: {example}" if example else line
+
+
+# --- a measurement
+
+
+def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
+    """All there is to say beside the tables; `ports` are the local ones of this host, 0 when not known."""
+    if measurement.streaming is not None:
+        yield _streaming(measurement.streaming)
+    yield from token_sentences(measurement)
+    if measurement.sequences is not None:
+        yield _sequences(measurement.sequences)
+    if measurement.metrics is not None:
+        yield from metrics_sentences(measurement.metrics)
+    rows = [
+        f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
+        for name, estimate in measurement.latency_intervals
+    ]
+    if rows:
+        yield f"95 % intervals: {', '.join(rows)}."
+    yield _client(measurement.client, ports)
+
+
+def _streaming(streaming: Streaming) -> str:
+    first, gaps = streaming.first, streaming.gaps
+    each = streaming.responses / max(1, streaming.per_request.count)
+    words = [
+        f"Streams: {quantity(streaming.per_s)} responses/s, {each:.3g} per request; "
+        f"first after p50 {at_percentile(first, 50)}, p99 {at_percentile(first, 99)}"
+    ]
+    if gaps.count:
+        words.append(
+            f"between them p50 {duration(gaps.percentile_ns(50))}, p99 {duration(gaps.percentile_ns(99))}"
+        )
+    return "; ".join(words)
+
+
+def _sequences(sequences: SequenceFigures) -> str:
+    whole = sequences.latency
+    return (
+        f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second, each p50 "
+        f"{duration(whole.percentile_ns(50))}, p99 {duration(whole.percentile_ns(99))}"
+    )
+
+
+def _client(client: ClientCost, ports: int) -> str:
+    """What measuring cost on this side."""
+    each = duration(client.cpu_us_per_request * NS_PER_US)
+    words = [f"{share(client.cpu_share)} of a core" + (f", {each} a request" if client.cpu_share else "")]
+    if client.lag_p99_ns:
+        words.append(f"sent late by p50 {duration(client.lag_p50_ns)}, p99 {duration(client.lag_p99_ns)}")
+    if client.loop_lag_max_ns:
+        words.append(
+            f"loop lag p50 {duration(client.loop_lag_p50_ns)}, at most {duration(client.loop_lag_max_ns)}"
+        )
+    if client.files:
+        limit = f" of {client.file_limit}" if client.file_limit else ""
+        words.append(f"{client.files}{limit} files open")
+    if client.connects:
+        among = f" ({ports} local ports)" if ports else ""
+        words.append(f"{plural(client.connects, 'connection')} opened{among}")
+    return f"Client: {'; '.join(words)}."
+
+
+def token_sentences(measurement: Measurement) -> Iterator[str]:
+    """What there is to say of tokens and of a promise."""
+    if measurement.tokens is not None:
+        yield from _tokens(measurement.tokens)
+    if measurement.goodput is not None:
+        yield _goodput(measurement.goodput)
+
+
+def _tokens(tokens: TokenFigures) -> Iterator[str]:
+    if tokens.output:
+        words = [
+            f"Tokens: {quantity(tokens.output_per_s)} tokens/s, {_lengths(tokens.per_answer)} per answer"
+        ]
+        if tokens.between.count:
+            between = tokens.between
+            words.append(
+                f"one every p50 {duration(between.percentile_ns(50))}, p99 {duration(between.percentile_ns(99))}"
+            )
+        yield "; ".join(words)
+    if tokens.prompt:
+        prompts = _lengths(tokens.per_prompt)
+        yield f"Prompts: {quantity(tokens.prompt_per_s)} tokens/s, {prompts} per request"
+    if tokens.output or tokens.from_events:
+        yield token_origin(tokens)
+
+
+def _lengths(lengths: Distribution) -> str:
+    if lengths.min_ns == lengths.max_ns:
+        return str(lengths.min_ns)
+    return f"{lengths.mean_ns} ({lengths.min_ns} to {lengths.max_ns})"
+
+
+def token_origin(tokens: TokenFigures) -> str:
+    """Who counted them."""
+    if not tokens.from_events:
+        return "Tokens are the server's own count (usage)."
+    if tokens.from_events == tokens.per_answer.count:
+        return "Tokens are events of the streams: the server gave no usage, and an event may hold several tokens."
+    answers = plural(tokens.from_events, "answer")
+    return f"Tokens are the server's own count (usage), except for {answers} without one, whose events were counted."
+
+
+def _goodput(goodput: Goodput) -> str:
+    return (
+        f"Goodput: {quantity(goodput.per_s)} requests/s kept '{goodput.promise}', "
+        f"{share(goodput.share)} of all that ended"
+    )
+
+
+def metrics_sentences(metrics: ServerMetrics) -> Iterator[str]:
+    """One line for the server, and one for each busy model, each GPU and this host."""
+    yield f"Server metrics ({plural(metrics.polls, 'look')}): {_server(metrics) or 'nothing about CPU and memory'}"
+    yield from (f"{_queue(row)}" for row in metrics.queues)
+    host = metrics.host
+    # NVML is asked only where the server says nothing: both see the same GPUs.
+    gpus = metrics.gpus if metrics.gpus or host is None else host.gpus
+    yield from (f"{row.uuid}: {_gpu(row)}" for row in gpus)
+    if host is not None:
+        yield f"This host: {_host(host)}"
+
+
+def _server(metrics: ServerMetrics) -> str:
+    return _joined(
+        [
+            _maybe_share("CPU", metrics.cpu_share),
+            _memory(metrics.memory_used_bytes, metrics.memory_total_bytes),
+        ]
+    )
+
+
+def _queue(row: QueueFigures) -> str:
+    words = []
+    if row.pending_mean is not None and row.pending_max is not None:
+        words.append(f"{quantity(row.pending_mean)} requests pending, {row.pending_max:g} at most")
+    if row.queue_us is not None:
+        words.append(f"{duration(row.queue_us * NS_PER_US)} in the queue")
+    return f"{row.model} version {row.version}: {_joined(words)}"
+
+
+def _gpu(row: GpuFigures) -> str:
+    power = "" if row.power_w is None else f"{quantity(row.power_w)} W"
+    memory = _memory(row.memory_used_bytes, row.memory_total_bytes)
+    return _joined([_maybe_share("busy", row.utilization), power, memory])
+
+
+def _host(host: HostFigures) -> str:
+    return _joined([_maybe_share("CPU", host.cpu_share), _memory(host.memory_used_bytes, None)])
+
+
+def _maybe_share(name: str, part: float | None) -> str:
+    return "" if part is None else f"{name} {share(part)}"
+
+
+def _memory(used: int | None, total: int | None) -> str:
+    if used is None:
+        return ""
+    whole = "" if total is None else f" of {quantity(total / GIB)}"
+    return f"memory {quantity(used / GIB)}{whole} GiB"
+
+
+def _joined(words: Sequence[str]) -> str:
+    return ", ".join(word for word in words if word)

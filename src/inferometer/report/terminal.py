@@ -1,0 +1,119 @@
+"""A document on a terminal: the verdict first, then tables and messages; drawings and details are left to the page."""
+
+import sys
+import textwrap
+from collections.abc import Iterator
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from inferometer.report.document import Block, Depth, Document, Facts, Messages, Section, Table, Tone
+from inferometer.report.escape import terminal
+
+WIDTH = 100  # lines longer than this are hard to read
+LEAST_TEXT = 12  # letters of a column of text below which columns that can be spared go first
+LEAST_NAME = 28  # the same of names, which are hard to read in pieces
+GAP = "  "  # between columns
+_STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red"}
+
+
+def show(document: Document, console: Console | None = None) -> None:
+    """Print the document on stdout, or on another console."""
+    if console is None:
+        console = screen()
+    width = min(WIDTH, console.width)
+    console.print(terminal(" · ".join((document.title, *filter(None, document.facts)))), width=width)
+    console.print(terminal(document.verdict, style=f"bold {_STYLES[document.tone]}".strip()), width=width)
+    for section in document.sections:
+        for part in _section(section, width):
+            console.print(part, width=width)
+
+
+def screen() -> Console:
+    """Stdout; where it is a file or a pipe, as wide as people read."""
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
+
+
+def _section(section: Section, width: int) -> Iterator[RenderableType]:
+    if section.is_detail:
+        return
+    parts = [part for block in section.blocks for part in _block(block, section.title, width)]
+    if not parts:
+        return
+    yield terminal(f"\n{section.title}", style="bold")
+    if section.lead:
+        yield terminal(section.lead)
+    yield from parts
+
+
+def _block(block: Block, title: str, width: int) -> Iterator[RenderableType]:
+    if isinstance(block, Table) and block.depth in (Depth.MAIN, Depth.DRAWN):
+        if block.caption != title:
+            yield terminal(block.caption)
+        yield _table(block, width)
+    elif isinstance(block, Facts):
+        yield terminal(block.caption)
+        grid = Grid.grid(padding=(0, 2))
+        for name, value in block.rows:
+            grid.add_row(terminal(f"  {name}"), terminal(value))
+        yield grid
+    elif isinstance(block, Messages):
+        yield from _messages(block)
+
+
+def _messages(block: Messages) -> Iterator[RenderableType]:
+    for number, row in enumerate(block.rows, start=1):
+        mark = f"{number}." if block.is_ranked else row.tone.mark
+        text = terminal(row.text, style=_STYLES[row.tone])
+        if row.advice:
+            text.append_text(terminal(f"\n{row.advice}", style="dim"))
+        if not mark:
+            yield text
+            continue
+        grid = Grid.grid(
+            padding=(0, 1)
+        )  # so that lines after the first begin below the text, not below the mark
+        grid.add_row(terminal(mark, style=_STYLES[row.tone]), text)
+        yield grid
+
+
+def _table(table: Table, width: int) -> Grid:
+    """Without the columns that can be spared where the terminal is too narrow for all of them."""
+    widths = [_least_width(table, place) for place in range(len(table.columns))]
+    shown = list(range(len(table.columns)))
+    spare = sorted(
+        (place for place in shown if table.columns[place].rank), key=lambda n: (table.columns[n].rank, n)
+    )
+    while spare and sum(widths[place] + len(GAP) for place in shown) - len(GAP) > width:
+        shown.remove(spare.pop())
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for place in shown:
+        column = table.columns[place]
+        grid.add_column(
+            _heading(column.name, widths[place]),
+            justify="right" if column.is_number else "left",
+            no_wrap=column.is_number,
+            overflow="fold",
+            min_width=widths[place],
+        )
+    for number, row in enumerate(table.rows):
+        cells = [terminal(row[place].replace("\n", " ")) for place in shown]
+        cells[-1].stylize(_STYLES[table.tones[number] if table.tones else Tone.PLAIN])
+        grid.add_row(*cells)
+    return grid
+
+
+def _least_width(table: Table, place: int) -> int:
+    """A figure is never broken, a text may be; a heading may be wherever there is a blank in it."""
+    column = table.columns[place]
+    widest = max((cell_len(row[place]) for row in table.rows), default=0)
+    if not column.is_number:
+        widest = min(widest, LEAST_NAME if column.is_name else LEAST_TEXT)
+    return max([widest, *map(len, column.name.split(" "))])
+
+
+def _heading(name: str, width: int) -> Text:
+    return terminal("\n".join(textwrap.wrap(name, width, break_on_hyphens=False)))

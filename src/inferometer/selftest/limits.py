@@ -1,0 +1,165 @@
+"""What this machine and one worker can do.
+
+"machine": timer, open files and ports, which bound what can be measured from here. "ceiling": the most requests per
+second of one worker, against a server that does nothing.
+"""
+
+import os
+import resource
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from inferometer.base.clock import monotonic_ns
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.load.plan import Closed
+from inferometer.load.reactor import SPIN_NS, Timer
+from inferometer.observe.host import PORT_RANGE, local_ports
+from inferometer.report.format import duration, quantity, share
+from inferometer.selftest.behaviour import Behaviour
+from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
+from inferometer.selftest.drive import MeasuredLoad, NullServer, ServerReport, run_for, workers
+from inferometer.stats.quantiles import percentile
+
+# --- machine
+
+WAKES = 200
+FEW_FILES = 4096
+FEW_PORTS = 10_000
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+def machine_checks(thoroughness: Thoroughness) -> Iterator[Check]:
+    yield _timer()
+    yield _files()
+    yield _ports()
+
+
+def _timer() -> Check:
+    """How late a timer alone wakes us; what is within SPIN_NS a worker hides, because it sleeps that much less."""
+    resolution_ns = round(time.clock_getres(time.CLOCK_MONOTONIC) * NS_PER_S)
+    late = np.array(_wakes(), dtype=np.int64)
+    p50_ns, p99_ns = percentile(late, 50), percentile(late, 99)
+    text = (
+        f"clock resolution {duration(resolution_ns)}; a timer wakes us {duration(p50_ns)} late (p50), "
+        f"{duration(p99_ns)} (p99)"
+    )
+    is_late = p50_ns > SPIN_NS
+    if is_late:
+        text += f"; more than {duration(SPIN_NS)} late, sends lag behind: is this machine saving power, or virtual?"
+    figures = {
+        "resolution_ns": resolution_ns,
+        "late_p50_us": p50_ns / NS_PER_US,
+        "late_p99_us": p99_ns / NS_PER_US,
+    }
+    return Check("machine", "timer", CheckResult.WARN if is_late else CheckResult.PASS, text, figures)
+
+
+def _wakes() -> list[int]:
+    timer = Timer()
+    epoll = select.epoll()
+    epoll.register(timer.fd, select.EPOLLIN)
+    found = []
+    try:
+        for _ in range(WAKES):
+            due = monotonic_ns() + NS_PER_MS
+            timer.set(due)
+            epoll.poll()
+            found.append(monotonic_ns() - due)
+            timer.clear(0)
+    finally:
+        epoll.close()
+        os.close(timer.fd)
+    return found
+
+
+def _files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_endless = hard == resource.RLIM_INFINITY
+    is_low = not is_endless and hard < FEW_FILES
+    text = f"{'any number' if is_endless else hard} may be open at once, one for each request in flight over HTTP"
+    if is_low:
+        text += f"; {Note.FEW_FILES.advice}"
+    figures = {"soft": soft, "hard": None if is_endless else hard}
+    return Check("machine", "open files", CheckResult.WARN if is_low else CheckResult.PASS, text, figures)
+
+
+def _ports() -> Check:
+    """Ports of this machine for connections to one address; closed connections hold theirs for a minute."""
+    ports = local_ports()
+    free = len(ports) - len({port for port in _ports_taken() if port in ports})
+    is_low = free < FEW_PORTS
+    text = f"{free} of {len(ports)} local ports are free"
+    if is_low:
+        text += f"; widen the range in {PORT_RANGE}, or wait until closed connections have let go of theirs"
+    figures = {"free": free, "range": len(ports)}
+    return Check("machine", "ports", CheckResult.WARN if is_low else CheckResult.PASS, text, figures)
+
+
+def _ports_taken() -> Iterator[int]:
+    for table in TABLES:
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            yield int(line.split()[1].rpartition(":")[2], 16)
+
+
+# --- ceiling
+
+CONCURRENCY = 16  # enough for both ends to have work at any time
+PROTOCOLS = {"http": "HTTP/1.1", "grpc": "gRPC"}
+PAYLOADS = {"64 B": 64, "64 KiB": 64 * 1024, "1 MiB": 1024 * 1024}  # of the request; the reply is small
+CORE = 0.8  # whoever uses more of a core than this is at its limit
+ALIKE = 0.05
+
+
+def ceiling_checks(thoroughness: Thoroughness) -> Iterator[Check]:
+    for protocol, title in PROTOCOLS.items():
+        with NullServer(Behaviour(protocol)) as server:
+            for payload, size in PAYLOADS.items():
+                with workers(server, protocol, size) as load:
+                    before = server.report()
+                    run = run_for(load, Closed(CONCURRENCY), thoroughness.ceiling_s)
+                    after = server.report()
+                yield _ceiling_check(f"{title}, {payload}", run, _cpu_share(before, after))
+
+
+def _cpu_share(before: ServerReport, after: ServerReport) -> float:
+    return (after.cpu_ns - before.cpu_ns) / (after.now_ns - before.now_ns)
+
+
+def limited_by(client: float, server: float) -> str:
+    """Whose share of a core says that it could do no more; the machine, if neither had a core to itself."""
+    if max(client, server) < CORE:
+        return "machine"
+    if abs(client - server) < ALIKE:
+        return "both"
+    return "client" if client > server else "null server"
+
+
+def _ceiling_check(name: str, run: MeasuredLoad, server_share: float) -> Check:
+    found = run.measurement
+    rate, p50_ns = found.infer_per_s.value, found.latency.percentile_ns(50)
+    cost_us, client_share = found.client.cpu_us_per_request, found.client.cpu_share
+    limit = limited_by(client_share, server_share)
+    least = "" if limit in ("client", "both") else "at least "
+    text = (
+        f"{least}{quantity(rate)} requests/s, p50 {duration(p50_ns)}, {duration(cost_us * 1000)} CPU each; "
+        f"limit: {limit} (client {share(client_share)}, server {share(server_share)} of a core)"
+    )
+    if found.failed_count:
+        text += f"; {found.failed_count} requests failed: {found.failures[0].example}"
+    is_good = found.request_count > 0 and found.failed_count == 0
+    figures: dict[str, Figure] = {
+        "requests_per_s": rate,
+        "p50_us": p50_ns / 1000,
+        "client_cpu_us_per_request": cost_us,
+        "client_cpu_share": client_share,
+        "server_cpu_share": server_share,
+        "limited_by": limit,
+        "concurrency": CONCURRENCY,
+        "failed": found.failed_count,
+    }
+    return Check("ceiling", name, CheckResult.PASS if is_good else CheckResult.FAIL, text, figures)

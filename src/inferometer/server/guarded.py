@@ -1,0 +1,141 @@
+"""A process that never outlives its owner (guard.py): how it is started and ended, and what its log says."""
+
+import contextlib
+import os
+import re
+import secrets
+import select
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from inferometer.base.errors import LocalError
+from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
+
+_LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
+_PORT = re.compile(r"failed to start (?P<service>\w+) service: .*?:(?P<port>\d+)' already in use")
+_BARE = re.compile(
+    r"error: |.*: unrecognized option|Unexpected argument|.*error while loading shared libraries|\[libprotobuf ERROR"
+)
+_HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
+_MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")
+_MOST_LINES = 6
+
+
+class GuardedProcess:
+    """A command with a guard, a runtime folder, a prefix for its shared memory and a log; nothing of it stays behind.
+
+    The guard is there from `start` on, so files may be made then; the command itself runs from `release` on.
+    """
+
+    def __init__(self, name: str, log: Path | None = None) -> None:
+        """Without a log of the user's it is a file of ours, removed at the end."""
+        token = f"{os.getpid()}_{secrets.token_hex(8)}"
+        runtime = Path(tempfile.gettempdir()) / f"inferometer-{name}-{token}"
+        self.log = runtime.with_suffix(".log") if log is None else log
+        self.traces = Traces(f"inferometer_{token}_", runtime, self.log if log is None else None)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: int | None = None  # reads as ended when the guard is done
+
+    @property
+    def runtime(self) -> Path:
+        return self.traces.runtime
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        """The command's own process, not its guard."""
+        if self._process is None:
+            raise LocalError("the process is not started")
+        return self._process
+
+    def start(self, command: list[str], environment: Mapping[str, str], fds: tuple[int, ...] = ()) -> None:
+        done, alive = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*guard_command(self.traces, log=self.log, alive=alive), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(*fds, alive),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(done)
+            raise
+        finally:
+            os.close(alive)
+        self._guard = done
+
+    def release(self) -> None:
+        """Let the command run. One that ended already is noticed by whoever waits for it."""
+        stdin = self.process.stdin
+        assert stdin is not None
+        with contextlib.suppress(BrokenPipeError), stdin:
+            stdin.write(GO.encode())
+
+    def end(self, *, keep_log: bool = False) -> None:
+        process = self.process
+        if process.stdin is not None:
+            process.stdin.close()
+        process.terminate()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            end_group(process.pid)
+            process.wait()
+        self.wait_for_guard()
+        # The guard has done both already, unless somebody killed it.
+        end_group(process.pid)
+        self.traces.remove()
+        if not keep_log:
+            self.traces.remove_log()
+
+    def wait_for_guard(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        waiting = select.poll()
+        waiting.register(guard, select.POLLIN)
+        waiting.poll(GRACE_S * 1000)
+        os.close(guard)
+
+
+# --- what a tritonserver log says about a start that failed
+
+
+def ports_in_use(log: str) -> tuple[int, ...]:
+    """The ports the server was refused because somebody else holds them."""
+    return tuple(int(match["port"]) for match in _PORT.finditer(log))
+
+
+def is_about_models(log: str) -> bool:
+    """Whether the server gave up over the models it was given, not over itself."""
+    return any(_MODEL.search(line) for line in _errors(log))
+
+
+def telling_lines(log: str) -> tuple[str, ...]:
+    """The few lines that say why the server gave up; the last ones where none is marked as an error."""
+    errors = tuple(dict.fromkeys(_errors(log)))
+    if errors:
+        return errors[:_MOST_LINES]
+    return tuple(line.strip() for line in log.splitlines() if line.strip())[-_MOST_LINES:]
+
+
+def _errors(log: str) -> Iterator[str]:
+    for line in log.splitlines():
+        if any(word in line for word in _HARMLESS):
+            continue
+        logged = _LOGGED.match(line)
+        if logged is not None:
+            yield _plain(logged["text"])
+        elif _BARE.match(line):
+            yield line.rpartition("] ")[2].strip()
+
+
+def _plain(text: str) -> str:
+    # Triton logs a python traceback as one quoted line: the reason, then "At:" and the frames.
+    lines = [part.strip() for part in text.strip('"').split("\\n") if part.strip()]
+    if len(lines) > 2 and lines[1] == "At:":
+        return f"{lines[0]} at {lines[2]}"
+    return " ".join(lines[:2])

@@ -1,0 +1,52 @@
+"""Whoever follows a run, a search or a comparison."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inferometer.stats.measurement import Level, WindowFigures
+
+
+class Watcher:
+    """Is told how it goes on, and asked whether to end. Override what is of interest: this one stays silent."""
+
+    def level_started(self, mode: str, value: float) -> None:
+        """A load is applied: so many requests at a time, or per second."""
+
+    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
+        """So long after the level started, so many requests of the window that fills have ended well or badly."""
+
+    def window_finished(self, number: int, window: "WindowFigures") -> None:
+        """A window of the level is complete."""
+
+    def level_finished(self, level: "Level") -> None:
+        """A level is measured."""
+
+    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
+        """Every variant of a comparison had its turn; `rates` are their infer/s in it."""
+
+    def proposed(self, proposal: Any, *, is_known: bool) -> None:
+        """The tuner wants a configuration measured, or knows its figures already."""
+
+    def tried(self, trial: Any) -> None:
+        """A configuration was measured, or could not be: a `Trial` of the diagnosis or the tuner."""
+
+    def skipped(self, skip: Any) -> None:
+        """The tuner leaves a configuration out."""
+
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        """Anything else to know."""
+
+    def is_interrupted(self) -> bool:
+        """Whether the user wants to end: what has been measured is still reported."""
+        return False
+
+
+def completed(watcher: object) -> Watcher:
+    """A watcher out of an object that has some of the methods; of None, the silent one."""
+    if isinstance(watcher, Watcher):
+        return watcher
+    whole = Watcher()
+    for name in vars(Watcher):
+        if not name.startswith("_") and hasattr(watcher, name):
+            setattr(whole, name, getattr(watcher, name))
+    return whole

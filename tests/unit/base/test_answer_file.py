@@ -1,0 +1,67 @@
+"""Answers and their files: the schemas that are shipped say what is really written, and 0.1 wrote the same."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from inferometer.base.answer_file import from_json, plain, to_json
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.stats.result import Result
+from inferometer.tune.study import Study
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
+from tools.build_schemas import ANSWERS, FOLDER, text
+
+EARLIER = Path(__file__).parents[2] / "golden" / "v0.1"
+
+
+def schema(kind: str) -> dict:
+    return json.loads((FOLDER / f"{kind}.json").read_text())
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.kind)
+def test_the_schemas_are_those_of_the_types(answer):
+    assert (FOLDER / f"{answer.kind}.json").read_text() == text(answer), "run python -m tools.build_schemas"
+
+
+@pytest.mark.parametrize("make", [sample_result, sample_comparison, sample_diagnosis])
+def test_what_is_written_keeps_its_schema(make):
+    document = json.loads(to_json(make()))
+    jsonschema.validate(document, schema(document["kind"]))
+
+
+@pytest.mark.parametrize("path", sorted(EARLIER.glob("*.json")), ids=lambda path: path.stem)
+def test_files_of_0_1_and_what_is_made_of_them_keep_the_schema(path):
+    earlier = json.loads(path.read_text())
+    again = json.loads(to_json(from_json(path.read_text(), path.name, *ANSWERS)))
+    jsonschema.validate(earlier, schema(again["kind"]))
+    jsonschema.validate(again, schema(again["kind"]))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("schema", 2), ("kind", "study"), ("levels", 3), ("remarks", [{"note": "NO_SUCH", "text": ""}])],
+)
+def test_a_document_that_was_changed_breaks_the_schema(place, value):
+    document = json.loads(to_json(sample_result())) | {place: value}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema("result"))
+
+
+def test_a_file_says_what_it_is():
+    with pytest.raises(UsageError, match="'it' is not a study"):
+        from_json(to_json(sample_result()), "it", Study)
+
+
+def test_notes_are_kept_by_name():
+    remark = Remark(Note.FAILURES, "3 of 10 requests failed")
+    assert plain(remark) == {"note": "FAILURES", "text": "3 of 10 requests failed"}
+    document = json.loads(to_json(sample_result())) | {"remarks": [plain(remark)]}
+    assert from_json(json.dumps(document), "it", Result).remarks == (remark,)
+
+
+def test_what_json_does_not_have_is_no_part_of_an_answer():
+    with pytest.raises(TypeError, match="bytes does not belong in an answer"):
+        plain({"body": b"\x00"})

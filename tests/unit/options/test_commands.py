@@ -1,0 +1,72 @@
+"""Every command reads its words and prints its help in the same way."""
+
+from importlib import import_module
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.cli.main import main
+from inferometer.options.help import described
+from inferometer.options.words import Command, read
+
+NAMES = ("measure", "find", "view", "compare", "diagnose", "tune", "serve", "selftest", "demo")
+COMMANDS = [import_module(f"inferometer.cli.{name}").COMMAND for name in NAMES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("word", ["--help", "-h", "-?", "--hel"])
+def test_help_is_asked_for_alike(name: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, word]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: inferometer {name}")
+    assert "--version" in shown
+    assert "%%" not in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_version_is_asked_for_alike(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--version"]) == 0
+    assert capsys.readouterr().out.startswith("inferometer ")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_a_word_that_is_not_known_is_refused_with_a_remedy(command: Command) -> None:
+    with pytest.raises(UsageError, match="Invalid long option '--colour'") as caught:
+        read(["--colour"], command)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_options_are_described_as_data(command: Command) -> None:
+    rows = list(described(command.groups))
+    assert all(row["help"] and row["names"] and row["group"] for row in rows)
+    assert all(row["is_flag"] or row["metavar"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["find", "-m", "m"], "--slo is not given"),
+        (
+            ["find", "-m", "m", "--slo", "p99<1s", "--start", "0"],
+            "--start needs a rate or a concurrency above 0",
+        ),
+        (
+            ["find", "-m", "m", "--slo", "p99<1s", "--by", "time"],
+            "the available options are 'rate' or 'concurrency'",
+        ),
+        (["tune"], "-m is not given"),
+        (["tune", "-m", "m", "--batch", "8:4"], "the lowest is 1 or more, and not above the highest"),
+        (["tune", "-m", "m", "--delays", "soon"], "write whole numbers"),
+        (["diagnose", "-m", "m", "--keep"], "--keep is about what --apply finds"),
+        (["diagnose", "-m", "m", "--cores", "0"], "give the number of cores"),
+        (["view"], "no saved file is given"),
+        (["view", "a.json", "b.json"], "2 saved files are given"),
+        (["serve", "--http-port", "web"], "Failed to parse --http-port"),
+        (["serve", "--models", "basic", "--model-repository", "d"], "give one of them"),
+        (["demo", "now"], "The argument 'now' belongs to no option"),
+    ],
+)
+def test_refusals(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert sentence in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""Records as columns: sorted, cut, chosen and joined without losing whose times are whose."""
+
+import numpy as np
+import pytest
+
+from inferometer.records import status
+from inferometer.records.records import EMPTY, Records, from_rows, join
+from inferometer.records.ring import COLUMNS
+
+
+def records(*requests: tuple[int, int, tuple[int, ...]]) -> Records:
+    """Of (end, status, times)."""
+    rows = np.zeros((len(requests), len(COLUMNS)), dtype=np.int64)
+    for row, (end, code, times) in zip(rows, requests, strict=True):
+        row[COLUMNS.index("end_ns")] = end
+        row[COLUMNS.index("status")] = code
+        row[COLUMNS.index("stamps")] = len(times)
+    return from_rows(rows, np.array([time for _, _, times in requests for time in times], dtype=np.int64))
+
+
+MIXED = records((30, 0, (21, 22)), (10, status.RESET, ()), (20, 0, (11,)))
+
+
+def said(found: Records) -> list[tuple[int, list[int]]]:
+    starts = np.cumsum(found.stamps) - found.stamps
+    return [
+        (int(end), found.times[start : start + count].tolist())
+        for end, start, count in zip(found.end_ns, starts, found.stamps, strict=True)
+    ]
+
+
+def test_sorted_by_end_with_their_times():
+    assert said(MIXED) == [(10, []), (20, [11]), (30, [21, 22])]
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "second"),
+    [
+        (-1, [], [10, 20, 30]),
+        (0, [], [10, 20, 30]),
+        (1, [10], [20, 30]),
+        (2, [10, 20], [30]),
+        (3, [10, 20, 30], []),
+        (4, [10, 20, 30], []),
+    ],
+)
+def test_cut(count, first, second):
+    parts = MIXED.cut(count)
+    assert [part.end_ns.tolist() for part in parts] == [first, second]
+    assert [time for part in parts for _, times in said(part) for time in times] == [11, 21, 22]
+
+
+def test_good_and_failed_are_parted():
+    assert said(MIXED.good) == [(20, [11]), (30, [21, 22])]
+    assert said(MIXED.failed) == [(10, [])]
+    assert MIXED.good.good is not EMPTY
+    assert len(MIXED.good.failed) == 0
+
+
+def test_answered_is_what_the_server_said_anything_to():
+    assert MIXED.is_answered.tolist() == [False, True, True]
+
+
+def test_joined_parts_are_sorted_again():
+    assert said(join([records((5, 0, (4,)), (40, 0, (39,))), MIXED])) == [
+        (5, [4]),
+        (10, []),
+        (20, [11]),
+        (30, [21, 22]),
+        (40, [39]),
+    ]
+    assert join([]) is EMPTY
+    assert join([MIXED]) is MIXED

@@ -1,0 +1,125 @@
+"""A diagnosis in words."""
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from inferometer.diagnose.diagnosis import (
+    COMMAND,
+    COMPUTE,
+    INSTANCES,
+    UNKNOWN,
+    Change,
+    Diagnosis,
+    Machine,
+    StepFigures,
+    Suggestion,
+    Trial,
+    Verdict,
+)
+from inferometer.report.documents.diagnosis import trial_words
+from inferometer.report.saved import document
+from inferometer.report.terminal import show
+
+MS = 1e6
+SUGGESTION = Suggestion(
+    Change(INSTANCES, "first", "1", "2", {"instance_group": [{"count": 2}]}),
+    "run 2 instances of first instead of 1", 4, 33.0, 120 * MS, 0.9, "its one instance is busy 99% of the time",
+)  # fmt: skip
+DIAGNOSIS = Diagnosis(
+    tool="inferometer",
+    command=COMMAND,
+    started_at="then",
+    model="pipeline",
+    verdict=Verdict(COMPUTE, "first limits the throughput.", "first"),
+    concurrency=4,
+    throughput=17.4,
+    latency_ns=229 * MS,
+    steps=(
+        StepFigures(
+            "first", 0, 1.0, 57 * MS, 170 * MS, 57 * MS, 0.98, 0.95, 0.97, 1, "cpu", 1.0, 8, False, 1.02, 17.5
+        ),
+        StepFigures(
+            "[red]second[/red]",
+            1,
+            2.5,
+            1 * MS,
+            0,
+            2.5 * MS,
+            0.01,
+            0.02,
+            0.03,
+            2,
+            "gpu",
+            1.0,
+            0,
+            False,
+            0.02,
+            None,
+        ),
+    ),
+    client_ns=0.2 * MS,
+    overhead_ns=0.1 * MS,
+    machine=Machine(2, 1.9, 0.61, 0.25),
+    suggestions=(SUGGESTION,),
+    curve=(),
+    results=(),
+)
+
+
+def text(diagnosis, width=100):
+    stream = io.StringIO()
+    show(document(diagnosis), Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+def test_the_verdict_comes_first_and_every_step_has_a_row():
+    shown = text(DIAGNOSIS)
+    assert shown.splitlines()[1] == "first limits the throughput."
+    assert "At concurrency 4: 17.4 infer/s, mean latency 229 ms." in shown
+    assert "1 of 8, off" in shown
+    assert "17.5/s" in shown
+    assert "CPU 61 % of 2 cores. GPU 25 %." in " ".join(shown.split())
+    assert "1. Run 2 instances of first instead of 1: 33.0 infer/s (+90 %), 120 ms" in shown
+
+
+def test_names_are_text_and_nothing_else():
+    assert "↳ [red]second[/red]" in text(DIAGNOSIS)
+
+
+def test_nothing_to_suggest_is_said():
+    assert "No change of the settings is predicted to bring more." in text(replace(DIAGNOSIS, suggestions=()))
+
+
+def test_without_statistics_only_what_is_known_is_shown():
+    shown = text(
+        replace(
+            DIAGNOSIS,
+            verdict=Verdict(UNKNOWN, "Not known."),
+            steps=(),
+            suggestions=(),
+            notes=("No statistics.",),
+        )
+    )
+    assert "Busy" not in shown
+    assert "predicted" not in shown
+    assert "! No statistics." in shown
+
+
+def test_trials_are_told_predicted_against_measured():
+    trials = (
+        Trial(SUGGESTION, 31.0, 129 * MS, 0.78, True, 1),
+        Trial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no memory"),
+    )
+    shown = text(
+        replace(
+            DIAGNOSIS, trials=trials, is_restored=True, after=Verdict(COMPUTE, "second limits it.", "second")
+        )
+    )
+    shown = " ".join(shown.split())
+    assert "Before 17.4, after 31.0 infer/s (+78 %) at concurrency 4. Now: second limits it." in shown
+    assert "refused" in shown
+    assert "The server has its original configuration again." in shown
+    assert trial_words(trials[0]).endswith("predicted 33.0, measured 31.0 infer/s (+78 %), 129 ms; kept")
+    assert trial_words(trials[1]).endswith("not possible: no memory")

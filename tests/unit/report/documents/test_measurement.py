@@ -1,0 +1,176 @@
+"""A measurement on a terminal, as golden text without colour."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from inferometer.base.notes import Note, Remark
+from inferometer.report.documents.breakdown import slowest_step
+from inferometer.report.saved import document
+from inferometer.report.sentences import finding_sentence, verdict_words
+from inferometer.report.terminal import show
+from inferometer.stats.measurement import ClientCost, Doubt, FailureGroup, StartFigures
+from inferometer.stats.result import Finding, Judged
+
+Golden = Callable[[str, str], None]
+
+
+def text_of(result: Any, width: int = 100) -> str:
+    stream = io.StringIO()
+    show(document(result), Console(file=stream, no_color=True, width=width))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def plain_sweep(build: ModuleType) -> Any:
+    server = build.model("simple", build.counters(8300, 147, 14, (11, 93, 27)))
+    first = build.measurement(8300, 3208.51, 307, 374, (223, 443, 708, 1979), server=server, interval=0.014)
+    busy = build.measurement(
+        12345, 15208.5, 1307, 374, (1223, 2443, 3708, 12979), server=server, interval=0.031, cpu=0.97
+    )
+    limited = Remark(Note.CLIENT_LIMITED, "the busiest worker used 97 % of a core")
+    levels = (
+        build.level(first),
+        build.level(busy, 16, remarks=[limited]),
+        build.level(None, 32, is_stable=False),
+    )
+    return build.result(*levels, model={"name": "simple"})
+
+
+def image_ensemble(build: ModuleType) -> Any:
+    server = build.ensemble(
+        "ensemble_image",
+        build.counters(400, 31_000),
+        build.model("classifier", build.counters(400, 4_000, 100, (50, 3_800, 50))),
+        build.model("postprocessing", build.counters(800, 300, 20, (20, 240, 20))),
+        build.model("preprocessing", build.counters(400, 26_000, 18_000, (100, 7_800, 100))),
+    )
+    row = build.measurement(
+        400, 120.4, 32_500, 900, (31_000, 36_000, 39_000, 52_000), server=server, interval=0.02
+    )
+    return build.result(build.level(row, 4), model={"name": "ensemble_image"})
+
+
+def troubled(build: ModuleType) -> Any:
+    groups = (
+        FailureGroup("http 503", 12, "[red]queue is full[/red]\nsecond line", 0.1, 3.2, 1_200_000, 9_000_000),
+        FailureGroup("timeout", 1, "", 2.0, 2.0),
+    )
+    row = build.measurement(900, 320.5, 2307, 374, (223, 443, 708, 1979), failures=groups)
+    remarks = [
+        Remark(Note.NOT_STABLE, "throughput of the last 3 windows spans 31 %, more than 10 %"),
+        Remark(Note.FAILURES, "13 of 913 requests failed"),
+    ]
+    level = build.level(row, 8, is_stable=False, is_over_limit=True, remarks=remarks)
+    missing = Remark(Note.STATISTICS_MISSING, "the server has no statistics extension")
+    return build.result(level, remarks=[missing])
+
+
+def request_rate(build: ModuleType) -> Any:
+    row = build.measurement(900, 99.5, 2307, 374, (223, 443, 708, 1979), interval=0.001)
+    return build.result(build.level(row, 100.5, mode="request_rate"), mode="request_rate")
+
+
+def unsure(build: ModuleType) -> Any:
+    client = ClientCost(
+        *(1, 0.345, 30.25, 0, 0),
+        connects=4,
+        files=13,
+        file_limit=1024,
+        loop_lag_p50_ns=31_000,
+        loop_lag_max_ns=2_300_000,
+        lag_p50_ns=12_000,
+        lag_p99_ns=840_000,
+    )
+    row = build.measurement(900, 99.5, 2307, 374, (223, 443, 708, 1979), interval=0.051)
+    start = StartFigures(1_500_000_000, 120, 80.0, build.distribution(30_000, 9, {50: 29_000, 99: 90_000}))
+    doubt = Doubt("drift", "throughput goes up by 42% over the level", "throughput", "▁▁▂▃▄▅▅▆▇█")
+    remark = Remark(Note.NOT_PRECISE, "asked for ±2.0%: throughput ±5.1%")
+    level = replace(build.level(replace(row, client=client), 4, remarks=[remark]), start=start, doubt=doubt)
+    return build.result(level)
+
+
+@pytest.mark.parametrize(
+    "run", [plain_sweep, image_ensemble, troubled, request_rate, unsure], ids=lambda run: run.__name__
+)
+def test_console_report_is_the_golden_one(
+    run: Callable[[ModuleType], Any], build: ModuleType, golden: Golden
+) -> None:
+    text = text_of(run(build))
+    golden(f"console_{run.__name__}.txt", text)
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_figures_survive_a_narrow_terminal(build: ModuleType) -> None:
+    text = text_of(plain_sweep(build), width=80)
+    assert "15208" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_words_of_the_server_are_not_markup(build: ModuleType) -> None:
+    assert "[red]queue is full[/red]" in text_of(troubled(build))
+
+
+def test_slowest_step_is_named_with_its_share_and_waiting(build: ModuleType) -> None:
+    measurement = image_ensemble(build).levels[0].measurement
+    assert slowest_step(measurement) == (
+        "Slowest step: preprocessing, 26.0 ms per request, 84 % of the server's time; "
+        "69 % of that is waiting in its queue."
+    )
+
+
+def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
+    assert slowest_step(build.measurement(9, 9.0, 9, 9, (1, 2, 3, 4))) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "up to 98.0 requests/s (95 % interval 96.0 to 104); above, it breaks on p99. Knee at 50.0."),
+        ({"low": 0.0}, "up to 98.0 requests/s (95 % interval up to 104); above, it breaks on p99"),
+        (
+            {"high": None},
+            "(95 % interval 96.0 or more); nothing is known to break it up to 120, the most",
+        ),
+        ({"high": None, "low": 0.0}, "up to 98.0 requests/s (95 % interval unknown)"),
+        (
+            {"needed_s": 80.0},
+            "Knee at 50.0. The time was too short to say more: give --duration 80s or longer.",
+        ),
+        (
+            {"value": 0.0, "low": 0.0, "judged": (Judged(98.0, "broken", ("p99",)),)},
+            "'p99<1ms' is not kept at any load that was tried; it broke on p99.",
+        ),
+        (
+            {"value": 0.0, "low": 0.0, "judged": (Judged(99.0, "undecided"), Judged(104.0, "broken"))},
+            "Whether 'p99<1ms' is kept at 99.0 requests/s, the least that was tried, could not be decided "
+            "(95 % interval up to 104).",
+        ),
+        (
+            {"confidence": None, "judged": ()},
+            "up to 98.0 requests/s (between 96.0 and 104)",
+        ),  # as 0.1 wrote it
+    ],
+)
+def test_a_finding_says_what_was_kept_and_how_sure_it_is(more: dict[str, Any], says: str) -> None:
+    judged = (Judged(98.0, "kept"), Judged(120.0, "broken", ("p99",)))
+    finding = Finding(
+        "p99<1ms", "request_rate", 98.0, 96.0, 104.0, "p99", 50.0, confidence=0.95, judged=judged
+    )
+    assert says in finding_sentence(replace(finding, **more))
+
+
+def test_a_level_of_a_search_says_whether_it_keeps_the_promise(build: ModuleType) -> None:
+    level = plain_sweep(build).levels[0]
+    for row, says in (
+        (Judged(level.value, "kept"), "kept"),
+        (Judged(level.value, "undecided", ("p99",)), "undecided"),
+        (Judged(level.value, "broken", ("p99", "errors")), "broken: p99, errors"),
+        (Judged(level.value + 1, "broken", ("p99",)), "ok"),
+    ):
+        finding = Finding("p99<1ms", level.mode, 1.0, 1.0, 2.0, "p99", 1.0, confidence=0.95, judged=(row,))
+        assert verdict_words(level, finding) == says

@@ -1,0 +1,62 @@
+"""Reading the reason of a failed start out of a tritonserver log."""
+
+import pytest
+
+from inferometer.server.guarded import is_about_models, ports_in_use, telling_lines
+
+NOISE = """\
+E1115 04:07:31.506159 5771 server.cc:241] "CudaDriverHelper has not been initialized."
+I1115 04:07:31.514529 5771 server.cc:604]
+Error: Failed to initialize NVML
+W1115 04:07:31.515731 5771 metrics.cc:798] "DCGM unable to start: DCGM initialization error"
+error: creating server: Internal - failed to load all models
+"""
+IMPORT = (
+    "E1115 04:05:55.684384 4299 model_lifecycle.cc:642] \"failed to load 'broken' version 1: Internal: "
+    "ModuleNotFoundError: No module 'gone'\\n\\nAt:\\n  /m/1/model.py(1): <module>\\n  <frozen>\\n\"\n"
+)
+POLL = (
+    "E1115 04:07:31.514441 5771 model_repository_manager.cc:1460] "
+    "\"Poll failed for model directory 'x': failed to read text proto from x/config.pbtxt\"\n"
+)
+PORT = (
+    'E1115 04:06:27.815718 4542 main.cc:257] "failed to start HTTP service: Unavailable - '
+    "Socket '127.0.0.1:18300' already in use \"\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "lines"),
+    [
+        (
+            NOISE + IMPORT,
+            (
+                "failed to load 'broken' version 1: Internal: ModuleNotFoundError: No module 'gone' "
+                "at /m/1/model.py(1): <module>",
+            ),
+        ),
+        (
+            POLL + NOISE,
+            ("Poll failed for model directory 'x': failed to read text proto from x/config.pbtxt",),
+        ),
+        (
+            "/bin/tritonserver: unrecognized option '--x'\nUsage:",
+            ("/bin/tritonserver: unrecognized option '--x'",),
+        ),
+        ("one\n\ntwo\n", ("one", "two")),
+        ("", ()),
+    ],
+)
+def test_telling_lines(log: str, lines: tuple[str, ...]):
+    assert telling_lines(log) == lines
+
+
+def test_a_refused_port_is_found():
+    assert ports_in_use(NOISE + PORT) == (18300,)
+    assert ports_in_use(NOISE + IMPORT) == ()
+
+
+def test_models_are_told_from_the_server():
+    assert is_about_models(NOISE + IMPORT)
+    assert is_about_models(POLL)
+    assert not is_about_models(NOISE + PORT)

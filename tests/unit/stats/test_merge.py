@@ -1,0 +1,159 @@
+"""The arithmetic from windows to a measurement, on a handful of requests that can be checked by hand."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from inferometer.model.spec import ModelSpec
+from inferometer.records import status
+from inferometer.records.records import Records, from_rows
+from inferometer.records.ring import COLUMNS
+from inferometer.stats.goodput import Limits, kept, limits
+from inferometer.stats.measurement import Measurement
+from inferometer.stats.merge import Subject, measurement, start_figures
+from inferometer.stats.slo import parse_slo
+from inferometer.stats.windows import Expense, OpenWindow, Window
+
+MS = 1_000_000
+S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """In milliseconds."""
+
+    due: int
+    sent: int
+    end: int
+    first: int = 0
+    wrote: int = 0
+    code: int = status.OK
+    received: int = 0
+
+
+def records(*requests: Request) -> Records:
+    rows = []
+    for request in requests:
+        row = dict.fromkeys(COLUMNS, 0) | {
+            "due_ns": request.due * MS,
+            "sent_ns": request.sent * MS,
+            "wrote_ns": (request.wrote or request.sent) * MS,
+            "first_ns": (request.first or request.end) * MS,
+            "end_ns": request.end * MS,
+            "status": request.code,
+            "responses": 1,
+            "received": request.received,
+        }
+        rows.append([row[name] for name in COLUMNS])
+    return from_rows(np.array(rows, dtype=np.int64))
+
+
+def window(*requests: Request, start_s: int = 0, expense: Expense | None = None, **options: object) -> Window:
+    """One second."""
+    found = OpenWindow(start_s * S, **options)  # type: ignore[arg-type]
+    found.add(records(*requests))
+    return found.close((start_s + 1) * S, expense=expense or Expense(), before=None, after=None)
+
+
+def measured(*windows: Window, batch: int = 1, promise: str = "") -> Measurement:
+    spec = ModelSpec("m", "1", max_batch_size=8, inputs=(), outputs=())
+    return measurement(windows, Subject(spec, batch, None, 0, {}, promise))
+
+
+TWO = (
+    window(Request(0, 10, 30), Request(0, 20, 60), expense=Expense(cpu_ns=(S // 4,), elapsed_ns=S, sent=6)),
+    window(
+        Request(0, 1000, 1100),
+        Request(0, 1010, 1200, code=status.RESET),
+        start_s=1,
+        expense=Expense(cpu_ns=(S // 2,), elapsed_ns=S, sent=4),
+    ),
+)
+
+
+def test_send_rate_is_what_was_sent_over_the_time_it_took():
+    assert measured(*TWO).send_per_s == 5.0
+
+
+def test_throughput_counts_good_requests_and_their_batch():
+    found = measured(*TWO, batch=4)
+    assert (found.request_count, found.failed_count, found.duration_ns) == (3, 1, 2 * S)
+    assert found.infer_per_s.value == 6.0
+    assert found.failed_share == 0.25
+
+
+def test_client_cost_is_that_of_the_busiest_worker_and_of_all_requests():
+    client = measured(*TWO).client
+    assert client.cpu_share == 0.375
+    assert client.cpu_us_per_request == 750_000 / 4
+    two = Expense(cpu_ns=(S // 4, S // 2), elapsed_ns=S)
+    assert measured(window(Request(0, 0, 5), expense=two)).client.cpu_share == 0.5
+    assert measured(window(Request(0, 0, 5), expense=two)).client.workers == 2
+
+
+def test_connections_are_timed_each():
+    spent = Expense(elapsed_ns=S, connects=4, connect_ns=4000, reconnects=2, stolen_ns=S // 10)
+    client = measured(window(Request(0, 0, 5), expense=spent)).client
+    assert (client.connects, client.connect_ns, client.reconnects, client.stolen_cores) == (4, 1000, 2, 0.1)
+
+
+def test_sending_and_receiving_are_means_of_good_requests():
+    found = measured(
+        window(
+            Request(0, 0, 40, first=30, wrote=2, received=5),
+            Request(0, 50, 100, first=80, wrote=56, received=7),
+            Request(0, 0, 900, first=1, wrote=800, code=status.RESET, received=1000),
+        )
+    )
+    assert (found.send_ns, found.receive_ns, found.received_bytes) == (4 * MS, 15 * MS, 12)
+
+
+@pytest.mark.parametrize(("is_open", "mean"), [(False, 30), (True, 45)])
+def test_latency_counts_from_the_send_or_from_the_due_time(is_open, mean):
+    found = measured(window(Request(0, 10, 30), Request(0, 20, 60), is_open=is_open))
+    assert found.latency.mean_ns == mean * MS
+    assert found.service.mean_ns == 30 * MS
+
+
+def test_failures_have_their_own_times():
+    found = measured(
+        window(
+            Request(0, 100, 200, code=status.RESET),
+            Request(0, 100, 400, code=status.RESET),
+            Request(0, 0, 500),
+        )
+    )
+    (group,) = found.failures
+    assert (group.count, group.first_s, group.last_s) == (2, 0.2, 0.4)
+    assert (group.mean_ns, group.max_ns) == (200 * MS, 300 * MS)
+
+
+def test_goodput_is_a_share_of_all_that_ended():
+    promise = Limits(latency_ns=35 * MS)
+    requests = (Request(0, 0, 30), Request(0, 0, 40), Request(0, 0, 34), Request(0, 0, 50, code=status.RESET))
+    found = measured(window(*requests, limits=promise), batch=2, promise="latency<35ms").goodput
+    assert found is not None
+    assert (found.count, found.per_s, found.share) == (2, 4.0, 0.5)
+
+
+def test_time_to_the_first_token_runs_from_the_send_whatever_was_due():
+    late = records(Request(due=0, sent=100, first=130, end=200))
+    assert kept(late, Limits(first_ns=31 * MS), is_open=True) == 1
+    assert kept(late, Limits(first_ns=30 * MS), is_open=True) == 0  # the limit itself is not kept
+    assert kept(late, Limits(latency_ns=150 * MS), is_open=True) == 0
+    assert kept(late, Limits(latency_ns=150 * MS), is_open=False) == 1
+
+
+def test_limits_of_a_request_are_the_strictest_of_the_promise():
+    found = limits(parse_slo("p50<10ms, p99<50ms, ttft<20ms, ttft p99<9ms, tpot<3ms"))
+    assert found == Limits(10 * MS, 9 * MS, 3 * MS)
+    assert limits(parse_slo("errors<1%")) == Limits()
+
+
+def test_start_is_measured_apart():
+    found = start_figures(TWO, Subject(ModelSpec("m", "1", 8, (), ()), 2, None, 0, {}))
+    assert found is not None
+    assert (found.duration_ns, found.request_count, found.infer_per_s) == (2 * S, 3, 3.0)
+    assert found.latency.max_ns == 100 * MS
+    assert start_figures((), Subject(ModelSpec("m", "1", 8, (), ()), 2, None, 0, {})) is None

@@ -1,0 +1,109 @@
+"""Which trial is better, and by how much: figures that can be checked by hand."""
+
+import pytest
+
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.tune.scoring import (
+    Constraint,
+    Goal,
+    best_first,
+    gain,
+    is_better,
+    passes,
+    rank,
+    score,
+    violation,
+)
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
+
+
+def part(
+    throughput: float, p99: float, *, model: str = "m", variant: str = "v", spread: float = 0.0
+) -> TrialPart:
+    values = (
+        (THROUGHPUT, Estimate(throughput, throughput - spread, throughput + spread)),
+        (LATENCY_P99, Estimate(p99, p99 - spread, p99 + spread)),
+    )
+    return TrialPart(model, variant, ClientLoad(concurrency=1), Figures(values))
+
+
+def trial(*parts: TrialPart, number: int = 1, repeat: int = 0) -> Trial:
+    return Trial(number, parts, repeat=repeat)
+
+
+FAST, SLOW = trial(part(300, 20, variant="fast")), trial(part(100, 10, variant="slow"))
+
+
+def test_score_is_the_difference_relative_to_the_mean():
+    assert score([Goal("m")], FAST, SLOW) == 1.0  # 200 of a mean of 200
+    assert score([Goal("m")], SLOW, FAST) == -1.0
+    low = Goal("m", ((LATENCY_P99, 10.0),))
+    assert score([low], SLOW, FAST) == pytest.approx(2 / 3)  # less is better: 10 of a mean of 15
+
+
+def test_objectives_count_by_their_weights():
+    both = Goal("m", ((THROUGHPUT, 3.0), (LATENCY_P99, 1.0)))
+    assert score([both], FAST, SLOW) == pytest.approx(0.75 * 1.0 - 0.25 * 2 / 3)
+
+
+def test_models_count_by_their_weights():
+    first = trial(part(300, 1, model="a"), part(100, 1, model="b"))
+    second = trial(part(100, 1, model="a"), part(300, 1, model="b"))
+    assert score([Goal("a", weight=3.0), Goal("b", weight=1.0)], first, second) == pytest.approx(0.5)
+    assert score([Goal("a"), Goal("b")], first, second) == 0.0
+    assert gain([Goal("a", weight=3.0), Goal("b", weight=1.0)], first, second) == pytest.approx(
+        0.75 * 200 - 0.25 * 200 / 3
+    )
+
+
+def test_what_only_one_has_measured_decides():
+    unknown = trial(TrialPart("m", "v", ClientLoad(concurrency=1)))
+    assert score([Goal("m")], SLOW, unknown) == 1.0
+    assert score([Goal("m")], unknown, SLOW) == -1.0
+    assert score([Goal("m")], unknown, unknown) == 0.0
+
+
+def test_violation_is_in_percent_of_the_bound():
+    goal = Goal("m", constraints=(Constraint(LATENCY_P99, high=16.0), Constraint(THROUGHPUT, low=200.0)))
+    assert violation([goal], FAST) == 25.0  # 20 instead of 16
+    assert violation([goal], SLOW) == 50.0  # 100 instead of 200
+    assert violation([Goal("m", constraints=(Constraint(LATENCY_P99, high=20.0),))], FAST) == 0.0
+    assert passes([Goal("m", constraints=(Constraint(LATENCY_P99, high=20.0),))], FAST)
+    assert Constraint(LATENCY_P99, high=0.0).violation(1.0) == float("inf")
+
+
+def test_constraints_come_before_objectives():
+    goals = [Goal("m", constraints=(Constraint(LATENCY_P99, high=15.0),))]
+    assert is_better(goals, SLOW, FAST)
+    assert not is_better(goals, FAST, SLOW)
+    assert is_better([Goal("m")], FAST, SLOW)
+    assert not is_better([Goal("m")], FAST, FAST)
+    assert best_first(goals, [FAST, SLOW]) == [SLOW, FAST]
+    assert best_first([Goal("m")], [SLOW, FAST]) == [FAST, SLOW]
+    assert [row.name for row in rank(goals, [FAST, SLOW])] == ["slow", "fast"]
+    assert [row.does_pass for row in rank(goals, [FAST, SLOW])] == [True, False]
+
+
+def test_gain_is_in_percent_of_the_other_and_the_least_the_intervals_allow():
+    first, second = trial(part(300, 20, spread=30)), trial(part(100, 10, spread=20))
+    assert gain([Goal("m")], first, second) == 200.0
+    assert gain([Goal("m")], first, second, is_least=True) == pytest.approx(125.0)  # 270 against 120
+    low = Goal("m", ((LATENCY_P99, 1.0),))
+    assert gain([low], SLOW, FAST) == 100.0  # twice as quick
+    assert gain([low], FAST, SLOW) == -50.0
+
+
+def test_repeats_are_pooled_and_failed_trials_left_out():
+    one, two = trial(part(100, 10)), trial(part(200, 10), number=2, repeat=1)
+    failed = Trial(3, (part(900, 1),), Status.FAILED)
+    (row,) = rank([Goal("m")], [one, two, failed])
+    assert row.best.value(THROUGHPUT) == 150.0
+
+
+def test_latency_limit_is_the_last_upper_bound_of_a_latency():
+    rows = (Constraint(THROUGHPUT, low=5.0), Constraint(LATENCY_P99, high=7.0))
+    assert Goal("m", constraints=rows).latency_limit == (LATENCY_P99, 7.0)
+    assert Goal("m").latency_limit is None
+    assert Goal("m", constraints=rows).limit(LATENCY_P99) == 7.0
+    assert Goal("m", constraints=rows).limit(THROUGHPUT) is None

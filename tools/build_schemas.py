@@ -1,0 +1,31 @@
+"""Writes the JSON Schema of every kind of answer beside the code: `python -m tools.build_schemas`.
+
+They are made from the dataclasses that are kept in the files; a test says when they are stale.
+"""
+
+import json
+from pathlib import Path
+
+import inferometer
+from inferometer.base.answer_file import Answer, json_schema
+from inferometer.compare.comparison import Comparison
+from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.stats.result import Result
+from inferometer.tune.study import Study
+
+ANSWERS: tuple[type[Answer], ...] = (Result, Comparison, Diagnosis, Study)
+FOLDER = Path(inferometer.__file__).parent / "schemas"
+
+
+def text(answer: type[Answer]) -> str:
+    return json.dumps(json_schema(answer), indent=1) + "\n"
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for answer in ANSWERS:
+        (FOLDER / f"{answer.kind}.json").write_text(text(answer))
+
+
+if __name__ == "__main__":
+    main()

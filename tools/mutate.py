@@ -1,0 +1,207 @@
+"""Would the tests notice? `python -m tools.mutate [--count N] [--seed N] [--only FILE]`, or `make mutate`.
+
+Small faults are planted one at a time into a copy of the modules below: `<` for `<=`, `+` for `-`, another constant, a
+condition the other way round. Then the tests that are closest to the module are run, and after them those that use it.
+A fault that no test notices has survived. Survivors that cannot be noticed, since the program means the same with them,
+are explained in tools/mutants.toml.
+"""
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = Path("src/inferometer")
+EXPLAINED = Path(__file__).with_name("mutants.toml")
+DEADLINE_S = 600
+
+# By pattern of modules: the tests that are run, those that tell most first.
+TESTS = {
+    "stats/*.py": ("tests/unit/stats", "tests/sim"),
+    "load/plan.py": ("tests/unit/load", "tests/sim"),
+    "records/*.py": ("tests/unit/records", "tests/unit/load", "tests/sim"),
+    "wire/http1.py": ("tests/unit/wire", "tests/fuzz/test_http1_fuzz.py"),
+    "diagnose/queueing.py": ("tests/unit/diagnose",),
+    "tune/scoring.py": ("tests/unit/tune", "tests/sim/tune"),
+}
+
+COMPARISONS = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+ARITHMETIC = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+}
+NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "due_ns": "sent_ns", "sent_ns": "due_ns"}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place that can be broken."""
+
+    module: Path  # below src/inferometer
+    node: int  # which one in the order of ast.walk
+    way: int
+    tests: tuple[str, ...]
+
+    def mutant(self) -> "Mutant":
+        tree = ast.parse((ROOT / SOURCE / self.module).read_text())
+        node = list(ast.walk(tree))[self.node]
+        before, line = ast.unparse(node), getattr(node, "lineno", 0)
+        _break(node, self.way)
+        return Mutant(
+            self.module, line, _first_line(before), _first_line(ast.unparse(node)), ast.unparse(tree)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    module: Path
+    line: int
+    before: str
+    after: str
+    source: str  # of the whole module
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line}: {self.before}  ->  {self.after}"
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def sites(module: Path, tests: tuple[str, ...]) -> list[Site]:
+    tree = ast.parse((ROOT / SOURCE / module).read_text())
+    return [
+        Site(module, number, way, tests)
+        for number, node in enumerate(ast.walk(tree))
+        for way in range(_ways(node))
+    ]
+
+
+def _ways(node: ast.AST) -> int:
+    """In how many ways it can be broken."""
+    match node:
+        case ast.Compare():
+            return sum(type(op) in COMPARISONS for op in node.ops)
+        case ast.BinOp():
+            return int(type(node.op) in ARITHMETIC)
+        case ast.Constant(value=bool()):
+            return 1
+        case ast.Constant(value=int() | float()):
+            return 1
+        case ast.BoolOp() | ast.If() | ast.IfExp() | ast.While():
+            return 1
+        case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+            return int(name in NAMES)
+    return 0
+
+
+def _break(node: ast.AST, way: int) -> None:
+    match node:
+        case ast.Compare():
+            places = [place for place, op in enumerate(node.ops) if type(op) in COMPARISONS]
+            node.ops[places[way]] = COMPARISONS[type(node.ops[places[way]])]()
+        case ast.BinOp():
+            node.op = ARITHMETIC[type(node.op)]()
+        case ast.Constant(value=bool() as value):
+            node.value = not value
+        case ast.Constant(value=int() | float() as value):
+            node.value = value + 1
+        case ast.BoolOp():
+            node.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
+        case ast.If() | ast.IfExp() | ast.While():
+            node.test = ast.UnaryOp(ast.Not(), node.test)
+        case ast.Name():
+            node.id = NAMES[node.id]
+        case ast.Attribute():
+            node.attr = NAMES[node.attr]
+
+
+def survives(mutant: Mutant, tests: tuple[str, ...]) -> bool:
+    """Whether all these tests pass with the fault."""
+    with tempfile.TemporaryDirectory(prefix="inferometer-mutant-") as folder:
+        place = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
+        (place / "inferometer" / mutant.module).write_text(mutant.source)
+        environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
+        for part in tests:
+            words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", part]
+            try:
+                done = subprocess.run(
+                    words, cwd=ROOT, env=environment, capture_output=True, timeout=DEADLINE_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return False  # a loop without an end is noticed
+            if done.returncode:
+                return False
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutate")
+    parser.add_argument("--count", type=int, default=60, metavar="N", help="faults to plant (default 60)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default 1)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only modules whose path has this in it")
+    parser.add_argument("--list", action="store_true", help="say which, and plant none")
+    options = parser.parse_args()
+    known = {row["mutant"]: row["why"] for row in tomllib.loads(EXPLAINED.read_text()).get("explained", ())}
+    chosen = sample(options.count, options.seed, options.only)
+    left, explained = list[Mutant](), 0
+    for number, site in enumerate(chosen, 1):
+        mutant = site.mutant()
+        if options.list:
+            print(mutant)
+            continue
+        name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
+        if not survives(mutant, site.tests):
+            verdict = "noticed"
+        elif name in known:
+            explained += 1
+            verdict = f"survived: {known[name]}"
+        else:
+            left.append(mutant)
+            verdict = "SURVIVED"
+        print(f"{number}/{len(chosen)} {mutant}: {verdict}", flush=True)
+    print(f"{len(chosen)} planted, {len(left)} survived, {explained} more are explained")
+    sys.exit(1 if len(left) > len(chosen) / 10 else 0)
+
+
+def sample(count: int, seed: int, only: str) -> list[Site]:
+    """As many from each pattern of modules, so that large packages do not crowd out small ones."""
+    chance = random.Random(seed)
+    piles = []
+    for pattern, tests in TESTS.items():
+        modules = [path.relative_to(ROOT / SOURCE) for path in sorted((ROOT / SOURCE).glob(pattern))]
+        pile = [site for module in modules if only in str(module) for site in sites(module, tests)]
+        chance.shuffle(pile)
+        piles.append(pile)
+    chosen = list[Site]()
+    while len(chosen) < count and any(piles):
+        chosen += [pile.pop() for pile in piles if pile]
+    return chosen[:count]
+
+
+if __name__ == "__main__":
+    main()
