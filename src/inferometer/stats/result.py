@@ -66,13 +66,6 @@ def _is_inputs(value: object) -> bool:
 
 
 _COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
-    "effective": {
-        "percentile": lambda value: value is None or isinstance(value, int),
-        "periodic": lambda value: (
-            value is None or (isinstance(value, list | tuple) and all(map(_is_number, value)))
-        ),
-        "max_error_rate": lambda value: value is None or _is_number(value),
-    },
     "host": {
         "ports": lambda value: value is None or isinstance(value, int),
         "memory_bytes": _is_number,

@@ -110,9 +110,6 @@ def test_file_of_before_a_figure_was_known_is_still_read():
 @pytest.mark.parametrize(
     ("group", "key", "value"),
     [
-        ("effective", "percentile", "99"),
-        ("effective", "periodic", 4),
-        ("effective", "max_error_rate", []),
         ("host", "ports", "many"),
         ("model", "inputs", [{"name": "INPUT0", "shape": 4}]),
         ("model", "config", {"ensemble_scheduling": {"step": [3]}}),
