@@ -23,7 +23,7 @@ from inferometer.options.words import WORDS, Command, read, taken, without
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.verdict import Terms
 
@@ -156,7 +156,7 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 
 
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.compare.live import Order, compare_live, contestants
 
     options = measure_options({**given, "model": next(iter(own.models), "")})

@@ -119,7 +119,7 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.diagnose.apply import consult
 
     with Interrupts().caught() as interrupts:

@@ -19,7 +19,7 @@ from inferometer.options.options import AUTO, OPTIONS, Options
 from inferometer.options.words import WORDS, Command, read, stray
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
@@ -80,16 +80,11 @@ def main(argv: list[str]) -> int:
 
 def _measure(options: "Options") -> int:
     from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
+    from inferometer.report.export import check_files
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
 
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
     for warning in setup.warnings:
         print(printable(warning), file=sys.stderr)
@@ -154,8 +149,9 @@ def export(setup: "Setup", outputs: Outputs) -> None:
 
 def watch(setup: "Setup", outputs: Outputs) -> "Result":
     """Run it with progress on stderr; the JSON file grows with every level."""
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.measure.run import run
+    from inferometer.report.files import write_result
 
     result = setup.result
     with (
@@ -165,14 +161,6 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
         for result in run(setup, progress):
             write_result(result, setup.options.json, outputs)
     return result
-
-
-def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
-    """The file with all figures; a disk that is full now may have room after the next level."""
-    from inferometer.base.answer_file import write
-
-    if name is not None:
-        outputs.attempt(Path(name), lambda: write(result, Path(name)))
 
 
 def make_progress(interrupts: "Interrupts", verbose: int = 0) -> "Progress":

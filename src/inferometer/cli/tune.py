@@ -17,7 +17,7 @@ from inferometer.options.words import Command, read, taken
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.options.options import Options
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
@@ -155,7 +155,7 @@ def _request(own: TuneOptions, options: "Options") -> "TuneRequest":
 
 def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     from inferometer.base.answer_file import write
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.tune.report.text import summary
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of

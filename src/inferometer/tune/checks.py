@@ -108,10 +108,9 @@ class _Files:
     folders: Sequence[Path]
 
     def config(self, name: str, version: str) -> Fields:
-        folder = model_config.find_model(self.folders, name)
-        if folder is None or not (folder / "config.pbtxt").is_file():
+        found = model_config.read_model(self.folders, name)
+        if found is None:
             raise MissingError(f"'{name}' has no configuration here")
-        found = model_config.read_file(folder / "config.pbtxt")
         if not found.get("input") or not found.get("output"):
             raise MissingError(f"the configuration of '{name}' leaves tensors to the server")
         return found

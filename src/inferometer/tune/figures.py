@@ -118,10 +118,10 @@ def gpu_figures(level: Level) -> tuple[tuple[str, Figures], ...]:
         return ()
     metrics = found.metrics
     rows: Sequence[GpuFigures] = metrics.gpus or (metrics.host.gpus if metrics.host is not None else ())
-    return tuple((gpu.uuid, Figures(tuple(_gpu(gpu)))) for gpu in rows)
+    return tuple((gpu.uuid, _gpu(gpu)) for gpu in rows)
 
 
-def _gpu(gpu: GpuFigures) -> list[tuple[str, Estimate]]:
+def _gpu(gpu: GpuFigures) -> Figures:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     values = (
         ("gpu_used_memory", None if used is None else used / MEGA),
@@ -130,7 +130,7 @@ def _gpu(gpu: GpuFigures) -> list[tuple[str, Estimate]]:
         ("gpu_utilization", None if gpu.utilization is None else 100 * gpu.utilization),
         ("gpu_power_usage", gpu.power_w),
     )
-    return [(tag, Estimate(value)) for tag, value in values if value is not None]
+    return Figures(tuple((tag, Estimate(value)) for tag, value in values if value is not None))
 
 
 # --- the GPUs while the server holds no model: what it takes by itself
@@ -141,32 +141,25 @@ Read = Callable[[], Mapping[str, Gpu]]
 def watch_idle(
     read: Read, duration_s: float, interval_s: float, wait: Callable[[float], None] = time.sleep
 ) -> Trial:
-    """A trial without models; one look at least."""
+    """A trial without models, of at least one sample: memory at its highest, utilization and power on average."""
     samples = [read()]
     for _ in range(int(duration_s / interval_s)):
         wait(interval_s)
         samples.append(read())
-    return _folded(samples)
-
-
-def _folded(samples: Sequence[Mapping[str, Gpu]]) -> Trial:
-    """Memory at its highest, utilization and power on average."""
     uuids = dict.fromkeys(uuid for sample in samples for uuid in sample)
-    gpus = tuple(
-        (uuid, _idle_figures([sample[uuid] for sample in samples if uuid in sample])) for uuid in uuids
+    rows = [_folded(uuid, [sample[uuid] for sample in samples if uuid in sample]) for uuid in uuids]
+    return Trial(-1, (), gpus=tuple((row.uuid, _gpu(row)) for row in rows))
+
+
+def _folded(uuid: str, samples: Sequence[Gpu]) -> GpuFigures:
+    busy = [row.utilization for row in samples if row.utilization is not None]
+    power = [row.power_w for row in samples if row.power_w is not None]
+    used = [row.memory_used_bytes for row in samples if row.memory_used_bytes is not None]
+    total = [row.memory_total_bytes for row in samples if row.memory_total_bytes is not None]
+    return GpuFigures(
+        uuid,
+        utilization=sum(busy) / len(busy) if busy else None,
+        power_w=sum(power) / len(power) if power else None,
+        memory_used_bytes=max(used, default=None),
+        memory_total_bytes=max(total, default=None),
     )
-    return Trial(-1, (), gpus=gpus)
-
-
-def _idle_figures(rows: Sequence[Gpu]) -> Figures:
-    used = [row.memory_used_bytes / MEGA for row in rows if row.memory_used_bytes is not None]
-    total = [row.memory_total_bytes / MEGA for row in rows if row.memory_total_bytes is not None]
-    busy = [100 * row.utilization for row in rows if row.utilization is not None]
-    power = [row.power_w for row in rows if row.power_w is not None]
-    found: list[tuple[str, float]] = []
-    found += [("gpu_used_memory", max(used))] if used else []
-    found += [("gpu_free_memory", min(total) - max(used))] if used and total else []
-    found += [("gpu_total_memory", max(total))] if total else []
-    found += [("gpu_utilization", sum(busy) / len(busy))] if busy else []
-    found += [("gpu_power_usage", sum(power) / len(power))] if power else []
-    return Figures(tuple((tag, Estimate(value)) for tag, value in found))

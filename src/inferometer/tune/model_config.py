@@ -50,6 +50,14 @@ def read_file(path: Path) -> Fields:
         ) from error
 
 
+def read_model(folders: Sequence[Path], model: str) -> Fields | None:
+    """The model's own configuration; None where these repositories have none."""
+    folder = find_model(folders, model)
+    if folder is None or not (folder / "config.pbtxt").is_file():
+        return None
+    return read_file(folder / "config.pbtxt")
+
+
 def find_model(folders: Sequence[Path], model: str) -> Path | None:
     """The folder of a model, in the first of these repositories that has it."""
     return next((folder / model for folder in folders if (folder / model).is_dir()), None)

@@ -26,13 +26,10 @@ def are_whole(settings: TuneSettings) -> bool:
         member for model in settings.models for member in (model.name, *(row.name for row in model.members))
     ]
     while names:
-        folder = model_config.find_model(settings.launch.repositories, name := names.pop())
-        if folder is None or not (folder / "config.pbtxt").exists():
+        found = model_config.read_model(settings.launch.repositories, name := names.pop())
+        if found is None or not all(found.get(field) for field in ("input", "output")):
             return False
-        found = model_config.read_file(folder / "config.pbtxt")
         is_ensemble = "ensemble_scheduling" in found
-        if not all(found.get(field) for field in ("input", "output")):
-            return False
         if not is_ensemble and not (found.get("backend") or found.get("platform")):
             return False
         names += [member for member in model_config.members(found) if member != name]
@@ -41,11 +38,10 @@ def are_whole(settings: TuneSettings) -> bool:
 
 def own_config(settings: TuneSettings, model: str) -> Fields | None:
     """The model's own file, where there is one that we can see and that says what it takes."""
-    folder = model_config.find_model(settings.launch.repositories, model)
-    if folder is None or not (folder / "config.pbtxt").exists():
+    found = model_config.read_model(settings.launch.repositories, model)
+    if found is None or not (found.get("input") or found.get("ensemble_scheduling")):
         return None
-    found = model_config.read_file(folder / "config.pbtxt")
-    return {**found, "name": model} if found.get("input") or found.get("ensemble_scheduling") else None
+    return {**found, "name": model}
 
 
 def base_config(settings: TuneSettings, deployment: Deployment, model: str) -> Fields:

@@ -21,9 +21,7 @@ from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
 JOURNAL = Path("inferometer-tune.sqlite")
-SEARCHES = ("smart", "brute", "quick", "optuna")
 IN_PROCESS = "c_api"
-LAUNCH_MODES = ("local", "docker", "remote", IN_PROCESS)
 
 
 @dataclass(frozen=True, slots=True)

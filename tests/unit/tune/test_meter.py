@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.options.options import Options
+from inferometer.options.options import DataOptions, Options
 from inferometer.tune.meter import fingerprint
 from inferometer.tune.prompts import Prompts
 
@@ -33,3 +33,12 @@ def test_other_prompts_make_another_trial():
     found = [fingerprint(options, prompts) for prompts in ({}, {"m": Prompts()}, {"m": Prompts(seed=1)})]
     assert len(set(found)) == 3
     assert fingerprint(options, {"m": Prompts()}) == found[1]
+
+
+def test_a_journal_of_an_earlier_version_still_knows_what_was_sent():
+    """The digests are kept in journals: with other ones every trial would be measured again."""
+    seeded = Options(model="m", data=DataOptions(seed=7))
+    streamed = Options(model="m", protocol="grpc", streaming=True, sequence_length=5)
+    assert fingerprint({"m": Options(model="m")}, {}) == ""
+    assert fingerprint({"m": seeded}, {}) == "38da140a3783"
+    assert fingerprint({"m": streamed}, {"m": Prompts(count=3)}) == "0e680b0875ce"

@@ -32,17 +32,6 @@ from inferometer.tune.study import Study
 Profile = Callable[..., Iterator[Study]]
 
 
-def parse_options(words: Sequence[str]) -> Options:
-    """The load generator's options, out of words."""
-    from inferometer.dialects.perf_analyzer.options import parse_classic
-    from inferometer.options.option import Ask
-
-    found = parse_classic(words)
-    if isinstance(found, Ask):
-        raise UsageError("help and version are not flags of a load", remedy="leave them out")
-    return found
-
-
 def run(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
     """The command that was asked for."""
     for line in config.lines():
@@ -64,7 +53,7 @@ def _report_command(config: Config, program: Program) -> str:
 
 
 def run_profile(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
-    job = profile_job(config, program, parse_options)
+    job = profile_job(config, program)
     for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
     earlier = _earlier(job)

@@ -1,15 +1,12 @@
 """Flags that are handed on: to the load generator, to the server, and to `docker run`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import mapping, texts_by_name, wrong
-from inferometer.options.options import Options
 
 Flags = tuple[tuple[str, Any], ...]
-ParseOptions = Callable[[Sequence[str]], Options]
-"""Words of the load generator's command line -> options; the command line's parser is handed in."""
 
 # In the order in which they are written on a command line.
 LOAD_FLAGS = (

@@ -295,10 +295,10 @@ def _check_output(config: Config) -> None:
 
 
 def _check_members(config: Config, settings: TuneSettings, model: ModelSettings) -> list[str]:
-    folder = model_config.find_model(settings.launch.repositories, model.name)
-    if folder is None or not (folder / "config.pbtxt").is_file():
+    found = model_config.read_model(settings.launch.repositories, model.name)
+    if found is None:
         return []
-    members = model_config.members(model_config.read_file(folder / "config.pbtxt"))
+    members = model_config.members(found)
     if members and is_brute_explicit(config):
         raise UsageError(
             f"'{model.name}' is an ensemble, which --run-config-search-mode brute cannot search",

@@ -1,6 +1,7 @@
 """The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
 
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,10 +10,9 @@ from inferometer.base.documents import decode
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.signals import Interrupts, drop_output, interruptible, received, shortage
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import export, write_result
-from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.option import Ask
 from inferometer.stats.watcher import Watcher
@@ -97,18 +97,19 @@ def _complain(text: str) -> None:
         print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
+def _complain_of(remarks: Iterable[str]) -> None:
+    for remark in remarks:
+        _complain(remark)
+
+
 def _profile(options: "Options") -> int:
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
+    from inferometer.report.export import check_files
+    from inferometer.report.files import write_result
 
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     habits = Habits(
         metrics_warnings=metrics_warnings,
         data_read=lambda found: _say(classic.data_line(found)),
@@ -117,8 +118,7 @@ def _profile(options: "Options") -> int:
     )
     setup = prepare(options, command="perf_analyzer", habits=habits)
     options = setup.options
-    for warning in setup.warnings:
-        _complain(warning)
+    _complain_of(setup.warnings)
     _say(classic.settings_block(setup.result))
     result, outputs = setup.result, Outputs()
     with Interrupts(fd=1).caught() as interrupts:
@@ -175,8 +175,7 @@ def _print_level(result: "Result", options: "Options") -> None:
 
     level = result.levels[-1]
     _say(classic.level_block(result, level))
-    for line in _complaints(level, options):
-        _complain(line)
+    _complain_of(_complaints(level, options))
 
 
 def _complaints(level: "Level", options: "Options") -> list[str]:
@@ -210,6 +209,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     """Summary, CSV, export and exit code."""
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.report.csv import floored_levels
+    from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
     from inferometer.report.saved import write_page
 
@@ -231,7 +231,8 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
                 "Server average accounted time was larger than client average wait time due to small sample size. "
                 "Increase the measurement interval with `--measurement-interval`."
             )
-    export(setup, outputs)
+    if (journal := setup.journal) is not None:
+        outputs.attempt(journal.path, lambda: _complain_of(write_export(journal.export(), journal.path)))
     return code
 
 
