@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.coverage import FAMILIES, FIGURES, SEED, scores, servers
 
-SERVERS, RUNS, JUDGED = 50, 24, 8
+SERVERS, RUNS, JUDGED = 50, 32, 24
 
 
 @cache
