@@ -135,10 +135,9 @@ def compare(
     a regression, and `force` compares results of unlike runs. `options` are those of `measure`.
     """
     from inferometer.base.errors import UsageError
-    from inferometer.compare.gates import parse_gates
+    from inferometer.compare.gates import Terms, parse_gates
     from inferometer.compare.live import Order, compare_live, contestants, numbered
     from inferometer.compare.saved import compare_saved
-    from inferometer.compare.verdict import Terms
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
 

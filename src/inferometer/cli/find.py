@@ -12,11 +12,11 @@ from inferometer.cli.measure import (
     measure_options,
     write_reports,
 )
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import option, rows
 from inferometer.options.options import OPTIONS
 from inferometer.options.values import above_zero, choice, text
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
     from inferometer.find.run import SearchGoal
@@ -59,9 +59,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     own = taken(given, FindOptions, "find.")
     # Probes are judged by what was promised; senders must never be what limits them.

@@ -2,7 +2,7 @@
 
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,9 @@ from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.measure.checks import DURATION_S, STABILITY_OPTIONS, make
-from inferometer.options.help import answer
-from inferometer.options.option import Ask
+from inferometer.options.help import read_or_answer
 from inferometer.options.options import AUTO, OPTIONS, Options
-from inferometer.options.words import WORDS, Command, read, stray
+from inferometer.options.words import WORDS, Command, stray
 
 if TYPE_CHECKING:
     from inferometer.base.signals import Interrupts
@@ -34,12 +33,6 @@ COMMAND = Command(
     takes_words=True,  # an address may stand alone
 )
 REQUEST_TIMEOUT_S = 60.0
-
-
-def parse_measure(argv: Sequence[str]) -> Options | Ask:
-    """The options of `inferometer measure`."""
-    given = read(argv, COMMAND)
-    return given if isinstance(given, Ask) else measure_options(given)
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
@@ -70,10 +63,10 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
 
 
 def main(argv: list[str]) -> int:
-    options = parse_measure(argv)
-    if isinstance(options, Ask):
-        answer(options, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
+    options = measure_options(given)
     with messages_shown(options.verbose):
         return _measure(options)
 

@@ -9,11 +9,11 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits, printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import appended, option, rows
 from inferometer.options.options import OPTIONS
 from inferometer.options.values import Values, choice, duration, path, text, whole
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -124,9 +124,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     own = taken(given, TuneOptions, "tune.")
     return _tune(own, _request(own, measure_options({**given, "model": own.model})))

@@ -25,7 +25,7 @@ from inferometer.options.option import Ask
 from inferometer.options.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
 from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
 from inferometer.tune.settings import (
     IN_PROCESS,

@@ -29,15 +29,9 @@ SWITCHES = (
 )  # fmt: skip
 REPEATED = ("input-data", "shape", "http-header")
 SHORT = {
-    "model-name": "-m",
-    "model-version": "-x",
-    "batch-size": "-b",
-    "url": "-u",
-    "protocol": "-i",
-    "latency-report-file": "-f",
-    "http-header": "-H",
-    "verbose": "-v",
-}
+    "model-name": "-m", "model-version": "-x", "batch-size": "-b", "url": "-u", "protocol": "-i",
+    "latency-report-file": "-f", "http-header": "-H", "verbose": "-v",
+}  # fmt: skip
 
 # What is sent: measurements with other values of these cannot stand for each other.
 DATA_FLAGS = (
@@ -75,17 +69,10 @@ SERVER_FLAGS = frozenset(
         "vertex-ai-thread-count",
     }
 )  # fmt: skip
-OWN_SERVER_FLAGS = frozenset(
-    {
-        "model-repository",
-        "http-port",
-        "grpc-port",
-        "metrics-port",
-        "model-control-mode",
-        "metrics-interval-ms",
-        "strict-model-config",
-    }
-)
+OWN_SERVER_FLAGS = (
+    "model-repository", "http-port", "grpc-port", "metrics-port", "model-control-mode",
+    "metrics-interval-ms", "strict-model-config",
+)  # fmt: skip
 
 
 def load_flags(path: str, value: Any) -> Flags:

@@ -27,25 +27,15 @@ if TYPE_CHECKING:
 VERSION = "2.51.0"  # of the dialect
 MOST_SAID = 1000  # characters of what a server says of a failure; it may be a page
 
-_ADDED = (
-    Note.CLIENT_LIMITED,
-    Note.OVERLOADED,
-    Note.NOT_OFFERED,
-    Note.SERVER_GONE,
-    Note.NO_ANSWER,
-    Note.OTHER_CLIENTS,
-    Note.NOT_COUNTED,
-    Note.STATISTICS_MISSING,
-    Note.WORKER_LOST,
-    Note.FEW_FILES,
-    Note.FEW_PORTS,
-    Note.MEMBER_NOT_CALLED,
-    Note.SEVERAL_VERSIONS,
-    Note.METRICS_MISSING,
-    Note.METRICS_SLOW,
-    Note.NO_REPLY,
-    Note.NO_RESPONSE,
-    Note.WRONG_KIND,
+# What the classic tool says in words of its own, or not at all.
+_NOT_SHOWN = (
+    Note.NOT_STABLE,
+    Note.NOT_PRECISE,
+    Note.INTERRUPTED,
+    Note.FAILURES,
+    Note.CUT_OFF,
+    Note.NUMPY_TOO_NEW,
+    Note.STOLEN,
 )
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
@@ -182,7 +172,9 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
     """What the classic tool says on stderr about a level."""
     notes = {remark.note for remark in level.remarks}
     lines = [
-        f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED
+        f"WARNING: {remark.text}; {remark.note.advice}"
+        for remark in level.remarks
+        if remark.note not in _NOT_SHOWN
     ]
     if level.measurement is not None and level.measurement.request_count == 1:
         lines.append("WARNING: Pass contained only one request, so it has no standard deviation.")
