@@ -12,8 +12,8 @@ from rich.console import Console
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.compare import comparison as comparisons
+from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
-from inferometer.compare.verdict import Terms
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv

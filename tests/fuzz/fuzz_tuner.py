@@ -17,7 +17,6 @@ from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import checkpoint, stored
 from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, read_command
-from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Goal
@@ -141,7 +140,7 @@ def read_yaml(data: bytes) -> None:
     with contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet):
         config = read_command(words, CLASSIC)
         assert config is not None
-        profile_job(config, CLASSIC, parse_options)
+        profile_job(config, CLASSIC)
 
 
 # --- model configurations

@@ -8,8 +8,7 @@ import pytest
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifference
-from inferometer.compare.differences import of_turns, overall
-from inferometer.compare.metrics import metrics
+from inferometer.compare.differences import headline_metrics, of_turns, overall
 from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -72,7 +71,7 @@ def courses(scripts, *, point=CLOSED, duration_s=6, follower=None):
 def verdict(seed, factor):
     machine = Machine(seed)
     base, other = courses({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=4)
-    rows = of_turns(base, other, metrics(None), looks=4)
+    rows = of_turns(base, other, headline_metrics(None), looks=4)
     return overall([LevelDifference("concurrency", 2, rows)])
 
 
@@ -101,7 +100,7 @@ def test_turns_alternate_and_count_the_same_requests():
 
 @pytest.mark.parametrize(("slower_ms", "percent"), [(4.0, 0.0), (4.2, 5.0), (8.0, 100.0), (400.0, 9900.0)])
 def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent):
-    rows = of_turns(*courses({"a": steady(4), "b": steady(slower_ms)}), metrics(None), looks=4)
+    rows = of_turns(*courses({"a": steady(4), "b": steady(slower_ms)}), headline_metrics(None), looks=4)
     found = {row.metric: row.percent for row in rows}
     assert found["p50"].value == pytest.approx(percent, abs=1e-6)
     assert found["throughput"].value == pytest.approx(100 / (1 + percent / 100) - 100, abs=1e-6)
@@ -110,7 +109,9 @@ def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent)
 def test_by_rate_latencies_are_compared():
     point = LoadPoint("request_rate", 100.0, Open(Constant(100.0)))
     rows = of_turns(
-        *courses({"a": steady(4), "b": steady(6)}, point=point, duration_s=10), metrics(None), looks=4
+        *courses({"a": steady(4), "b": steady(6)}, point=point, duration_s=10),
+        headline_metrics(None),
+        looks=4,
     )
     assert [row.verdict for row in rows] == [NO_DIFFERENCE, SLOWER, SLOWER, SLOWER]
 
@@ -159,13 +160,13 @@ def test_a_variant_that_only_fails_is_not_measured_further():
 def test_whole_rounds_until_an_interruption_are_compared():
     first, second = courses({"a": steady(4), "b": steady(4)}, follower=Rounds(rounds=12))
     assert len(first.windows) == len(second.windows) == 12
-    rows = of_turns(first, second, metrics(None), looks=4)
+    rows = of_turns(first, second, headline_metrics(None), looks=4)
     assert rows[0].percent.low is not None
 
 
 def test_too_few_requests_for_a_percentile_are_said():
     first, second = courses({"a": steady(40), "b": steady(80)}, duration_s=2)
-    rows = {row.metric: row for row in of_turns(first, second, metrics(None), looks=4)}
+    rows = {row.metric: row for row in of_turns(first, second, headline_metrics(None), looks=4)}
     assert rows["p50"].verdict == SLOWER
     assert rows["p99"].verdict == NO_DIFFERENCE
     assert "needs 400 requests" in rows["p99"].reason

@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.keeping import judge
-from inferometer.find.run import Quest, find
+from inferometer.find.run import SearchGoal, find
 from inferometer.measure.search import Tried, bounds, next_load
 from inferometer.records import status
 from inferometer.stats.slo import parse_slo
@@ -18,8 +18,8 @@ SEEDS = range(3)
 
 
 def found(made, level_settings, promise, *, duration_s=30, **more):
-    quest = Quest(parse_slo(promise), duration_s * NS_PER_S, **more)
-    return [step.finding for step in find(made.instrument, level_settings(), quest)][-1]
+    goal = SearchGoal(parse_slo(promise), duration_s * NS_PER_S, **more)
+    return [step.finding for step in find(made.instrument, level_settings(), goal)][-1]
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,9 @@ def test_a_server_without_a_limit_has_an_interval_without_an_end(rig, level_sett
 
 def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS))
-    steps = find(made.instrument, level_settings(), Quest(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0))
+    steps = find(
+        made.instrument, level_settings(), SearchGoal(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0)
+    )
     assert next(steps).level.value == 10
     made.log.interrupt_after = 0
     finding = list(steps)[-1].finding

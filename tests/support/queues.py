@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.find.run import Quest, find
+from inferometer.find.run import SearchGoal, find
 from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.records import status
@@ -71,7 +71,7 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
     level_settings = LevelSettings(
         model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S
     )
-    quest = Quest(
+    goal = SearchGoal(
         promise=parse_slo(known.promise),
         duration_ns=round(duration_s * NS_PER_S),
         is_rate=known.is_rate,
@@ -79,7 +79,7 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
         seed=1000 * seed,
     )
     begun_ns = clock()
-    steps = list(find(instrument, level_settings, quest))
+    steps = list(find(instrument, level_settings, goal))
     finding = steps[-1].finding
     assert finding is not None
     levels = tuple(step.level for step in steps if step.level is not None)

@@ -61,7 +61,7 @@ class _FakeNetwork:
     """Link and reactor in one: a heap of requests by the time they end."""
 
     def __init__(
-        self, server: FakeServer, clock: FakeClock, finish: Finish, turn: NextStep, explain: Explain
+        self, server: FakeServer, clock: FakeClock, finish: Finish, next_step: NextStep, explain: Explain
     ) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
         self.heard = 0
@@ -69,7 +69,7 @@ class _FakeNetwork:
         self._server = server
         self._clock = clock
         self._finish = finish
-        self._turn = turn
+        self._next_step = next_step
         self._explain = explain
         self._ends: list[tuple[int, int, int]] = []  # (end, order, slot)
         self._order = itertools.count()
@@ -148,7 +148,7 @@ class _FakeNetwork:
         elif reply.status:
             self._finish(slot, reply.status, sent_ns, sent_ns, now_ns, now_ns, reply.received)
         else:
-            step, due_ns = self._turn(slot, sent_ns, sent_ns, now_ns, reply.received)
+            step, due_ns = self._next_step(slot, sent_ns, sent_ns, now_ns, reply.received)
             if step >= 0:
                 self.send(slot, step, due_ns, None)
 
@@ -175,8 +175,8 @@ class SimulatedLoad:
         self._totals = Totals()
         networks: list[_FakeNetwork] = []
 
-        def open_link(*, finish: Finish, turn: NextStep, explain: Explain) -> Link:
-            networks.append(_FakeNetwork(server, clock, finish, turn, explain))
+        def open_link(*, finish: Finish, next_step: NextStep, explain: Explain) -> Link:
+            networks.append(_FakeNetwork(server, clock, finish, next_step, explain))
             return networks[0]
 
         class _Reactor:

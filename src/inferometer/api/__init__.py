@@ -59,13 +59,13 @@ def find(
     It is in the result's `finding`; `duration_s` is the time for the whole search, `options` are those of `measure`.
     """
     from inferometer.base.units import NS_PER_S
-    from inferometer.find.run import Quest, run_find
+    from inferometer.find.run import SearchGoal, run_find
     from inferometer.measure.prepare import prepare
     from inferometer.stats.slo import parse_slo
     from inferometer.stats.watcher import completed
 
     asked = _options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
-    quest = Quest(
+    goal = SearchGoal(
         promise=parse_slo(slo),
         duration_ns=round(duration_s * NS_PER_S),
         is_rate=by == "rate",
@@ -74,7 +74,7 @@ def find(
         start=start,
     )
     setup = prepare(asked, command="find")
-    return list(run_find(setup, quest, completed(watcher)))[-1]
+    return list(run_find(setup, goal, completed(watcher)))[-1]
 
 
 def tune(
@@ -135,10 +135,9 @@ def compare(
     a regression, and `force` compares results of unlike runs. `options` are those of `measure`.
     """
     from inferometer.base.errors import UsageError
-    from inferometer.compare.gates import parse_gates
+    from inferometer.compare.gates import Terms, parse_gates
     from inferometer.compare.live import Order, compare_live, contestants, numbered
     from inferometer.compare.saved import compare_saved
-    from inferometer.compare.verdict import Terms
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
 

@@ -19,7 +19,7 @@ class InferometerError(Exception):
 
 
 class UsageError(InferometerError):
-    """The user's to mend: an option, a file, a model name."""
+    """The user can mend it: an option, a file, a model name."""
 
     exit_code = 2
 

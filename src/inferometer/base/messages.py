@@ -1,4 +1,4 @@
-"""Every message to and from the server, for who asks to see them (`-v -v`): a logger that is silent by default."""
+"""Every message to and from the server, for users who ask to see them (`-v -v`): a logger that is silent by default."""
 
 import logging
 import sys

@@ -15,17 +15,17 @@ from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import appended, option, rows
 from inferometer.options.options import OPTIONS, OURS
 from inferometer.options.values import text, whole
-from inferometer.options.words import WORDS, Command, read, taken, without
+from inferometer.options.words import WORDS, Command, taken, without
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.compare.comparison import Comparison
-    from inferometer.compare.verdict import Terms
+    from inferometer.compare.gates import Terms
 
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
 PERIOD_NS = 5 * NS_PER_S
@@ -99,9 +99,8 @@ _OF_SAVED = frozenset(
 
 def main(argv: list[str]) -> int:
     try:
-        given = read(argv, COMMAND)
-        if isinstance(given, Ask):
-            answer(given, COMMAND)
+        given = read_or_answer(argv, COMMAND)
+        if given is None:
             return 0
         _check(given)
         names = given.pop(WORDS, ())
@@ -132,8 +131,7 @@ def _chosen(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | N
 def _compare(
     names: Sequence[str], own: CompareOptions, given: Mapping[str, Any], files: Mapping[str, str | None]
 ) -> "Comparison":
-    from inferometer.compare.gates import parse_gates
-    from inferometer.compare.verdict import Terms
+    from inferometer.compare.gates import Terms, parse_gates
     from inferometer.report.files import writable
 
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
@@ -156,7 +154,7 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 
 
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.compare.live import Order, compare_live, contestants
 
     options = measure_options({**given, "model": next(iter(own.models), "")})

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import option, rows
 from inferometer.options.values import path
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis
@@ -42,9 +42,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     return _demo(taken(given, DemoOptions).folder)
 

@@ -10,16 +10,16 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.cli.measure import exit_code, make_progress, measure_options
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import option, rows
 from inferometer.options.options import OPTIONS
 from inferometer.options.values import above_zero, duration, path
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
     from inferometer.diagnose.apply import Outcome, Treatment
+    from inferometer.diagnose.reconfigure import Config
     from inferometer.diagnose.run import Asked
-    from inferometer.diagnose.settings import Config
     from inferometer.options.options import Options
 
 LEVEL_S = 3.0
@@ -66,9 +66,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     own = taken(given, DiagnoseOptions, "diagnose.")
     options = measure_options(given, duration_s=LEVEL_S)
@@ -111,7 +110,7 @@ def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
-    from inferometer.diagnose.settings import write_configs
+    from inferometer.diagnose.reconfigure import write_configs
 
     for written in write_configs(configs, folder):
         print(printable(f"Written: {written}"))
@@ -119,7 +118,7 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
 
 def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.diagnose.apply import consult
 
     with Interrupts().caught() as interrupts:

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S
@@ -12,16 +11,15 @@ from inferometer.cli.measure import (
     make_progress,
     measure_options,
     write_reports,
-    write_result,
 )
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import option, rows
 from inferometer.options.options import OPTIONS
 from inferometer.options.values import above_zero, choice, text
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
-    from inferometer.find.run import Quest
+    from inferometer.find.run import SearchGoal
     from inferometer.measure.prepare import Setup
     from inferometer.options.options import Options
     from inferometer.stats.result import Result
@@ -61,9 +59,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     own = taken(given, FindOptions, "find.")
     # Probes are judged by what was promised; senders must never be what limits them.
@@ -72,22 +69,17 @@ def main(argv: list[str]) -> int:
 
 
 def _find(options: "Options", own: FindOptions) -> int:
-    from inferometer.find.run import Quest
+    from inferometer.find.run import SearchGoal
     from inferometer.measure.prepare import prepare
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
+    from inferometer.report.export import check_files
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
     from inferometer.stats.slo import parse_slo
 
     promise = parse_slo(own.slo)
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     duration_s = options.duration_s or DURATION_S
-    quest = Quest(
+    goal = SearchGoal(
         promise=promise,
         duration_ns=round(duration_s * NS_PER_S),
         is_rate=own.by == "rate",
@@ -97,7 +89,7 @@ def _find(options: "Options", own: FindOptions) -> int:
     )
     setup = prepare(replace(options, duration_s=duration_s), command="find")
     outputs = Outputs()
-    result = _search(setup, quest, outputs)
+    result = _search(setup, goal, outputs)
     outputs.attempt(SCREEN, lambda: show(document(result)))
     write_reports(result, options, outputs)
     export(setup, outputs)
@@ -105,12 +97,13 @@ def _find(options: "Options", own: FindOptions) -> int:
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND
 
 
-def _search(setup: "Setup", quest: "Quest", outputs: Outputs) -> "Result":
-    from inferometer.cli.signals import Interrupts
+def _search(setup: "Setup", goal: "SearchGoal", outputs: Outputs) -> "Result":
+    from inferometer.base.signals import Interrupts
     from inferometer.find.run import run_find
+    from inferometer.report.files import write_result
 
     result = setup.result
     with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:
-        for result in run_find(setup, quest, progress):
+        for result in run_find(setup, goal, progress):
             write_result(result, setup.options.json, outputs)
     return result

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
-from inferometer.cli.signals import drop_output, interruptible, shortage
+from inferometer.base.signals import drop_output, interruptible, shortage
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -76,7 +76,9 @@ def _run(words: list[str]) -> int:
 
 def _command(name: str) -> Callable[[list[str]], int]:
     if name in CLASSIC_TUNER:
-        return partial(import_module("inferometer.dialects.model_analyzer.main").our_command, name)
+        from inferometer.dialects.model_analyzer.main import our_command
+
+        return partial(our_command, name)
     found: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
     return found
 

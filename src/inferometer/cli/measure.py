@@ -2,7 +2,7 @@
 
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,12 @@ from inferometer.base.notes import Note
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.measure.checks import DURATION_S, STABILITY_OPTIONS, make
-from inferometer.options.help import answer
-from inferometer.options.option import Ask
+from inferometer.options.help import read_or_answer
 from inferometer.options.options import AUTO, OPTIONS, Options
-from inferometer.options.words import WORDS, Command, read, stray
+from inferometer.options.words import WORDS, Command, stray
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
@@ -34,12 +33,6 @@ COMMAND = Command(
     takes_words=True,  # an address may stand alone
 )
 REQUEST_TIMEOUT_S = 60.0
-
-
-def parse_measure(argv: Sequence[str]) -> Options | Ask:
-    """The options of `inferometer measure`."""
-    given = read(argv, COMMAND)
-    return given if isinstance(given, Ask) else measure_options(given)
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
@@ -70,26 +63,21 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
 
 
 def main(argv: list[str]) -> int:
-    options = parse_measure(argv)
-    if isinstance(options, Ask):
-        answer(options, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
+    options = measure_options(given)
     with messages_shown(options.verbose):
         return _measure(options)
 
 
 def _measure(options: "Options") -> int:
     from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
+    from inferometer.report.export import check_files
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
 
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
     for warning in setup.warnings:
         print(printable(warning), file=sys.stderr)
@@ -154,8 +142,9 @@ def export(setup: "Setup", outputs: Outputs) -> None:
 
 def watch(setup: "Setup", outputs: Outputs) -> "Result":
     """Run it with progress on stderr; the JSON file grows with every level."""
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.measure.run import run
+    from inferometer.report.files import write_result
 
     result = setup.result
     with (
@@ -165,14 +154,6 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
         for result in run(setup, progress):
             write_result(result, setup.options.json, outputs)
     return result
-
-
-def write_result(result: "Result", name: str | None, outputs: Outputs) -> None:
-    """The file with all figures; a disk that is full now may have room after the next level."""
-    from inferometer.base.answer_file import write
-
-    if name is not None:
-        outputs.attempt(Path(name), lambda: write(result, Path(name)))
 
 
 def make_progress(interrupts: "Interrupts", verbose: int = 0) -> "Progress":

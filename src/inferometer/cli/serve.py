@@ -8,10 +8,10 @@ from pathlib import Path
 from types import FrameType
 
 from inferometer.base.errors import UsageError
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import appended, option, rows
 from inferometer.options.values import choice, path, text, whole
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 
 USUAL_PORTS = (8000, 8001, 8002)
 
@@ -63,9 +63,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     asked = taken(given, ServeOptions)
     if asked.models and asked.model_repository:

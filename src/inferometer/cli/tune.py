@@ -9,15 +9,15 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits, printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, appended, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import appended, option, rows
 from inferometer.options.options import OPTIONS
 from inferometer.options.values import Values, choice, duration, path, text, whole
-from inferometer.options.words import Command, read, taken
+from inferometer.options.words import Command, taken
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.options.options import Options
     from inferometer.tune.settings import TuneRequest
     from inferometer.tune.study import Study
@@ -124,9 +124,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     own = taken(given, TuneOptions, "tune.")
     return _tune(own, _request(own, measure_options({**given, "model": own.model})))
@@ -155,7 +154,7 @@ def _request(own: TuneOptions, options: "Options") -> "TuneRequest":
 
 def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     from inferometer.base.answer_file import write
-    from inferometer.cli.signals import Interrupts
+    from inferometer.base.signals import Interrupts
     from inferometer.tune.report.text import summary
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.options.help import answer
-from inferometer.options.option import Ask, option, rows
+from inferometer.options.help import read_or_answer
+from inferometer.options.option import option, rows
 from inferometer.options.values import path
-from inferometer.options.words import WORDS, Command, read, taken
+from inferometer.options.words import WORDS, Command, taken
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -39,9 +39,8 @@ COMMAND = Command(
 
 
 def main(argv: list[str]) -> int:
-    given = read(argv, COMMAND)
-    if isinstance(given, Ask):
-        answer(given, COMMAND)
+    given = read_or_answer(argv, COMMAND)
+    if given is None:
         return 0
     names = given.pop(WORDS, ())
     if len(names) != 1:

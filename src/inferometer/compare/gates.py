@@ -1,15 +1,18 @@
 """When a comparison counts as a regression, such as `p99 > +5%, throughput < -3%, snr < 40`."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import inferometer
 from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note
 from inferometer.compare.comparison import (
     FAILED,
     INCONCLUSIVE,
     PASSED,
     THROUGHPUT,
+    Comparison,
     Contrast,
     Difference,
     GateOutcome,
@@ -17,61 +20,46 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
+from inferometer.compare.differences import CONFIDENCE
+from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
+from inferometer.stats.measurement import Level
 
 _WORDS = re.compile(r"\s*(?P<name>[^\s<>=]*)\s*(?P<sign>[<>]?=?)\s*(?P<limit>.*?)\s*")
-_PERCENTILE = re.compile(r"p([1-9]\d?)")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
-Figure = Callable[[OutputSimilarity], float | None]
-
-
-def _snr(output: OutputSimilarity) -> float | None:
-    return float("inf") if output.is_identical else output.snr_db
-
-
-def _cosine(output: OutputSimilarity) -> float | None:
-    return 1.0 if output.is_identical else output.cosine
-
-
-def _relative(output: OutputSimilarity) -> float | None:
-    return 0.0 if output.is_identical else output.relative
-
-
-OUTPUT_FIGURES: dict[str, Figure] = {
-    "snr": _snr,
-    "cosine": _cosine,
-    "relative": _relative,
-    "max_abs": lambda output: output.max_abs,
-    "mean_abs": lambda output: output.mean_abs,
-    "top1": lambda output: output.top1,
-    "exact": lambda output: output.exact,
-}
-_SHARES = ("top1", "exact", "errors", "relative")  # may be written in percent
 ERRORS = "errors"
-KNOWN = f"{THROUGHPUT}, p50, p95, p99, {ERRORS}, {', '.join(OUTPUT_FIGURES)}"
+KNOWN = ", ".join((THROUGHPUT, "p50", "p95", "p99", ERRORS, *(metric.short for metric in OUTPUT_METRICS)))
+
+
+def _metric(name: str) -> Metric | None:
+    """A figure that variants are compared by: throughput, a whole percentile of the latency, errors, of outputs."""
+    found = named(name)
+    if found is None or found.source is Source.OUTPUT or name in (THROUGHPUT, ERRORS):
+        return found
+    return found if re.fullmatch(r"p\d+", name) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A condition under which a variant fails: a difference in percent, or a figure of its outputs or errors."""
 
-    name: str
+    metric: Metric
     is_above: bool  # fails above the limit; else below it
     limit: float  # percent for speed, a share for errors
     text: str
 
     @property
-    def percentile(self) -> int | None:
-        found = _PERCENTILE.fullmatch(self.name)
-        return int(found[1]) if found else None
+    def name(self) -> str:
+        return self.metric.short
 
     @property
     def is_speed(self) -> bool:
+        """Judged by its difference from the baseline's."""
         return self.name == THROUGHPUT or self.percentile is not None
 
     @property
-    def is_output(self) -> bool:
-        return self.name in OUTPUT_FIGURES
+    def percentile(self) -> int | None:
+        return None if self.metric.percentile is None else int(self.metric.percentile)
 
     def is_beyond(self, value: float) -> bool:
         return value > self.limit if self.is_above else value < self.limit
@@ -98,22 +86,23 @@ def _gate(part: str, whole: str, position: int) -> Gate:
 
     if not name:
         raise refuse("a condition is missing", "name", "write conditions like 'p99 > +5%, snr < 40'")
-    if name not in (THROUGHPUT, ERRORS, *OUTPUT_FIGURES) and not _PERCENTILE.fullmatch(name):
+    metric = _metric(name)
+    if metric is None:
         raise refuse(f"'{found['name']}' is no figure of a comparison", "name", f"take one of {KNOWN}")
     if sign.rstrip("=") not in ("<", ">"):
         raise refuse(f"after '{found['name']}' comes < or >", "sign", "write it like 'p99 > +5%'")
     number, is_percent = limit.removesuffix("%").strip(), limit.endswith("%")
     if not _NUMBER.fullmatch(number):
         raise refuse(f"'{limit}' is no number", "limit", "write it like +5%, -3% or 40")
-    is_speed = name == THROUGHPUT or name.startswith("p")
+    is_speed = name == THROUGHPUT or metric.percentile is not None
     if is_speed and not is_percent:
         raise refuse(
             f"'{name}' is compared with the baseline's, so '{limit}' needs a %", "limit", f"write {limit}%"
         )
-    if is_percent and not is_speed and name not in _SHARES:
+    if is_percent and not is_speed and not metric.is_share:
         raise refuse(f"'{name}' has no percent", "limit", f"write {number}")
     value = float(number) / 100 if is_percent and not is_speed else float(number)
-    return Gate(name, sign.startswith(">"), value, " ".join(part.split()))
+    return Gate(metric, sign.startswith(">"), value, " ".join(part.split()))
 
 
 def judge(
@@ -138,7 +127,7 @@ def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tupl
     if gate.name == ERRORS:
         share = variant.result.failed_share
         yield FAILED if gate.is_beyond(share) else PASSED, f"{share:.2%} of the requests failed"
-    elif gate.is_output:
+    elif gate.metric.source is Source.OUTPUT:
         if not contrast.outputs:
             yield INCONCLUSIVE, contrast.outputs_note or "outputs were not compared"
         for output in contrast.outputs:
@@ -173,7 +162,98 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
             f"output '{output.name}' has {output.non_finite} elements with NaN or infinity on one side only",
         )
         return
-    value = OUTPUT_FIGURES[gate.name](output)
+    value = None if gate.metric.get is None else gate.metric.get(output)
     if value is not None:  # a figure that does not apply to this output says nothing about it
         shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
         yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} {where}"
+
+
+# --- the comparison with its gates judged, and what makes it invalid
+
+
+_BROKEN = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST, Note.NO_REPLY)
+_LIMITED = (Note.CLIENT_LIMITED, Note.NOT_OFFERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a comparison is judged by."""
+
+    gates: tuple[Gate, ...] = ()
+    max_error_rate: float = 0.0
+
+    @property
+    def percentiles(self) -> tuple[int, ...]:
+        return tuple(gate.percentile for gate in self.gates if gate.percentile is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that was found out; the first variant is the baseline."""
+
+    variants: tuple[Variant, ...]
+    contrasts: tuple[Contrast, ...]
+    is_live: bool
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
+    """The comparison with its gates judged."""
+    is_judged_by_errors = any(gate.name == ERRORS for gate in terms.gates)
+    problems = tuple(
+        problem
+        for variant in found.variants
+        for problem in _problems(variant, None if is_judged_by_errors else terms.max_error_rate)
+    )
+    gates = judge(terms.gates, found.contrasts, found.variants)
+    limited = tuple(note for variant in found.variants for note in _said(variant, _LIMITED))
+    overloaded = tuple(note for variant in found.variants for note in _said(variant, (Note.OVERLOADED,)))
+    return Comparison(
+        tool=f"inferometer {inferometer.__version__}",
+        started_at=started_at,
+        is_live=found.is_live,
+        confidence=CONFIDENCE,
+        baseline=found.variants[0].name,
+        variants=found.variants,
+        contrasts=found.contrasts,
+        gates=_without_trust(gates, terms.gates) if limited else gates,
+        notes=(*found.notes, *limited, *overloaded),
+        problems=(*found.problems, *problems),
+    )
+
+
+def _without_trust(outcomes: Sequence[GateOutcome], gates: Sequence[Gate]) -> tuple[GateOutcome, ...]:
+    """A client at its limit hides differences: what it shows counts, what it does not show proves nothing."""
+    speed = {gate.text for gate in gates if gate.is_speed}
+    return tuple(
+        replace(row, outcome=INCONCLUSIVE, found=f"{row.found}; but the client was the limit")
+        if row.outcome == PASSED and row.text in speed
+        else row
+        for row in outcomes
+    )
+
+
+def _problems(variant: Variant, max_error_rate: float | None) -> Iterator[str]:
+    result = variant.result
+    if max_error_rate is not None and result.failed_share > max_error_rate:
+        yield f"{variant.name}: {result.failed_share:.2%} of the requests failed{_example(result.levels)}"
+    yield from _said(variant, _BROKEN)
+
+
+def _said(variant: Variant, notes: Sequence[Note]) -> Iterator[str]:
+    for level in variant.result.levels:
+        for remark in level.remarks:
+            if remark.note in notes:
+                yield f"{variant.name} at {_where(level)}: {remark.text}; {remark.note.advice}"
+
+
+def _example(levels: Sequence[Level]) -> str:
+    for level in levels:
+        for group in level.measurement.failures if level.measurement is not None else ():
+            return f" ({group.kind}: {group.example})" if group.example else f" ({group.kind})"
+    return ""
+
+
+def _where(level: Level) -> str:
+    return f"{level.mode.replace('_', ' ')} {level.value:g}"

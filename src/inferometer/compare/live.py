@@ -14,12 +14,10 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
-from inferometer.compare.differences import of_turns, overall
-from inferometer.compare.metrics import Metric, metrics
-from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs
-from inferometer.compare.similarity import similarities
+from inferometer.compare.differences import headline_metrics, of_turns, overall
+from inferometer.compare.gates import Findings, Terms, conclude
+from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs, similarities
 from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
-from inferometer.compare.verdict import Findings, Terms, conclude
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import warm_up
@@ -28,6 +26,7 @@ from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.measure.search import LastOutcome
 from inferometer.options.options import Options
+from inferometer.stats.figures import Metric
 from inferometer.stats.measurement import Level
 from inferometer.stats.watcher import Watcher
 
@@ -145,7 +144,7 @@ def compare_live(order: Order, watcher: Watcher) -> Comparison:
             for number, (setup, lane) in enumerate(zip(setups, lanes, strict=True))
         ),
         contrasts=_contrasts(
-            names[1:], measured, metrics(order.options.percentile, order.terms.percentiles), compared
+            names[1:], measured, headline_metrics(order.options.percentile, order.terms.percentiles), compared
         ),
         is_live=True,
         notes=_notes(setups, watcher),

@@ -1,17 +1,31 @@
-"""The replies of variants to the same inputs."""
+"""The outputs of variants for the same inputs: fetched from the servers, and how similar they are."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.base.errors import InferometerError
-from inferometer.compare.similarity import FLOATS, Reply
+from inferometer.compare.comparison import OutputSimilarity
 from inferometer.dataset.batches import batch
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Step
 from inferometer.measure.prepare import Setup
-from inferometer.model.numbers import ElementError, encode_fractions, values
+from inferometer.model.numbers import ElementError, decode, encode_fractions, values
 from inferometer.model.spec import Tensor
 from inferometer.services.kind import Answering
+
+FLOATS = ("FP16", "BF16", "FP32", "FP64")
+_CLASS_NAMES = ("logit", "prob", "score", "class", "label", "softmax")
+_SUM_SLACK = 0.01  # by which the probabilities of a row may miss 1: those of FP16 do
+
+Reply = Mapping[str, Tensor]
+"""The outputs of one request by name."""
+
+Numbers = NDArray[np.float64]
 
 
 class NotComparableError(Exception):
@@ -78,3 +92,146 @@ def _as(given: Tensor, like: Tensor) -> Tensor:
         return replace(like, data=encode_fractions(like.datatype, values(given.datatype, given.data)))
     except ElementError as error:
         raise NotComparableError(f"input '{given.name}' in {like.datatype}: {error}") from error
+
+
+# --- how similar they are: tensors in, figures out
+
+
+def similarities(base: Sequence[Reply], other: Sequence[Reply]) -> tuple[OutputSimilarity, ...]:
+    """Of every output that either has; reply n of both is to the same input."""
+    names = dict.fromkeys(name for reply in (*base, *other) for name in reply)
+    return tuple(_similarity(name, base, other) for name in sorted(names))
+
+
+def _similarity(name: str, base: Sequence[Reply], other: Sequence[Reply]) -> OutputSimilarity:
+    pairs = [
+        (one[name], two[name]) for one, two in zip(base, other, strict=True) if name in one and name in two
+    ]
+    described = _datatypes(name, base, other)
+    problem = _problem(pairs, len(base), any(name in reply for reply in base))
+    if problem:
+        return OutputSimilarity(name, described, len(pairs), 0, problem=problem)
+    try:
+        if any("BYTES" in (one.datatype, two.datatype) for one, two in pairs):
+            return _of_strings(name, described, pairs)
+        return _of_numbers(name, described, pairs)
+    except ValueError as error:
+        return OutputSimilarity(name, described, len(pairs), 0, problem=f"cannot be read: {error}")
+
+
+def _datatypes(name: str, base: Sequence[Reply], other: Sequence[Reply]) -> str:
+    found = (reply[name].datatype for replies in (base, other) for reply in replies if name in reply)
+    return " / ".join(dict.fromkeys(found))
+
+
+def _problem(pairs: Sequence[tuple[Tensor, Tensor]], requests: int, is_in_base: bool) -> str:
+    if not pairs:
+        return "missing from the variant" if is_in_base else "missing from the baseline"
+    if len(pairs) < requests:
+        return f"missing from {requests - len(pairs)} of {requests} replies"
+    for one, two in pairs:
+        if one.shape != two.shape:
+            return f"shape {_dims(one)} became {_dims(two)}"
+        if (one.datatype == "BYTES") != (two.datatype == "BYTES"):
+            return f"{one.datatype} became {two.datatype}"
+    return ""
+
+
+def _dims(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) if tensor.shape else "scalar"
+
+
+def _of_strings(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> OutputSimilarity:
+    elements = same = 0
+    for one, two in pairs:
+        left, right = decode("BYTES", one.data), decode("BYTES", two.data)
+        if len(left) != len(right):
+            return OutputSimilarity(
+                name, datatype, len(pairs), 0, problem=f"{len(left)} strings became {len(right)}"
+            )
+        elements += len(left)
+        same += sum(a == b for a, b in zip(left, right, strict=True))
+    return OutputSimilarity(name, datatype, len(pairs), elements, exact=same / elements if elements else None)
+
+
+def _of_numbers(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> OutputSimilarity:
+    left, right = (np.concatenate([_raw(pair[side]) for pair in pairs]) for side in (0, 1))
+    if len(left) != len(right):
+        problem = f"{len(left)} elements became {len(right)}"
+        return OutputSimilarity(name, datatype, len(pairs), 0, problem=problem)
+    if not len(left):
+        return OutputSimilarity(name, datatype, len(pairs), 0)
+    same = (left == right) | (_is_nan(left) & _is_nan(right))
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(b)
+    is_float = any(tensor.datatype in FLOATS for pair in pairs for tensor in pair)
+    found = OutputSimilarity(
+        name=name,
+        datatype=datatype,
+        requests=len(pairs),
+        elements=len(left),
+        exact=float(same.mean()),
+        non_finite=int((~finite & ~same).sum()),
+        top1=_top1(name, pairs) if is_float else None,
+    )
+    return _with_errors(found, a[finite], b[finite], is_float=is_float) if finite.any() else found
+
+
+def _with_errors(found: OutputSimilarity, a: Numbers, b: Numbers, *, is_float: bool) -> OutputSimilarity:
+    # The largest value comes near 1, so that no square overflows or vanishes; by a power of two nothing is rounded.
+    largest = max(float(np.abs(a).max()), float(np.abs(b).max()))
+    scale = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
+    a, b = a / scale, b / scale
+    error = a - b
+    sizes = [math.sqrt(float(part @ part)) for part in (a, b, error)]
+    base, other, wrong = sizes
+    is_signal = is_float and base > 0
+    return OutputSimilarity(
+        name=found.name,
+        datatype=found.datatype,
+        requests=found.requests,
+        elements=found.elements,
+        exact=found.exact,
+        max_abs=_finite(float(np.abs(error).max()) * scale),
+        mean_abs=_finite(float(np.abs(error).mean()) * scale),
+        relative=wrong / base if is_signal else None,
+        cosine=min(1.0, max(-1.0, float(a @ b) / base / other)) if is_signal and other > 0 else None,
+        snr_db=20 * math.log10(base / wrong) if is_signal and wrong > 0 else None,
+        top1=found.top1,
+        non_finite=found.non_finite,
+    )
+
+
+def _finite(value: float) -> float | None:
+    """Two finite doubles can be further apart than a double can say."""
+    return value if math.isfinite(value) else None
+
+
+def _raw(tensor: Tensor) -> NDArray[Any]:
+    return values(tensor.datatype, tensor.data)
+
+
+def _is_nan(array: NDArray[Any]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), np.bool_)
+    return found
+
+
+def _top1(name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> float | None:
+    """Share of rows with the same largest element, if the rows look like classes: by name, or as they sum to 1."""
+    if any(not one.shape or one.shape[-1] < 2 for one, _ in pairs):
+        return None
+    rows = [
+        tuple(_raw(tensor).astype(np.float64).reshape(-1, one.shape[-1]) for tensor in (one, two))
+        for one, two in pairs
+    ]
+    is_named = any(word in name.lower() for word in _CLASS_NAMES)
+    if not is_named and not all(map(_are_probabilities, (row for pair in rows for row in pair))):
+        return None
+    agree = [bool(same) for a, b in rows for same in a.argmax(axis=1) == b.argmax(axis=1)]
+    return sum(agree) / len(agree) if agree else None
+
+
+def _are_probabilities(rows: Numbers) -> bool:
+    if not rows.size or not np.isfinite(rows).all():
+        return False
+    return bool((rows >= 0).all() and (np.abs(rows.sum(axis=1) - 1) < _SUM_SLACK).all())

@@ -11,7 +11,6 @@ from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
-from inferometer.compare.metrics import PERCENTILES
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import is_capped
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -26,6 +25,7 @@ from inferometer.stats.windows import Window, figures
 
 ROUNDS = 100  # short ones: the closer both turns, the more alike the machine is in both
 FEWEST_ROUNDS = 10
+PERCENTILES = (50, 95, 99)  # compared whatever was asked for
 SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: a few times what changing over costs
 PATIENCE_NS = 10 * NS_PER_MS  # the end of a turn is seen after so long
 LEAST_PER_SLOT = 4  # requests in a turn

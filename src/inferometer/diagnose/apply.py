@@ -10,9 +10,8 @@ from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
 from inferometer.diagnose.diagnosis import Diagnosis, Suggestion, Trial
 from inferometer.diagnose.observation import Observation
-from inferometer.diagnose.reconfigure import Reconfiguration
+from inferometer.diagnose.reconfigure import Reconfiguration, changed_config
 from inferometer.diagnose.run import Asked, Patient, diagnose, examine, measure_once, watch_host
-from inferometer.diagnose.settings import changed_config
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import prepare
 from inferometer.options.values import Range

@@ -70,7 +70,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoadRun:
     """What one measurement at a load says about each term of the promise."""
 
     load: float
@@ -95,25 +95,27 @@ class Judgement:
     broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
 
 
-def judge(promise: Slo, runs: Sequence[Run], least_s: float) -> tuple[Judgement, ...]:
+def judge(promise: Slo, runs: Sequence[LoadRun], least_s: float) -> tuple[Judgement, ...]:
     """By load. What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
-    court = _Court(promise, runs, least_s)
+    judging = _Judge(promise, runs, least_s)
     loads = sorted({run.load for run in runs})
-    broken = {load: court.broken_terms(load) for load in loads}
+    broken = {load: judging.broken_terms(load) for load in loads}
     lowest = min((load for load in loads if broken[load]), default=math.inf)
-    return tuple(court.judgement(load, broken[load], lowest) for load in loads)
+    return tuple(judging.judgement(load, broken[load], lowest) for load in loads)
 
 
-def judge_one(promise: Slo, runs: Sequence[Run], least_s: float, *, load: float, lowest: float) -> Judgement:
+def judge_one(
+    promise: Slo, runs: Sequence[LoadRun], least_s: float, *, load: float, lowest: float
+) -> Judgement:
     """Of one load only, while it is measured; `lowest` is the least of the others that is broken."""
-    court = _Court(promise, runs, least_s)
-    return court.judgement(load, court.broken_terms(load), lowest)
+    judging = _Judge(promise, runs, least_s)
+    return judging.judgement(load, judging.broken_terms(load), lowest)
 
 
 @dataclass(frozen=True, slots=True)
-class _Court:
+class _Judge:
     promise: Slo
-    runs: Sequence[Run]
+    runs: Sequence[LoadRun]
     least_s: float
 
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
@@ -152,12 +154,12 @@ class _Court:
 
     # --- kept
 
-    def _is_kept(self, number: int, load: float, others: Sequence[Run]) -> bool:
+    def _is_kept(self, number: int, load: float, others: Sequence[LoadRun]) -> bool:
         term = self.promise.terms[number]
         if term.name == "errors" and not any(run.terms[number].beyond.any() for run in others):
             return True  # no failure was seen at any load that does not break another term: nothing to test
         group_s = _group_s([(run, run.terms[number]) for run in others if run.load <= NEAR * load])
-        pool: list[tuple[Run, Counts]] = []
+        pool: list[tuple[LoadRun, Counts]] = []
         for higher in sorted({run.load for run in others if run.load >= load}):
             runs = [run for run in others if run.load == higher]
             if not _is_steady(runs, term):
@@ -171,7 +173,7 @@ class _Court:
         return False
 
 
-def _is_proven(term: Term, pool: Sequence[tuple[Run, Counts]], group_s: float) -> bool:
+def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: float) -> bool:
     """Whether these runs, at this load and above, prove that the figure is within its limit."""
     length_s = sum(run.length_s for run, _ in pool)
     rate = sum(run.requests for run, _ in pool) / length_s
@@ -193,7 +195,7 @@ def _is_proven(term: Term, pool: Sequence[tuple[Run, Counts]], group_s: float) -
     return not waited or all(_is_lighter(term, waited, place) for place in range(len(PARTS)))
 
 
-def _total(pool: Sequence[tuple[Run, Counts]], name: str) -> float:
+def _total(pool: Sequence[tuple[LoadRun, Counts]], name: str) -> float:
     return float(sum(getattr(counts, name).sum() for _, counts in pool))
 
 
@@ -286,7 +288,7 @@ def _alike(series: Iterable[Floats]) -> float:
     return min(max(neighbours / squares + 1 / count, 0.0), MOST_ALIKE)
 
 
-def _group_s(rows: Sequence[tuple[Run, Counts]]) -> float:
+def _group_s(rows: Sequence[tuple[LoadRun, Counts]]) -> float:
     """For how long requests go slow together, where that was seen."""
     found = []
     for run, counts in rows:
@@ -297,7 +299,7 @@ def _group_s(rows: Sequence[tuple[Run, Counts]]) -> float:
     return float(np.median(found)) if found else 0.0
 
 
-def _is_far(run: Run, term: Term) -> bool:
+def _is_far(run: LoadRun, term: Term) -> bool:
     """Latency moves so little that it stays far from the limit."""
     means = run.latency_ns
     if term.figure != "latency" or not len(means):
@@ -305,7 +307,7 @@ def _is_far(run: Run, term: Term) -> bool:
     return bool(term.limit - means.max() > FAR * (means.max() - means.min()))
 
 
-def _is_steady(runs: Sequence[Run], term: Term | None) -> bool:
+def _is_steady(runs: Sequence[LoadRun], term: Term | None) -> bool:
     """Whether runs of a load are so much longer than its queue remembers that more of the same would not change it."""
     if term is not None and all(_is_far(run, term) for run in runs):
         return True
@@ -317,7 +319,7 @@ def _is_steady(runs: Sequence[Run], term: Term | None) -> bool:
     return float(steps @ steps) >= STEADY * float(deviations @ deviations) * len(steps) / len(whole)
 
 
-def _is_overrun(run: Run, counts: Counts, term: Term) -> bool:
+def _is_overrun(run: LoadRun, counts: Counts, term: Term) -> bool:
     """More is beyond than any steady queue within the limit explains, or a queue that only grows ended far beyond."""
     requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
     if len(counts.requests) < FEWEST_SECTIONS:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.find.keeping import Judgement, Run, judge, judge_one, needed_requests
-from inferometer.find.sampling import Sampling
+from inferometer.find.keeping import Judgement, LoadRun, judge, judge_one, needed_requests
+from inferometer.find.sections import LevelSections
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -22,7 +22,7 @@ from inferometer.measure.prepare import Setup
 from inferometer.measure.run import end_load, make_instrument, start_workers
 from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
 from inferometer.stats.measurement import Level
-from inferometer.stats.result import Finding, Judged, Result
+from inferometer.stats.result import Finding, JudgedLoad, Result
 from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
@@ -51,7 +51,7 @@ ENOUGH_LEVELS = 8  # that a search needs the requests of
 
 
 @dataclass(frozen=True, slots=True)
-class Quest:
+class SearchGoal:
     """What to find and in how much time."""
 
     promise: Slo
@@ -63,36 +63,36 @@ class Quest:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FindStep:
     """A level of the search; `finding` comes with the last. Without a level the search was stopped before the first."""
 
     level: Level | None
     finding: Finding | None = None
 
 
-def find(instrument: Instrument, level_settings: LevelSettings, quest: Quest) -> Iterator[Step]:
+def find(instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal) -> Iterator[FindStep]:
     """Levels as they are measured. The last step has the finding."""
-    search = _Search(replace(instrument, load=Recorded(instrument.load)), level_settings, quest)
-    search.end_ns = instrument.clock() + quest.duration_ns
+    search = _Search(replace(instrument, load=Recorded(instrument.load)), level_settings, goal)
+    search.end_ns = instrument.clock() + goal.duration_ns
     start = search.first_load()
     level = None
     while start is not None and not search.is_over(level):
-        load = next_load(search.tried(), start, CLOSE, is_whole=not quest.is_rate)
+        load = next_load(search.tried(), start, CLOSE, is_whole=not goal.is_rate)
         hold_ns = 0 if load is not None else search.hold_ns()
         search.drain()
         if search.is_over(level) or (load is None and not hold_ns):
             break
         if level is not None:
-            yield Step(level)
+            yield FindStep(level)
         level = search.measure(search.low if load is None else load, hold_ns)
-    yield Step(level, search.finding())
+    yield FindStep(level, search.finding())
 
 
-def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
+def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Result]:
     """The result after each level of the search; the last one has the finding."""
     result = setup.result
     with start_workers(setup) as load:
-        for step in find(make_instrument(setup, load, watcher), setup.level_settings, quest):
+        for step in find(make_instrument(setup, load, watcher), setup.level_settings, goal):
             levels = result.levels if step.level is None else (*result.levels, step.level)
             result = replace(result, levels=levels, finding=step.finding)
             yield result
@@ -103,21 +103,21 @@ def run_find(setup: Setup, quest: Quest, watcher: Watcher) -> Iterator[Result]:
 class _Search:
     instrument: Instrument
     level_settings: LevelSettings
-    quest: Quest
+    goal: SearchGoal
     end_ns: int = 0
     levels: list[Level] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[LoadRun] = field(default_factory=list)
 
     # --- measuring
 
     def first_load(self) -> float | None:
         """Half of the rate of one request at a time, which is no level of the search; None when it was stopped."""
-        quest = self.quest
-        if quest.start is not None:
-            return quest.start
-        if not quest.is_rate:
+        goal = self.goal
+        if goal.start is not None:
+            return goal.start
+        if not goal.is_rate:
             return 1.0
-        duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * quest.duration_ns))
+        duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * goal.duration_ns))
         rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
         level = self._level(rule, LoadPoint("concurrency", 1, Closed(1)))
         if self.is_over(level):
@@ -129,7 +129,7 @@ class _Search:
     def is_over(self, level: Level | None) -> bool:
         if self.instrument.watcher.is_interrupted() or (level is not None and level.is_cut_short):
             return True
-        return self.left_ns <= REST * self.quest.duration_ns
+        return self.left_ns <= REST * self.goal.duration_ns
 
     @property
     def left_ns(self) -> int:
@@ -144,46 +144,46 @@ class _Search:
         if not self.low:
             return 0
         held_s = sum(run.length_s for run in self.runs if run.load == self.low)
-        missing_ns = round(HOLD * self.quest.duration_ns - held_s * NS_PER_S)
-        return min(missing_ns, self.left_ns) if missing_ns > REST * self.quest.duration_ns else 0
+        missing_ns = round(HOLD * self.goal.duration_ns - held_s * NS_PER_S)
+        return min(missing_ns, self.left_ns) if missing_ns > REST * self.goal.duration_ns else 0
 
     def measure(self, load: float, hold_ns: int = 0) -> Level:
         """Until the load is decided, at the latest when its share of the time is over; or for so long in any case."""
         point = self._point(load)
         assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
-        sampling = Sampling(self.quest.promise, load, point.plan, self.instrument.load)
+        sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load)
         broken = [row.load for row in self.judged() if row.verdict == "broken"]
-        look = _Look(self, sampling, min(broken, default=math.inf))
+        look = _Look(self, sections, min(broken, default=math.inf))
         is_enough = (lambda: False) if hold_ns else look.is_decided
         longest_ns = hold_ns or self._longest_ns(load)
         level = self._level(Precision(0.0, longest_ns, is_enough=is_enough), point)
         self.levels.append(level)
-        self.runs.append(sampling.run(look.until_ns()))
+        self.runs.append(sections.run(look.until_ns()))
         return level
 
     def judged(self) -> tuple[Judgement, ...]:
-        return judge(self.quest.promise, self.runs, self.least_s)
+        return judge(self.goal.promise, self.runs, self.least_s)
 
     @property
     def least_s(self) -> float:
-        return LEAST * self.quest.duration_ns / NS_PER_S
+        return LEAST * self.goal.duration_ns / NS_PER_S
 
     def _longest_ns(self, load: float) -> int:
         """A level's share of the time: enough to decide by, where there is as much."""
-        left, whole = self.left_ns, self.quest.duration_ns
+        left, whole = self.left_ns, self.goal.duration_ns
         is_bracketed = {row.is_within for row in self.tried()} == {True, False}
         is_again = any(run.load == load for run in self.runs)
         share = (AGAIN if is_again else FINE) * left if is_bracketed else COARSE * whole
-        limit = max((term.limit for term in self.quest.promise.terms if term.name != "errors"), default=0.0)
+        limit = max((term.limit for term in self.goal.promise.terms if term.name != "errors"), default=0.0)
         wanted = LIMITS * limit
         if is_bracketed:
-            wanted = max(wanted, 1.2 * needed_requests(self.quest.promise) / self._per_s(load) * NS_PER_S)
+            wanted = max(wanted, 1.2 * needed_requests(self.goal.promise) / self._per_s(load) * NS_PER_S)
         return max(1, round(min(max(share, wanted), left)))
 
     def _per_s(self, load: float) -> float:
         """Requests, as far as they can be told."""
-        if self.quest.is_rate:
+        if self.goal.is_rate:
             return load
         rates = [run.requests / run.length_s for run in self.runs if run.length_s > 0]
         return max(rates, default=1.0) or 1.0
@@ -204,12 +204,12 @@ class _Search:
         return measure_with_enough_workers(self.instrument, timed, point)
 
     def _point(self, load: float) -> LoadPoint:
-        quest = self.quest
-        if not quest.is_rate:
+        goal = self.goal
+        if not goal.is_rate:
             return LoadPoint("concurrency", load, Closed(int(load)))
         # Other arrivals in each level: the same ones again would tell nothing new.
-        seed = quest.seed + len(self.levels)
-        schedule = Poisson(load, seed) if quest.distribution == "poisson" else Constant(load)
+        seed = goal.seed + len(self.levels)
+        schedule = Poisson(load, seed) if goal.distribution == "poisson" else Constant(load)
         return LoadPoint("request_rate", load, Open(schedule), load)
 
     # --- what is known
@@ -223,20 +223,20 @@ class _Search:
         known = bounds([Tried(row.load, row.verdict, row.is_within) for row in rows])
         value = _value(rows, known)
         return Finding(
-            promise=self.quest.promise.text,
-            mode="request_rate" if self.quest.is_rate else "concurrency",
+            promise=self.goal.promise.text,
+            mode="request_rate" if self.goal.is_rate else "concurrency",
             value=value,
             low=self._outwards(known.low or 0.0, -1),
             high=None if known.high is None else self._outwards(known.high, 1),
             limited_by=self._limit(rows, value),
             knee=self._knee(value),
             confidence=CONFIDENCE,
-            judged=tuple(Judged(row.load, row.verdict, row.broken) for row in rows),
+            judged=tuple(JudgedLoad(row.load, row.verdict, row.broken) for row in rows),
             needed_s=self._needed_s(value, known),
         )
 
     def _outwards(self, load: float, sign: int) -> float:
-        return tidy(load * (1 + sign * ROUNDING)) if self.quest.is_rate else load
+        return tidy(load * (1 + sign * ROUNDING)) if self.goal.is_rate else load
 
     def _needed_s(self, value: float, known: Bracket) -> float:
         """Where the interval is open or wide because there was no time for the requests it takes."""
@@ -245,8 +245,8 @@ class _Search:
         load = value or min((run.load for run in self.runs), default=0.0)
         if not load:
             return 0.0
-        seconds = ENOUGH_LEVELS * needed_requests(self.quest.promise) / self._per_s(load)
-        return tidy(seconds) if seconds > self.quest.duration_ns / NS_PER_S else 0.0
+        seconds = ENOUGH_LEVELS * needed_requests(self.goal.promise) / self._per_s(load)
+        return tidy(seconds) if seconds > self.goal.duration_ns / NS_PER_S else 0.0
 
     def _limit(self, rows: tuple[Judgement, ...], value: float) -> str:
         """What the lowest load above the value broke."""
@@ -289,7 +289,7 @@ class _Look:
     """Decides after a window whether its level has lasted long enough."""
 
     search: _Search
-    sampling: Sampling
+    sections: LevelSections
     lowest: float  # of the loads that are known to be broken
     next_ns: int = 0
 
@@ -297,12 +297,12 @@ class _Look:
         return self.search.instrument.clock()
 
     def is_decided(self) -> bool:
-        now, begun = self.search.instrument.clock(), self.sampling.recorded.begun_ns
+        now, begun = self.search.instrument.clock(), self.sections.recorded.begun_ns
         if now < self.next_ns:
             return False
         self.next_ns = begun + round(LOOK * (now - begun))
-        run = self.sampling.run(now)
+        run = self.sections.run(now)
         search = self.search
         runs = [*search.runs, run]
-        found = judge_one(search.quest.promise, runs, search.least_s, load=run.load, lowest=self.lowest)
+        found = judge_one(search.goal.promise, runs, search.least_s, load=run.load, lowest=self.lowest)
         return found.verdict != "undecided"

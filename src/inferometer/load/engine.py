@@ -5,8 +5,8 @@ The rules:
 * A **slot** is one unit of concurrency: a number from 0 up. It has at most one request outstanding.
 * The **link** owns sockets and codecs. `link.send(slot, step, now, mark)` starts a request; some time later the
   link calls `engine.finish(slot, ...)` exactly once for it, good or bad. The engine never sees a byte.
-* A link may call `engine.turn(slot, ...)` instead for a good reply that was only counted. A slot that is **steady**,
-  in a closed plan without an end, gets the next step as the answer, and the link sends it: one call, no way round.
+* A link may call `engine.next_step(slot, ...)` instead for a good reply that was only counted. A slot that is
+  **steady**, in a closed plan without an end, gets the next step as the answer, and the link sends it: one call less.
 * The **reactor** waits for whatever the link registered, and calls it. On a simulated clock it jumps there.
 * The engine decides what comes next. In a closed plan: another request on the same slot, a pause after a
   failure in which the server did not answer at all, or nothing, because the plan's count is used up or the
@@ -22,9 +22,9 @@ The rules:
         due times |       | plan        v
                   +------------- finish(slot) ---> row in the ring
 
-A turn is taken some ten thousand times a second, and between two of them the server has used the caches: what costs
+A slot takes its next step some ten thousand times a second, and in between the server has used the caches: what costs
 is less how long the path is than how many different places it touches. It is one function here and few in the links,
-and the collector is off while they run (worker.py).
+and the garbage collector is off while they run (worker.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ class Finish(Protocol):
 class NextStep(Protocol):
     """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
 
-    A step below 0 means that the engine has seen to the slot itself."""
+    A step below 0 means that the link has nothing to send."""
 
     def __call__(
         self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
@@ -81,13 +81,13 @@ NOTHING = (-1, 0)
 
 
 def always_finish(finish: Finish) -> NextStep:
-    """For who wants to hear of every end: a turn that is never taken."""
+    """For callers that need every finish."""
 
-    def turn(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+    def next_step(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
         finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
         return NOTHING
 
-    return turn
+    return next_step
 
 
 class Link(Protocol):
@@ -131,7 +131,7 @@ class Link(Protocol):
     def close(self, slot: int) -> None: ...
 
     def watch(self, responded: "Responded") -> None:
-        """From now on, tell of every response of a stream as it comes."""
+        """From now on, report every response of a stream as it comes."""
 
 
 class Reactor(Protocol):
@@ -151,7 +151,18 @@ Explain = Callable[[int, str], None]
 class OpenLink(Protocol):
     """Makes the link, given where it reports to."""
 
-    def __call__(self, *, finish: Finish, turn: NextStep, explain: Explain) -> Link: ...
+    def __call__(self, *, finish: Finish, next_step: NextStep, explain: Explain) -> Link: ...
+
+
+class RequestLog(Protocol):
+    """Shows every request and reply, for users who ask for that. It takes time."""
+
+    def sent(self, slot: int, step: int, mark: Mark | None) -> None: ...
+
+    def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
+        """`took_ns` is None when nothing was sent."""
+
+    def failed(self, status: int, text: str) -> None: ...
 
 
 class Engine:
@@ -171,10 +182,11 @@ class Engine:
         timeout_ns: int = 0,
         sequences: Sequences | None = None,
         spool: Spool | None = None,
+        log: RequestLog | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
-        self.is_interrupted = False  # set by who wants run() to return
+        self.is_interrupted = False  # set by whoever wants run() to return
         self._is_over = False  # nothing more is sent, not even to end a sequence
         self._step_count = steps
         self._reactor = reactor
@@ -212,12 +224,14 @@ class Engine:
         self._awaited: set[int] = set()  # slots of the latest batch that have not had enough responses
         self._again = self._issue  # what a slot does after its request has ended
         self._spool = spool
-        finish, turn = self.finish, self.turn
-        if spool is not None:
-            finish = self._finish_and_keep
-            turn = always_finish(finish)
-        self.link = open_link(finish=finish, turn=turn, explain=self._explain)
-        self._send = self.link.send
+        self._log = log
+        finish: Finish = self.finish
+        next_step: NextStep = self.next_step
+        if spool is not None or log is not None:
+            finish = self._finish_observed
+            next_step = always_finish(finish)
+        self.link = open_link(finish=finish, next_step=next_step, explain=self._explain)
+        self._send = self.link.send if log is None else self._send_logged
 
     # --- what the worker asks for
 
@@ -402,7 +416,9 @@ class Engine:
             return
         self._again(slot)
 
-    def turn(self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+    def next_step(
+        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]:
         """Called by the link instead of `finish` after a good reply that was only counted."""
         if not self._is_steady[slot]:
             self.finish(slot, 0, sent_ns, wrote_ns, now_ns, now_ns, received)
@@ -422,7 +438,7 @@ class Engine:
         due[slot] = now = clock()
         return step, now
 
-    def _finish_and_keep(
+    def _finish_observed(
         self,
         slot: int,
         status: int,
@@ -436,25 +452,23 @@ class Engine:
         tokens: int = 0,
         prompt_tokens: int = 0,
     ) -> None:
-        """What links call instead of `finish` when requests are exported."""
-        assert self._spool is not None
+        """What links call instead of `finish` when requests are exported or logged."""
         mark = self._marks[slot]
-        sequence = 0 if mark is None else mark.sequence_id
-        head = SpoolHead(self._due[slot], sent_ns, end_ns, status, self._steps[slot], sequence, received, 0)
-        self._spool.end(slot, head)
+        if self._spool is not None:
+            sequence = 0 if mark is None else mark.sequence_id
+            step = self._steps[slot]
+            head = SpoolHead(self._due[slot], sent_ns, end_ns, status, step, sequence, received, 0)
+            self._spool.end(slot, head)
+        if self._log is not None:
+            self._log.finished(slot, status, end_ns - sent_ns if sent_ns else None, received, responses)
         self.finish(
-            slot,
-            status,
-            sent_ns,
-            wrote_ns,
-            first_ns,
-            end_ns,
-            received,
-            responses,
-            times,
-            tokens,
-            prompt_tokens,
-        )
+            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens
+        )  # fmt: skip
+
+    def _send_logged(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        assert self._log is not None
+        self._log.sent(slot, step, mark)
+        self.link.send(slot, step, now_ns, mark)
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
@@ -632,8 +646,8 @@ class Engine:
     def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
         """A server that does not answer is asked again after a pause, longer each time: True when pausing.
 
-        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: nobody gains
-        by a client that spins, and a count of requests that all fail still comes to its end.
+        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: a client that
+        spins helps nobody, and a count of requests that all fail still comes to its end.
         """
         if self._periodic is not None:
             self._reached(slot)
@@ -653,6 +667,8 @@ class Engine:
             self._issue(heappop(self._pauses)[1])
 
     def _explain(self, status: int, text: str) -> None:
+        if self._log is not None:
+            self._log.failed(status, text)
         self.examples.setdefault(status, text)
 
     def _next_tick(self) -> int:

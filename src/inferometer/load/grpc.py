@@ -1,7 +1,7 @@
 """gRPC calls of one worker: slots share connections, each call is a stream of its own.
 
 Slots come in groups of SHARE; a group shares a connection (docs/measurement.md says why that many). Whatever is ready
-at one moment is sent together: while the events of one receive are worked off, new calls are only queued.
+at one moment is sent together: while the events of one receive are handled, new calls are only queued.
 
 A unary call whose reply is only counted is plain (load/plain.py). That path, in _ready, is what a load test spends its
 time on.
@@ -9,33 +9,36 @@ time on.
 With `is_streaming` requests go out on bidirectional streams that stay open and are shared (load/streams.py).
 """
 
-import socket
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
-from inferometer.load.dial import ConnectAttempt, make_connector
+from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.engine import Explain, Finish, NextStep, Responded
-from inferometer.load.http1 import BUFFER, LATER
-from inferometer.load.numbering import NumberedCalls, Steps
-from inferometer.load.plain import PlainCalls
-from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.plain import PlainCalls, Steps
+from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK, SendCost
+from inferometer.load.send_cost import FIRST, MASK
 from inferometer.load.sequences import Mark
 from inferometer.load.streams import SharedStream, SharedStreams
 from inferometer.records import status as outcome
-from inferometer.services.kserve import StreamReply, grpc_mark, infer_response, read_stream_reply
+from inferometer.services.kserve import (
+    REQUEST_ID,
+    StreamReply,
+    grpc_mark,
+    infer_response,
+    read_stream_reply,
+)
 from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
 from inferometer.wire.grpc import Ending, GrpcConnection, render_call
+from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Http2Request, Stream, render
 
 SHARE = 4  # slots to a connection
-MANY = 512  # buffers in one system call at the most
 RETRIES = 5  # of a call that the server says it has not begun
 
 Request = Http2Request | bytes | memoryview
@@ -56,6 +59,42 @@ def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Requ
     if wiring.is_whole_calls:
         return [render(wiring.block, (message,)) for message in messages]
     return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
+
+
+class NumberedCalls:
+    """Unary calls, every one with another id, as asynchronous calls of the classic tool carry them.
+
+    The id is a field at the end of the message, so requests with ids of one length differ in nothing else."""
+
+    def __init__(self, block: bytes, messages: Sequence[bytes | memoryview], first: int) -> None:
+        self._block = block
+        self._messages = messages
+        self._numbers = count(first)
+        self._made: dict[tuple[int, int], Http2Request] = {}  # by step and length of the id
+
+    def __getitem__(self, step: int) -> Http2Request:
+        name = b"%d" % next(self._numbers)
+        made = self._made.get((step, len(name)))
+        if made is None:
+            made = self._made[step, len(name)] = self._rendered(step, string_field(REQUEST_ID, name.decode()))
+        if not made.frames:
+            return self._rendered(step, string_field(REQUEST_ID, name.decode()))
+        whole = bytearray(made.frames)
+        whole[-len(name) :] = name
+        body = memoryview(whole)[len(whole) - made.quick_size :]
+        return Http2Request(made.block, (body,), made.ends, whole, made.second, made.quick_size)
+
+    def marked(self, step: int, mark: bytes) -> Http2Request:
+        """With fields that mark it as part of a sequence."""
+        return self._rendered(step, mark + string_field(REQUEST_ID, str(next(self._numbers))))
+
+    def _rendered(self, step: int, tail: bytes) -> Http2Request:
+        return _render_parts(self._block, self._messages[step], tail)
+
+
+def _render_parts(block: bytes, message: bytes | memoryview, tail: bytes) -> Http2Request:
+    """A call whose message has fields appended; a large message is not copied."""
+    return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
 
 
 @dataclass(slots=True)
@@ -80,7 +119,7 @@ class _Call:
     times: list[int] = field(default_factory=list)
 
 
-class GrpcLink:
+class GrpcLink(SocketLink):
     """Channels and the calls of the slots on them."""
 
     def __init__(
@@ -92,23 +131,19 @@ class GrpcLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: NextStep,
+        next_step: NextStep,
         explain: Explain,
     ) -> None:
-        self.reconnects = 0
-        self.resent = 0
-        self.connects = 0
-        self.connect_ns = 0
-        self.wiring = wiring
-        self.reactor = reactor
-        self.clock = clock
-        self.finish = finish
-        self.turn = turn
-        self.explain = explain
-        self.buffer = bytearray(BUFFER)
-        self.cost = SendCost()
-        self.connector = make_connector(wiring.endpoint, reactor, clock, protocols=("h2",))
-        self.replies = replies
+        super().__init__(
+            wiring=wiring,
+            replies=replies,
+            reactor=reactor,
+            clock=clock,
+            finish=finish,
+            next_step=next_step,
+            explain=explain,
+            protocols=("h2",),
+        )
         self.responded: Responded | None = None
         self._messages = requests
         self._numbered = (
@@ -117,8 +152,8 @@ class GrpcLink:
             else None
         )
         rendered = _render(wiring, requests) if self._numbered is None else []
-        self._requests: Steps[Request] = self._numbered or rendered
-        self.plain_requests: Steps[Http2Request] = self._numbered or [
+        self._requests: NumberedCalls | list[Request] = self._numbered or rendered
+        self.plain_requests: Steps = self._numbered or [
             request for request in rendered if isinstance(request, Http2Request)
         ]
         self._channels: dict[int, _Channel] = {}
@@ -172,8 +207,7 @@ class GrpcLink:
             if self.wiring.is_streaming:
                 return whole
             return render_call(self.wiring.block, whole, compression=self.wiring.compression)
-        prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
-        return render(self.wiring.block, (prefix, message, tail))
+        return _render_parts(self.wiring.block, message, tail)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
         """The connection that the slot, sequence or stream shares with others, or one of its own."""
@@ -238,50 +272,35 @@ class GrpcLink:
         )
 
 
-class _Channel:
+class _Channel(SocketConnection):
     """One connection, from its opening to its end; after that the link makes another."""
 
+    _link: GrpcLink
+
     def __init__(self, link: GrpcLink, *, is_shared: bool) -> None:
+        super().__init__(link)
         self.is_leaving = False  # takes no new calls
         self._is_shared = is_shared
-        self._link = link
-        self._attempt: ConnectAttempt | None = None
-        self._is_open = False
-        self.is_corked = False  # events are being worked off: what they cause is sent together afterwards
+        self.is_corked = False  # events are being handled: what they cause is sent together afterwards
         self._is_sharing = link.wiring.is_streaming
         self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
         self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
         self._connection = GrpcConnection()
         self.http2 = self._connection.http2
         self._sender = self.http2.sender
-        self._clock = link.clock
-        self._buffer = link.buffer
-        self._cost = link.cost
         self._flushes = 0  # that sent calls
         self._is_held = False  # what is to be sent waits for the socket or for the server's windows
         self.waiting: list[_Call] = []  # for the connection, or for room on it
         self._unwritten: list[_Call] = []
-        self.plain = PlainCalls(self.http2, link.plain_requests, link.turn, self._unwritten)
-        self._unsent: list[Buffer] = []
-        self._fd = -1
-        self._socket: socket.socket
-        self._recv_into: Callable[[bytearray], int]
-        self._send: Callable[[Buffer], int]
-        self._pending: Callable[[], int] | None = None  # of TLS: bytes that are decrypted and not read
-
-    @property
-    def is_opening(self) -> bool:
-        return self._attempt is not None
+        self.plain = PlainCalls(self.http2, link.plain_requests, link.next_step, self._unwritten)
 
     @property
     def is_flushed(self) -> bool:
         return not (self._is_open and (self._unsent or self._sender.queue))
 
     def prepare(self) -> None:
-        """Open the connection unless that has been done."""
-        if not self._is_open and self._attempt is None and not self.is_leaving:
-            self._attempt = ConnectAttempt(self._link.connector, self._opened, self._refused)
-            self._attempt.start()
+        if not self.is_leaving:
+            super().prepare()
 
     # --- calls
 
@@ -315,7 +334,7 @@ class _Channel:
     def give_up(self, call: _Call) -> None:
         if call in self.waiting:
             self.waiting.remove(call)
-        self.plain.unfold()
+        self.plain.make_streams()
         stream = call.stream
         if call.shared is not None:
             call.shared.forget(call)
@@ -340,24 +359,11 @@ class _Channel:
 
     # --- the socket
 
-    def _opened(self, sock: socket.socket, took_ns: int) -> None:
-        link = self._link
-        link.connects += 1
-        link.connect_ns += took_ns
-        self._attempt = None
-        self._socket = sock
-        self._fd = sock.fileno()
-        self._recv_into = sock.recv_into
-        self._send = sock.send
-        if isinstance(sock, ssl.SSLSocket):
-            self._pending = sock.pending
-        self._is_open = True
-        link.reactor.add(self._fd, READ, self._ready)
+    def _began(self) -> None:
         self._start_waiting()
         self.flush()
 
     def _refused(self, status: int, text: str) -> None:
-        self._attempt = None
         self.is_leaving = True
         waiting, self.waiting = self.waiting, []
         now = self._link.clock()
@@ -415,33 +421,6 @@ class _Channel:
                 call.wrote_ns = now if self._is_held else call.sent_ns + self._cost.ns
         self._is_held = bool(self._unwritten)
 
-    def _transmit(self) -> bool:
-        """Whether all of `_unsent` went out."""
-        unsent = self._unsent
-        try:
-            if len(unsent) == 1:
-                sent = self._send(unsent[0])
-                if sent == len(unsent[0]):
-                    self._unsent = []
-                    return True
-            elif self._pending is not None:
-                sent = self._send(b"".join(unsent[:MANY]))
-            else:
-                sent = self._socket.sendmsg(unsent[:MANY])
-        except LATER:
-            sent = 0
-        except OSError as error:
-            self._lost(error)
-            return False
-        for index, part in enumerate(unsent):
-            if sent < len(part):
-                self._unsent = [memoryview(part)[sent:], *unsent[index + 1 :]]
-                self._link.reactor.change(self._fd, READ | WRITE)
-                return False
-            sent -= len(part)
-        self._unsent = []
-        return True
-
     def _ready(self, mask: int) -> None:
         if mask != READ or not self.is_quick:
             self._ready_generally(mask)
@@ -462,7 +441,9 @@ class _Channel:
         self.is_corked = False
         call = plain.only
         if call is None:
-            self._take(at, length, now)
+            self._take_from(at, length, now)
+            if self._pending is not None:
+                self._receive_pending()
             return
         # The usual case, in one piece: a reply like the one before, followed by the next call of its slot.
         plain.only = None
@@ -478,36 +459,20 @@ class _Channel:
         if sent == len(frames):
             call.wrote_ns = call.sent_ns + cost.ns
         else:
-            self._send_later(call, frames, sent)
-        if self._pending is not None and self._pending():
-            self._receive()
+            self._unwritten.append(call)
+            self._is_held = True
+            self.is_quick = False
+            self._send_later(bytes(frames), sent)
+        if self._pending is not None:
+            self._receive_pending()
 
-    def _send_later(self, call: _Call, frames: bytearray, sent: int) -> None:
-        self._unsent = [memoryview(bytes(frames))[sent:]]
-        self._unwritten.append(call)
-        self._is_held = True
-        self.is_quick = False
-        self._link.reactor.change(self._fd, READ | WRITE)
+    def _writable(self) -> None:
+        self.flush()
 
-    def _ready_generally(self, mask: int) -> None:
-        if mask & WRITE:
-            self.flush()
-            if self._is_open and not self._unsent:
-                self._link.reactor.change(self._fd, READ)
-        if mask & ~WRITE and self._is_open:
-            self._receive()
+    def _take(self, length: int, now_ns: int) -> None:
+        self._take_from(0, length, now_ns)
 
-    def _receive(self) -> None:
-        try:
-            length = self._recv_into(self._buffer)
-        except LATER:
-            return
-        except OSError as error:
-            self._lost(error)
-            return
-        self._take(0, length, self._clock())
-
-    def _take(self, at: int, length: int, now_ns: int) -> None:
+    def _take_from(self, at: int, length: int, now_ns: int) -> None:
         """Of what has come, everything from `at` on."""
         if self.plain.late:
             self._send_late()
@@ -517,8 +482,6 @@ class _Channel:
             self._read(self._buffer[at:length], length - at, now_ns)
         else:
             self._after_events()
-        if self._pending is not None and self._is_open and self._pending():
-            self._receive()  # decrypted already, so epoll will not tell of it
 
     def _send_late(self) -> None:
         late, self.plain.late = self.plain.late, []
@@ -529,10 +492,10 @@ class _Channel:
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
-        self.plain.unfold()
+        self.plain.make_streams()
         events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
-            self._work_off(events, now_ns)
+            self._handle(events, now_ns)
         elif length:
             self._notice_first_bytes(now_ns)
         if self._is_open:
@@ -544,11 +507,11 @@ class _Channel:
             if not self._is_sharing and call.stream is stream and not call.first_ns and stream.received:
                 call.first_ns = now_ns
 
-    def _work_off(self, events: list[grpc.Event], now_ns: int) -> None:
+    def _handle(self, events: list[grpc.Event], now_ns: int) -> None:
         self.is_corked = True
         for stream, ending, message in events:
             if self._is_sharing:
-                self._work_off_shared(stream, ending, message or b"", now_ns)
+                self._handle_shared(stream, ending, message or b"", now_ns)
                 continue
             call: _Call = stream.token
             if call.stream is not stream:
@@ -595,7 +558,7 @@ class _Channel:
 
     # --- shared streams
 
-    def _work_off_shared(self, stream: Stream, ending: Ending | None, message: Buffer, now_ns: int) -> None:
+    def _handle_shared(self, stream: Stream, ending: Ending | None, message: Buffer, now_ns: int) -> None:
         shared: SharedStream = stream.token
         if shared.stream is not stream:
             return  # it was given up
@@ -672,9 +635,9 @@ class _Channel:
     def _lost(self, error: OSError) -> None:
         """The connection broke: every call on it has failed, and the next ones need another."""
         now = self._link.clock()
-        status = outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET
+        status = loss_status(error)
         self._close()
-        self.plain.unfold()
+        self.plain.make_streams()
         for stream in list(self._connection.http2.streams.values()):
             lost = stream.token.leave() if self._is_sharing else [stream.token]
             for call in lost:
@@ -682,9 +645,5 @@ class _Channel:
         self._move_waiting()
 
     def _close(self) -> None:
-        self.is_leaving = True
-        if self._is_open:
-            self._is_open = self.is_quick = False
-            self._unsent = []
-            self._link.reactor.remove(self._fd)
-            self._socket.close()
+        self.is_leaving, self.is_quick = True, False
+        self.close()

@@ -1,36 +1,31 @@
 """HTTP/1.1 connections of one worker: one per slot, kept alive, opened when first needed."""
 
-import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import count
 
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
-from inferometer.load.dial import ConnectAttempt, make_connector
+from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.engine import Explain, Finish, NextStep, Responded, always_finish
-from inferometer.load.numbering import NumberedRequests, Steps
-from inferometer.load.reactor import READ, WRITE, EpollReactor
+from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK, SendCost
+from inferometer.load.send_cost import FIRST, MASK
 from inferometer.load.sequences import Mark
 from inferometer.records import status as outcome
-from inferometer.services.kserve import PLACE, http_mark
+from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder
-
-BUFFER = 256 * 1024
 
 Request = bytes | memoryview
 """Head and body, ready for the socket."""
 
-# What a non-blocking socket says when it can go on only later.
-LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-# What it says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
+# What a socket says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
 # ECONNRESET.
 CLOSED = (BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
-class Http1Link:
+class Http1Link(SocketLink):
     """Slot n owns connection n."""
 
     def __init__(
@@ -42,29 +37,25 @@ class Http1Link:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: NextStep,
+        next_step: NextStep,
         explain: Explain,
     ) -> None:
-        self.reconnects = 0
-        self.resent = 0
+        self.is_reading = (
+            replies is not None or wiring.reader is not None
+        )  # what is read is decided in send()
+        super().__init__(
+            wiring=wiring,
+            replies=replies,
+            reactor=reactor,
+            clock=clock,
+            finish=finish,
+            next_step=always_finish(finish) if self.is_reading else next_step,
+            explain=explain,
+        )
         self.is_flushed = True  # a request that is given up closes its connection
-        self.connects = 0
-        self.connect_ns = 0
-        self.reactor = reactor
-        self.clock = clock
-        self.finish = finish
-        self.explain = explain
-        self.buffer = bytearray(BUFFER)
-        self.cost = SendCost()
-        self.connector = make_connector(wiring.endpoint, reactor, clock)
-        self.replies = replies
         self.reader = wiring.reader
         self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
-        self.is_reading = replies is not None or wiring.reader is not None
-        self.turn = (
-            always_finish(finish) if self.is_reading else turn
-        )  # what is read of a reply is decided in send()
-        self.requests: Steps[Request] = (
+        self.requests: Sequence[Request] | NumberedRequests = (
             NumberedRequests(requests, wiring.first_id()) if wiring.has_ids else requests
         )
         self._connections: list[_Connection] = []
@@ -100,7 +91,7 @@ class Http1Link:
             self._connections[slot].close()
 
     def watch(self, responded: Responded) -> None:
-        """There are no streams to tell of: a reply is one response."""
+        """Nothing to report: a reply is one response."""
 
     @property
     def opening(self) -> int:
@@ -119,60 +110,46 @@ def _marked(request: Request, mark: Mark) -> bytes:
     return bytes(copy)
 
 
-class _Connection:
-    """One socket and the request on it."""
+class NumberedRequests:
+    """Every request with another id, as asynchronous calls of the classic tool carry them: made each time it is sent.
+
+    Requests too large to be copied each time, which lie in shared memory, keep the empty id."""
+
+    def __init__(self, requests: Sequence[Request], first: int) -> None:
+        self._numbers = count(first)
+        self._parts = [
+            (request, b"") if isinstance(request, memoryview) else request.split(ID_PLACE, 1)
+            for request in requests
+        ]
+
+    def __getitem__(self, step: int) -> Request:
+        before, after = self._parts[step]
+        if not after:
+            return before
+        return b"".join((before, (b'"%d"' % next(self._numbers)).ljust(len(ID_PLACE)), after))
+
+
+class _Connection(SocketConnection):
+    """One connection and the request on it."""
 
     __slots__ = (
-        "_attempt",
-        "_buffer",
-        "_clock",
-        "_cost",
-        "_decoder",
-        "_fd",
-        "_first_ns",
-        "_is_open",
-        "_link",
-        "_reading",
-        "_recv_into",
-        "_replies",
-        "_request",
-        "_requests",
-        "_send",
-        "_sent_ns",
-        "_slot",
-        "_socket",
-        "_turn",
-        "_unsent",
-        "_wrote_ns",
-        "step",
-    )
+        "_decoder", "_first_ns", "_next_step", "_reading", "_replies", "_request", "_requests", "_sent_ns", "_slot",
+        "_wrote_ns", "step",
+    )  # fmt: skip
 
     _decoder: ReplyDecoder
-    _recv_into: Callable[[bytearray], int]
-    _send: Callable[[Request], int]
-    _socket: socket.socket
+    _link: Http1Link
 
     def __init__(self, link: Http1Link, slot: int) -> None:
-        self._link = link
-        self._clock = link.clock
-        self._buffer = link.buffer
-        self._cost = link.cost
-        self._turn = link.turn
+        super().__init__(link)
+        self._next_step = link.next_step
         self._requests = link.requests
         self._slot = slot
-        self._is_open = False
-        self._attempt: ConnectAttempt | None = None
         self._request: Request | None = None
-        self._fd = -1
         self._replies = 0  # on this socket
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
-        self._unsent: memoryview | None = None
         self._reading: ReplyBody | None = None  # of the reply that is coming, where its body counts
-
-    @property
-    def is_opening(self) -> bool:
-        return self._attempt is not None
 
     @property
     def heard(self) -> int:
@@ -190,8 +167,10 @@ class _Connection:
             self._sent_ns = now_ns
             try:
                 sent = self._sampled(request) if self._replies & MASK < FIRST else self._send(request)
+            except LATER:
+                sent = 0
             except OSError as error:
-                self._not_sent(request, error)
+                self._lost(error)
                 return
             if sent == len(request):
                 self._wrote_ns = now_ns + self._cost.ns
@@ -204,55 +183,36 @@ class _Connection:
     def _sampled(self, request: Request) -> int:
         return self._cost.sampled(self._send, request)
 
-    def _not_sent(self, request: Request, error: OSError) -> None:
-        if isinstance(error, LATER):
-            self._send_later(request, 0)
-        else:
-            self._lost(error)
-
-    def _send_later(self, request: Request, sent: int) -> None:
-        self._unsent = memoryview(request)[sent:]
-        self._link.reactor.change(self._fd, READ | WRITE)
-
-    def _transmit_rest(self, unsent: memoryview) -> None:
-        try:
-            sent = self._socket.send(unsent)
-        except LATER:
-            return
-        except OSError as error:
-            self._lost(error)
-            return
-        if sent < len(unsent):
-            self._unsent = unsent[sent:]
-            return
-        self._unsent = None
-        self._wrote_ns = self._link.clock()
-        self._link.reactor.change(self._fd, READ)
+    def _writable(self) -> None:
+        if self._unsent and self._transmit():
+            self._wrote_ns = self._clock()
 
     # --- receiving
 
     def _ready(self, mask: int) -> None:
-        if mask != READ or self._unsent is not None:
-            self._ready_to_write(mask)
+        if mask != READ or self._unsent:
+            self._ready_generally(mask)
             return
         # Names of their own for what is called: calls through `self` cost more when they are no methods.
         buffer, decoder, recv_into, clock = self._buffer, self._decoder, self._recv_into, self._clock
         try:
             length = recv_into(buffer)
+        except LATER:
+            return
         except OSError as error:
-            self._not_received(error)
+            self._lost(error)
             return
         now = clock()
         if (
-            length == decoder.usual_size
-            and buffer.startswith(decoder.usual_raw)
+            length == decoder.expected_size
+            and buffer.startswith(decoder.expected_start)
             and not (decoder.received or decoder.keep or self._request is None)
         ):
             # The usual case, in one piece: a whole reply like the one before, and the next request.
-            turn, cost = self._turn, self._cost
+            next_step, cost = self._next_step, self._cost
             self._request = None
             self._replies = replies = self._replies + 1
-            step, due = turn(self._slot, self._sent_ns, self._wrote_ns, now, length)
+            step, due = next_step(self._slot, self._sent_ns, self._wrote_ns, now, length)
             if step < 0:
                 return
             self._request = request = self._requests[step]
@@ -261,8 +221,10 @@ class _Connection:
             send = self._send if replies & MASK >= FIRST else self._sampled
             try:  # as send() does: one call less, ten thousand times a second
                 sent = send(request)
+            except LATER:
+                sent = 0
             except OSError as error:
-                self._not_sent(request, error)
+                self._lost(error)
                 return
             if sent == len(request):
                 self._wrote_ns = due + cost.ns
@@ -270,27 +232,10 @@ class _Connection:
                 self._send_later(request, sent)
             return
         self._take(length, now)
-
-    def _ready_to_write(self, mask: int) -> None:
-        if self._unsent is not None and mask & WRITE:
-            self._transmit_rest(self._unsent)
-        if mask & ~WRITE and self._is_open:
-            self._receive()
-
-    def _receive(self) -> None:
-        try:
-            length = self._recv_into(self._buffer)
-        except OSError as error:
-            self._not_received(error)
-        else:
-            self._take(length, self._clock())
-
-    def _not_received(self, error: OSError) -> None:
-        if not isinstance(error, LATER):
-            self._lost(error)
+        if self._pending is not None:
+            self._receive_pending()
 
     def _take(self, length: int, now_ns: int) -> None:
-        """Bytes of a reply have come; none mean that the peer has closed its side."""
         if length == 0:
             self._ended(now_ns)
             return
@@ -308,8 +253,6 @@ class _Connection:
             return
         if complete:
             self._complete(now_ns)
-        elif isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            self._receive()  # decrypted already, so epoll will not tell of it
 
     def _complete(self, now_ns: int) -> None:
         decoder = self._decoder
@@ -331,7 +274,7 @@ class _Connection:
         decoder.next()
         self._replies += 1
         self._request = None
-        if not head.reusable or not decoder.idle or self._unsent is not None:
+        if not head.reusable or not decoder.idle or self._unsent:
             self.close()
         if found.times:
             self._first_ns = found.times[0]
@@ -403,19 +346,19 @@ class _Connection:
         """The connection broke. A kept-alive one that the server had closed meanwhile is opened again, once.
 
         A server may close an idle connection at any time, also while a request is on its way (RFC 9112, 9.3.1 and
-        9.5). A reset is no such farewell: the request has failed.
+        9.5). A reset is not such a close: the request has failed.
         """
-        is_farewell = isinstance(error, CLOSED) and self._decoder.idle
-        if self._replies and self._request is not None and is_farewell:
+        is_idle_close = isinstance(error, CLOSED) and self._decoder.idle
+        if self._replies and self._request is not None and is_idle_close:
             self.close()
             self._link.reconnects += 1
             self._link.resent += 1
-            self._open()
+            self.prepare()
             return
-        self.fail(outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET, str(error))
+        self.fail(loss_status(error), str(error))
 
     def fail(self, status: int, text: str) -> None:
-        """End the request badly and drop the socket: what is still to come on it belongs to no one."""
+        """End the request badly and close the socket, since the rest of the reply may still come on it."""
         received = self._decoder.received if self._is_open else 0
         self.close()
         if self._request is None:
@@ -425,44 +368,13 @@ class _Connection:
         link.explain(status, text)
         link.finish(self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, link.clock(), received)
 
-    def close(self) -> None:
-        if self._attempt is not None:
-            self._attempt.give_up()
-            self._attempt = None
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._unsent = None
-        self._link.reactor.remove(self._fd)
-        self._socket.close()
-
     # --- opening
 
-    def prepare(self) -> None:
-        if not self._is_open and self._attempt is None:
-            self._open()
-
-    def _open(self) -> None:
-        self._attempt = ConnectAttempt(self._link.connector, self._opened, self._refused)
-        self._attempt.start()
-
     def _refused(self, status: int, text: str) -> None:
-        self._attempt = None
         self.fail(status, text)
 
-    def _opened(self, sock: socket.socket, took_ns: int) -> None:
-        link = self._link
-        link.connects += 1
-        link.connect_ns += took_ns
-        self._attempt = None
-        self._socket = sock
-        self._fd = sock.fileno()
-        self._recv_into = sock.recv_into
-        self._send = sock.send
+    def _began(self) -> None:
         self._decoder = ReplyDecoder()
         self._replies = 0
-        self._is_open = True
-        link.reactor.add(self._fd, READ, self._ready)
-        request = self._request
-        if request is not None:
-            self.send(request, self._sent_ns or link.clock())
+        if self._request is not None:
+            self.send(self._request, self._sent_ns or self._clock())

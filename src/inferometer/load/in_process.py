@@ -45,7 +45,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Carrier:
-    """A request object, whom it serves, and what it waits for."""
+    """A request object, the call that uses it, and what it still waits for."""
 
     request: InProcessRequest
     step: int
@@ -66,7 +66,7 @@ class InProcessLink:
         reactor: EpollReactor,
         clock: Clock,
         finish: Finish,
-        turn: NextStep,
+        next_step: NextStep,
         explain: Explain,
     ) -> None:
         self.reconnects = 0
@@ -79,7 +79,7 @@ class InProcessLink:
         self._replies = replies
         self._clock = clock
         self._finish = finish
-        self._turn = turn
+        self._next_step = next_step
         self._explain = explain
         self._cost = SendCost()
         self._sends = 0
@@ -159,7 +159,7 @@ class InProcessLink:
         if call.carrier is None:
             return
         self._server.cancel(call.carrier.request)
-        call.carrier.call = None  # what still comes belongs to no one
+        call.carrier.call = None  # what still comes is dropped
         call.carrier = None
         call.status, call.text = status, text
         self._report(call, self._clock())
@@ -215,7 +215,7 @@ class InProcessLink:
     def _report(self, call: _Call, end_ns: int) -> None:
         if call.responses == 1 and not call.status and not self._is_streaming:
             call.times.clear()
-            step, due_ns = self._turn(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
+            step, due_ns = self._next_step(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
             if step >= 0:
                 self.send(call.slot, step, due_ns, None)
             return

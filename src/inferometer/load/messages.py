@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from inferometer.base.errors import InferometerError
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
-from inferometer.services.traffic import Wiring
-from inferometer.services.validation import Validation
+from inferometer.services.traffic import Validation, Wiring
 
 
 @dataclass(frozen=True, slots=True)

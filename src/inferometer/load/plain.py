@@ -1,19 +1,38 @@
 """Plain gRPC calls: what a load test makes by the ten thousand, answered and followed in one function.
 
 A unary call whose reply is only counted is **plain** while nothing but its usual reply can be said about it: it went
-out whole, as bytes made beforehand, and is known by its stream's id. When its reply is like the one
-before (wire/usual.py) it is counted, and the next call of its slot takes its place. Whatever else happens on the
-connection is read in the general way (wire/http2.py), for which plain calls are unfolded: they become streams.
+out whole, as bytes made beforehand, and is known by its stream's id. When its reply is like the one before
+(wire/usual.py) it is counted, and the next call of its slot takes its place. Whatever else happens on the connection is
+read in the general way (wire/http2.py), for which plain calls are made into streams first.
+
+The rule. What is taken here leaves the connection as if it had been read and sent frame by frame: tests/unit/load/
+test_plain.py compares the two. So this module, and no other outside of wire, updates the state of an Http2Connection:
+
+    next_reply             the usual reply, while the connection stands between two frames; only read
+    plain, streams         the reply ends the stream; the next call opens one
+    limit                  of both together; only read
+    next_id                two more for each call
+    unreturned             plus the bytes of a reply; from `return_at` on it is left to http2.py, which answers
+    sender.window          plus what the server returns, minus the bytes of a call
+    sender.quick_limit     the longest body that may go in one frame; only read
+    sender.queue           takes the frames of calls, except of the one that is left to the caller (`only`)
+
+A reply that breaks one of these limits is not taken here, so errors are found by http2.py alone.
 """
 
 from typing import Any, Protocol
 
 from inferometer.load.engine import NextStep
-from inferometer.load.numbering import Steps
 from inferometer.wire.frames import LARGEST_STREAM_ID, LARGEST_WINDOW, Buffer
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import ID, Http2Request, Stream, patch, put_id
 from inferometer.wire.usual import UPDATE, UPDATE_SIZE, unpack_update
+
+
+class Steps(Protocol):
+    """The request of a step, as it is to be sent this time."""
+
+    def __getitem__(self, step: int, /) -> Http2Request: ...
 
 
 class Caller(Protocol):
@@ -29,17 +48,17 @@ class Caller(Protocol):
 class PlainCalls:
     """Those of one connection; frames that they cause are put into its queue, and they into `unwritten`."""
 
-    __slots__ = ("_http2", "_requests", "_sender", "_turn", "_unwritten", "late", "only")
+    __slots__ = ("_http2", "_next_step", "_requests", "_sender", "_unwritten", "late", "only")
 
     def __init__(
-        self, http2: Http2Connection, requests: Steps[Http2Request], turn: NextStep, unwritten: list[Any]
+        self, http2: Http2Connection, requests: Steps, next_step: NextStep, unwritten: list[Any]
     ) -> None:
         self.late: list[Any] = []  # calls that found no place in exchange()
         self.only: Any = None  # the call that exchange() left to its caller to send
         self._http2 = http2
         self._sender = http2.sender
         self._requests = requests
-        self._turn = turn
+        self._next_step = next_step
         self._unwritten = unwritten
 
     def open(self, call: Caller, request: Http2Request) -> bool:
@@ -60,11 +79,11 @@ class PlainCalls:
     def exchange(self, data: Buffer, length: int, now_ns: int) -> int:
         """Take usual replies, as long as data[:length] has nothing else, each with the call that follows it.
 
-        Returns how far it came. When there was but one, its successor is not queued: it is `only`, and its request's
-        frames are to be sent. It does what open() does, and much of HTTP/2, without calling them: between two replies
-        the server has had the caches, and each further function is one more place that is not in them."""
-        http2, sender, turn = self._http2, self._sender, self._turn
-        plain, usual = http2.plain, http2.likely
+        Returns how far it came. When there was only one, the call that follows is not queued: it is `only`, and its
+        request's frames are to be sent. It does what open() does, and much of HTTP/2, without calling them: between two
+        replies the server has used the caches, and each further function is one more place that is not in them."""
+        http2, sender, next_step = self._http2, self._sender, self._next_step
+        plain, usual = http2.plain, http2.next_reply
         unpack, size = usual.unpack, usual.size
         at, stop = 0, size
         while stop <= length:
@@ -94,7 +113,7 @@ class PlainCalls:
             http2.unreturned = unreturned
             sender.window = window
             call.request = None
-            step, due = turn(call.slot, call.sent_ns, call.wrote_ns, now_ns, size)
+            step, due = next_step(call.slot, call.sent_ns, call.wrote_ns, now_ns, size)
             if step >= 0:
                 call.request = request = self._requests[step]
                 call.sent_ns = due
@@ -123,7 +142,7 @@ class PlainCalls:
             stop += size
         return at
 
-    def unfold(self) -> None:
+    def make_streams(self) -> None:
         """Make streams of them."""
         http2 = self._http2
         for stream_id, call in http2.plain.items():

@@ -79,7 +79,7 @@ class Open:
     stride: int = 1
 
     def share(self, index: int, parts: int) -> "Open":
-        """The part of worker `index`: every so-manieth request."""
+        """The part of worker `index` of `parts`: every request whose number has that remainder."""
         return replace(
             self,
             cap=None if self.cap is None else max(1, _share(self.cap, index, parts)),

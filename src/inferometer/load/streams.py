@@ -1,7 +1,7 @@
 """Bidirectional gRPC streams: each carries the requests of several slots, or those of a sequence.
 
-A request on a stream has an id of its own, which its responses repeat: that tells whose they are, and that an answer to
-a request that was given up is nobody's. Requests go out in the order in which they were sent, so those of a sequence,
+A request on a stream has an id of its own, which its responses repeat: so each is matched with its request, and one to
+a request that was cancelled is dropped. Requests go out in the order in which they were sent, so those of a sequence,
 which keeps its stream, reach the server in order.
 """
 
@@ -37,7 +37,7 @@ class SharedStream:
 
     @property
     def is_over(self) -> bool:
-        """It has ended, and we are about to hear of it; or it will."""
+        """It has ended, and its end is about to be reported; or its connection is closing."""
         has_ended = self.stream is not None and self.stream.id not in self.channel.http2.streams
         return has_ended or self.channel.is_leaving
 

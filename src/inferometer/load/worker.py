@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,14 +19,15 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
 from inferometer.base.shortage import maybe_shortage
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.load.engine import Engine, OpenLink
-from inferometer.load.http1 import Http1Link
+from inferometer.load.http1 import Http1Link, Request
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
-from inferometer.load.sequences import Sequences
+from inferometer.load.sequences import Mark, Sequences
+from inferometer.records import status as outcome
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
 from inferometer.services.traffic import IN_PROCESS
@@ -61,7 +63,7 @@ def raise_file_limit() -> int:
     return hard
 
 
-def _open_link(job: Job, reactor: EpollReactor, spool: Spool | None) -> OpenLink:
+def _open_link(job: Job, requests: Sequence[Request], reactor: EpollReactor, spool: Spool | None) -> OpenLink:
     """The link of the job's protocol."""
     link: Any = Http1Link
     if job.wiring.protocol == "grpc":
@@ -72,8 +74,7 @@ def _open_link(job: Job, reactor: EpollReactor, spool: Spool | None) -> OpenLink
         from inferometer.load.in_process import InProcessLink
 
         link = InProcessLink
-    requests = _requests(job)
-    open_link = partial(
+    return partial(
         link,
         wiring=job.wiring,
         requests=requests,
@@ -81,11 +82,6 @@ def _open_link(job: Job, reactor: EpollReactor, spool: Spool | None) -> OpenLink
         reactor=reactor,
         clock=monotonic_ns,
     )
-    if job.verbose < ALOUD:
-        return open_link
-    from inferometer.load.narration import narrated
-
-    return narrated(open_link, requests, MESSAGES.debug)
 
 
 def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
@@ -100,12 +96,41 @@ def _sequences(job: Job) -> Sequences | None:
     return None if job.sequences is None else Sequences(job.sequences, job.first_step, job.stride)
 
 
-def _requests(job: Job) -> list[bytes | memoryview]:
+def _requests(job: Job) -> list[Request]:
     import mmap
 
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
     views = [whole[start:stop] for start, stop in job.spans]
     return [bytes(view) if len(view) <= SMALL else view for view in views]
+
+
+class _MessageLog:
+    """A line for every request and every reply."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._titles = [title(request) for request in requests]
+
+    def sent(self, slot: int, step: int, mark: Mark | None) -> None:
+        sequence = "" if mark is None else f", sequence {mark.sequence_id}"
+        MESSAGES.debug(f"> [{slot}] {self._titles[step]}{sequence}")
+
+    def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
+        took = "never sent" if took_ns is None else f"{took_ns // NS_PER_US} usec"
+        MESSAGES.debug(
+            f"< [{slot}] {outcome.kind(status)}, {received} bytes in {responses} response(s), {took}"
+        )
+
+    def failed(self, status: int, text: str) -> None:
+        MESSAGES.debug(f"! {outcome.kind(status)}: {text}")
+
+
+def title(request: Request) -> str:
+    """A request in a line: over HTTP its first line. Headers are not shown: they may hold secrets."""
+    start = bytes(request[:2048])
+    if start.startswith(b"POST "):
+        first = start.partition(b"\r\n")[0].decode("latin-1")
+        return f"{first}, {len(request)} bytes"
+    return f"gRPC message, {len(request)} bytes"
 
 
 class _Worker:
@@ -117,9 +142,10 @@ class _Worker:
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
         self._spool = None if job.spool_fd is None else Spool(job.spool_fd, monotonic_ns)
+        requests = _requests(job)
         self._engine = Engine(
-            steps=len(job.spans),
-            open_link=_open_link(job, self._reactor, self._spool),
+            steps=len(requests),
+            open_link=_open_link(job, requests, self._reactor, self._spool),
             reactor=self._reactor,
             ring=self._ring,
             clock=monotonic_ns,
@@ -129,6 +155,7 @@ class _Worker:
             timeout_ns=job.timeout_ns,
             sequences=_sequences(job),
             spool=self._spool,
+            log=None if job.verbose < ALOUD else _MessageLog(requests),
         )
         # A server in this process has threads of its own; what the client costs is this one.
         self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns

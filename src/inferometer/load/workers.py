@@ -29,8 +29,9 @@ NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
 DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
-HEAD_START_NS = 20 * NS_PER_MS  # for workers to hear of a schedule and to open connections before it begins
+HEAD_START_NS = 20 * NS_PER_MS  # for workers to receive a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
+EXIT_S = 5.0  # a worker that has closed its connection exits within this time
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")
@@ -42,7 +43,8 @@ class WorkerProcess(Protocol):
     @property
     def pid(self) -> int: ...
     def kill(self) -> None: ...
-    def wait(self) -> int: ...
+    def wait(self, timeout_s: float | None = None, /) -> int:
+        """Its exit code; TimeoutError or TimeoutExpired when it does not end in time."""
 
 
 StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
@@ -104,7 +106,7 @@ class Workers:
         # By those at work: requests, and how often one was sent again.
         self._sent: tuple[int, int] = (0, 0)
         self._last: Collected | None = None  # without its records
-        self._nap_ns = NAP_NS  # nobody knows yet how many records will come
+        self._nap_ns = NAP_NS  # how many records will come is not known yet
         self._around = _Around(0, 0, 0)
         self._look_ns = 0  # when to look around again
 
@@ -196,7 +198,7 @@ class Workers:
         try:
             answers = self._answers(Synced, ANSWER_S)
         except LocalError:
-            left = self._take()  # a ring outlives its worker; whoever asks once more gets the error
+            left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
             return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
@@ -339,9 +341,14 @@ def _receive(process: _Worker) -> object:
 
 
 def _died(child: WorkerProcess) -> LocalError:
-    child.kill()  # it has closed its end; should it still be there, it is of no use
-    code = child.wait()
+    """It has closed its end and so is about to exit; only one that does not is killed, by us."""
     remedy = "what was measured is kept"
+    try:
+        code = child.wait(EXIT_S)
+    except (TimeoutError, subprocess.TimeoutExpired):
+        child.kill()
+        child.wait()
+        return LocalError("a worker process closed its connection and went on running", remedy=remedy)
     if code == -signal.SIGKILL:
         remedy = f"look for a message of the system's out-of-memory killer; {remedy}"
     how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"

@@ -131,7 +131,7 @@ def latency_name(chosen: int | None) -> str:
 
 
 def conclude(raw: RawLevel) -> Level:
-    """The level with its figures and all that is to say about them."""
+    """The level with its figures and the remarks on them."""
     settings = raw.settings
     subject = Subject(
         model=settings.model,

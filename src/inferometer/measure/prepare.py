@@ -37,8 +37,7 @@ from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
-from inferometer.services.traffic import Traffic
-from inferometer.services.validation import Validation
+from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision, Stability

@@ -6,7 +6,7 @@ from inferometer.base.errors import InferometerError, MissingError, PeerError, U
 from inferometer.measure.checks import changed
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import AUTO, Options
-from inferometer.services.detect import PLAIN, Looks, look, look_over_grpc, recognize
+from inferometer.services.detect import PLAIN, ServerGuess, probe, probe_grpc, recognize
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import Service
 from inferometer.services.kinds import KINDS
@@ -33,7 +33,7 @@ def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
         return _with_protocol(options), ()
     connection = Connection(address(options), options.headers)
     is_grpc = options.protocol == "grpc"
-    looks = recognize(look_over_grpc(connection) if is_grpc else look(connection))
+    looks = recognize(probe_grpc(connection) if is_grpc else probe(connection))
     if looks is None:
         raise PeerError(
             f"{connection.endpoint.authority} speaks neither HTTP nor a gRPC protocol that is known",
@@ -54,7 +54,7 @@ def _with_protocol(options: Options) -> Options:
     return options if options.protocol in ports else replace(options, protocol=next(iter(ports)))
 
 
-def _only_model(service: Service, connection: Connection, looks: Looks) -> str:
+def _only_model(service: Service, connection: Connection, looks: ServerGuess) -> str:
     """The name of the one model that the server has."""
     where = f"{connection.endpoint.authority} looks like {looks.title}"
     try:
@@ -97,7 +97,7 @@ def _is_own_word(error: PeerError, protocol: str) -> bool:
 def maybe_other_kind(options: Options, connection: Connection) -> str:
     """What the address looks like, if that is something else than was asked for; only a hint, so it never fails."""
     try:
-        looks = recognize(look(connection))
+        looks = recognize(probe(connection))
     except InferometerError:
         return ""
     if (

@@ -1,4 +1,4 @@
-"""What is to say about a level besides its figures."""
+"""Remarks on a level beside its figures: what limited it, and what does not fit."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The load itself: levels one after the other, each out as soon as it is known."""
+"""A run: levels one after the other, each given out as soon as it is measured."""
 
 import os
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ MOST_WORKERS = 1024
 
 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
-    """The result after each level, and once more at the end: whatever happens later, what was measured is out."""
+    """The result after each level, and once more at the end: what was measured is out, whatever happens later."""
     result = setup.result
     with start_workers(setup) as load:
         try:

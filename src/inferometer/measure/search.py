@@ -1,4 +1,4 @@
-"""Which level comes next: pure, told only what came of those before."""
+"""Which level comes next: pure functions of what the levels before it gave."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class Bracket:
 
 @dataclass(slots=True)
 class LastOutcome:
-    """Where the shell puts whether the level it was given last has passed."""
+    """Whether the level that was measured last has passed; whoever measures it says so here."""
 
     passed: bool = True
 

@@ -83,7 +83,7 @@ class Poller:
         self._thread.start()
 
     def stop(self) -> None:
-        """A look that hangs is left to end by itself; it is in no level."""
+        """A look that hangs is not waited for; its result is dropped."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(PATIENCE_S)

@@ -1,20 +1,24 @@
 """What a command says of its options: to people, and to programs that make documentation or a form of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inferometer.options.option import Ask, Groups
-from inferometer.options.words import Command
+from inferometer.options.words import Command, read
 
 
-def answer(ask: Ask, command: Command) -> None:
-    """Print what was asked for instead of a run."""
-    if ask is Ask.HELP:
+def read_or_answer(argv: Sequence[str], command: Command) -> dict[str, Any] | None:
+    """What was given, by field; None where the help or the version was asked for, which is printed."""
+    given = read(argv, command)
+    if given is Ask.HELP:
         print_help(command)
-        return
-    from inferometer import __version__
+        return None
+    if given is Ask.VERSION:
+        from inferometer import __version__
 
-    print(f"inferometer {__version__}")
+        print(f"inferometer {__version__}")
+        return None
+    return given
 
 
 def print_help(command: Command) -> None:

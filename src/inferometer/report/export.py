@@ -14,6 +14,7 @@ import numpy as np
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import replacing
 from inferometer.model.numbers import values
+from inferometer.options.options import Options
 from inferometer.report.files import writable
 from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, Value
 
@@ -27,6 +28,15 @@ GROUP_CHARACTERS = 32 * 1024 * 1024  # of text, whichever comes first
 
 def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
+
+
+def check_files(options: Options) -> None:
+    """Refuses files asked for that could not be written when the load is over."""
+    for name in (options.csv, options.json, options.html):
+        if name is not None:
+            writable(Path(name))
+    if options.profile_export is not None:
+        exportable(Path(options.profile_export))
 
 
 def exportable(path: Path) -> None:

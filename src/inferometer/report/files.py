@@ -5,6 +5,7 @@ import signal
 from functools import partial
 from pathlib import Path
 
+from inferometer.base.answer_file import write
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import Outputs, write_file
 from inferometer.report.csv import composing_csvs, main_csv
@@ -62,3 +63,9 @@ def write_csv(result: Result, path: Path, *, with_tokens: bool = True) -> tuple[
         outputs.attempt(name, partial(write_file, name, part))
     outputs.settle()
     return tuple(name for name, _ in files)
+
+
+def write_result(result: Result, name: str | None, outputs: Outputs) -> None:
+    """The file with all figures, if one was asked for; a disk that is full now may have room after the next level."""
+    if name is not None:
+        outputs.attempt(Path(name), partial(write, result, Path(name)))

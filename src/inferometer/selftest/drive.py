@@ -34,9 +34,9 @@ ANSWER_S = 15.0
 
 
 class HelperProcess:
-    """A process that says hello with a line of JSON and answers each line with another."""
+    """A process that writes a line of JSON when it is ready and answers each line with another."""
 
-    hello: dict[str, Any]
+    greeting: dict[str, Any]
 
     def __init__(self, module: str, *words: str) -> None:
         self._module = module
@@ -47,7 +47,7 @@ class HelperProcess:
         command = [sys.executable, "-m", f"inferometer.selftest.{self._module}", *self._words]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
-            self.hello = self._read()
+            self.greeting = self._read()
         except BaseException:
             self.__exit__()
             raise
@@ -105,7 +105,7 @@ class NullServer(HelperProcess):
 
     @property
     def port(self) -> int:
-        return int(self.hello["port"])
+        return int(self.greeting["port"])
 
     def report(self) -> ServerReport:
         return ServerReport(**self.ask())

@@ -111,7 +111,7 @@ def _ports_taken() -> Iterator[int]:
 CONCURRENCY = 16  # enough for both ends to have work at any time
 PROTOCOLS = {"http": "HTTP/1.1", "grpc": "gRPC"}
 PAYLOADS = {"64 B": 64, "64 KiB": 64 * 1024, "1 MiB": 1024 * 1024}  # of the request; the reply is small
-CORE = 0.8  # whoever uses more of a core than this is at its limit
+CORE = 0.8  # a process that uses more of a core than this is at its limit
 ALIKE = 0.05
 
 
@@ -131,7 +131,7 @@ def _cpu_share(before: ServerReport, after: ServerReport) -> float:
 
 
 def limited_by(client: float, server: float) -> str:
-    """Whose share of a core says that it could do no more; the machine, if neither had a core to itself."""
+    """Which side used all of a core; the machine, if neither had a core to itself."""
     if max(client, server) < CORE:
         return "machine"
     if abs(client - server) < ALIKE:

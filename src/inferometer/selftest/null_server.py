@@ -335,7 +335,7 @@ class _Server:
 
 
 def _freeze(stall: Stall) -> int:
-    """Wait until the pattern lets us go on; how much longer this machine made us wait."""
+    """Wait until the freeze of the pattern is over; returns by how much this machine made it longer."""
     now = monotonic_ns()
     until = stall.thawed_ns(now)
     if until == now:
@@ -345,5 +345,5 @@ def _freeze(stall: Stall) -> int:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):  # who started us has gone
+    with contextlib.suppress(BrokenPipeError):  # the process that started us has ended
         main()

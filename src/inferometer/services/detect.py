@@ -1,6 +1,6 @@
 """What an address is: it is asked a few harmless questions, and a table says what the answers look like.
 
-`look` asks, with short time-outs; `recognize` decides, and is a pure function of the answers.
+`probe` asks, with short time-outs; `recognize` decides, and is a pure function of the answers.
 """
 
 import http.client
@@ -48,7 +48,7 @@ QUESTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class ServerGuess:
     """What an address looks like."""
 
     kind: str
@@ -105,22 +105,22 @@ def _answers_triton(answers: ProbeAnswers) -> bool:
     return answer.status == 200 and answer.has_statistics
 
 
-SIGNS: tuple[tuple[Callable[[ProbeAnswers], bool], Looks], ...] = (
-    (_is_triton, Looks("triton", "http", "Triton over HTTP")),
-    (_is_kserve, Looks("triton", "http", "a plain KServe v2 server over HTTP")),
-    (_is_openai, Looks("openai", "http", "an OpenAI-style server")),
-    (_is_tfserving, Looks("tfserving", "http", "TensorFlow Serving's REST API")),
-    (_is_torchserve, Looks("torchserve", "http", "TorchServe")),
-    (_answers_triton, Looks("triton", "grpc", "Triton over gRPC")),
-    (_answers_kserve, Looks("triton", "grpc", "a plain KServe v2 server over gRPC")),
-    (_answers_tensorflow, Looks("tfserving", "grpc", "TensorFlow Serving over gRPC")),
+SIGNS: tuple[tuple[Callable[[ProbeAnswers], bool], ServerGuess], ...] = (
+    (_is_triton, ServerGuess("triton", "http", "Triton over HTTP")),
+    (_is_kserve, ServerGuess("triton", "http", "a plain KServe v2 server over HTTP")),
+    (_is_openai, ServerGuess("openai", "http", "an OpenAI-style server")),
+    (_is_tfserving, ServerGuess("tfserving", "http", "TensorFlow Serving's REST API")),
+    (_is_torchserve, ServerGuess("torchserve", "http", "TorchServe")),
+    (_answers_triton, ServerGuess("triton", "grpc", "Triton over gRPC")),
+    (_answers_kserve, ServerGuess("triton", "grpc", "a plain KServe v2 server over gRPC")),
+    (_answers_tensorflow, ServerGuess("tfserving", "grpc", "TensorFlow Serving over gRPC")),
 )
 """In the order in which they are tried: the surest signs first."""
 
-PLAIN = Looks("http", "http", "an HTTP server of no kind that is known")
+PLAIN = ServerGuess("http", "http", "an HTTP server of no kind that is known")
 
 
-def recognize(answers: ProbeAnswers) -> Looks | None:
+def recognize(answers: ProbeAnswers) -> ServerGuess | None:
     """What the answers look like; None when nothing that can be measured has answered."""
     for matches, looks in SIGNS:
         if matches(answers):
@@ -131,7 +131,7 @@ def recognize(answers: ProbeAnswers) -> Looks | None:
 # --- asking
 
 
-def look(connection: Connection) -> ProbeAnswers:
+def probe(connection: Connection) -> ProbeAnswers:
     """Ask until the answers tell; PeerError when nobody is there."""
     control = HttpControl(connection)
     answers: dict[str, ProbeAnswer] = {}
@@ -143,19 +143,19 @@ def look(connection: Connection) -> ProbeAnswers:
                 error.__cause__, (http.client.HTTPException, TimeoutError, ConnectionResetError)
             ):
                 raise
-            return answers if answers else _look_beyond(connection, error.__cause__)
+            return answers if answers else _probe_other_protocols(connection, error.__cause__)
         if recognize(answers) not in (None, PLAIN):
             break
     return answers
 
 
-def _look_beyond(connection: Connection, cause: Exception) -> ProbeAnswers:
+def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAnswers:
     """HTTP/1 was not answered as such. Frames of HTTP/2 begin with a length, which is small: zeros."""
     is_silent = isinstance(cause, TimeoutError)
     is_closed = isinstance(cause, http.client.RemoteDisconnected)
     is_frame = isinstance(cause, http.client.BadStatusLine) and str(cause).startswith("\x00")
     is_something_else = isinstance(cause, http.client.HTTPException) and not is_closed and not is_frame
-    return {} if is_silent or is_something_else else look_over_grpc(connection)
+    return {} if is_silent or is_something_else else probe_grpc(connection)
 
 
 def _ask(control: HttpControl, path: str) -> ProbeAnswer:
@@ -167,7 +167,7 @@ def _ask(control: HttpControl, path: str) -> ProbeAnswer:
         return ProbeAnswer(status, None, text)
 
 
-def look_over_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
+def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     from google.protobuf.empty_pb2 import Empty
 
     from inferometer.services.grpc_control import GrpcControl

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
-from inferometer.options.options import Tls
+
+if TYPE_CHECKING:
+    from inferometer.options.options import Tls  # the whole table of options: workers do without it
 
 DER = "DER"
 
@@ -22,7 +25,7 @@ class Endpoint:
     host: str
     port: int
     prefix: str = ""
-    tls: Tls | None = None
+    tls: "Tls | None" = None
 
     @property
     def authority(self) -> str:
@@ -41,7 +44,7 @@ class Connection:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
 
 
-def parse_endpoint(url: str, *, default_port: int, tls: Tls) -> Endpoint:
+def parse_endpoint(url: str, *, default_port: int, tls: "Tls") -> Endpoint:
     """`host`, `host:port`, `[v6]:port` or `http(s)://host:port/prefix`."""
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -71,7 +74,7 @@ def _split_authority(authority: str, url: str, default_port: int) -> tuple[str, 
     return host, port
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: "Tls") -> ssl.SSLContext:
     """The client context for these settings; a file that cannot be used is named."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.verify_host and tls.verify_peer
@@ -81,7 +84,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def _load_authorities(context: ssl.SSLContext, tls: Tls) -> None:
+def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
     if tls.ca_file is None:
         context.load_default_certs()
         return
@@ -94,7 +97,7 @@ def _load_authorities(context: ssl.SSLContext, tls: Tls) -> None:
         ) from error
 
 
-def _load_identity(context: ssl.SSLContext, tls: Tls) -> None:
+def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
     if tls.certificate_file is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The KServe v2 protocol as bytes, the same for Triton and its plain kin: what the links of `load` write and read.
+"""The KServe v2 protocol as bytes, for Triton and for plain KServe v2 servers: what the links of `load` write and read.
 
 A request is rendered once. What differs each time it is sent, its sequence and its id, is written into places of fixed
 length over HTTP, and appended to the message over gRPC, where fields may come in any order. Replies are opened only
@@ -6,17 +6,14 @@ where somebody asks for their outputs.
 """
 
 import importlib
-import json
 import sys
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.model.numbers import encode, flat
 from inferometer.model.spec import Tensor
 from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
 
@@ -130,6 +127,10 @@ def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str
 
 def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str, Tensor]:
     """The outputs of such a reply."""
+    import json  # here, as numpy is: a worker loads neither until it reads a reply
+
+    from inferometer.model.numbers import encode, flat
+
     try:
         length = len(body) if header_length is None else int(header_length)
         document = json.loads(body[:length])
@@ -171,7 +172,7 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
 
 
 def grpc_tensors(message: bytes) -> dict[str, Tensor]:
-    """The outputs of a ModelInferResponse with datatype and shape, for those who are in no hurry."""
+    """The outputs of a ModelInferResponse with datatype and shape; slower than `grpc_outputs`."""
     data = grpc_outputs(message)
     reply = _message(message)
     return {
@@ -180,6 +181,8 @@ def grpc_tensors(message: bytes) -> dict[str, Tensor]:
 
 
 def _typed_outputs(message: bytes) -> dict[str, bytes]:
+    from inferometer.model.numbers import encode
+
     return {
         output.name: encode(
             output.datatype, [value for _, values in output.contents.ListFields() for value in values]
@@ -210,6 +213,8 @@ def load_messages() -> Any:
     """
     if _PACKAGE in sys.modules:
         return importlib.import_module(f"{_PACKAGE}.service_pb2")
+    from importlib.util import find_spec
+
     spec = find_spec("tritonclient")
     if spec is None or not spec.submodule_search_locations:
         raise LocalError(

@@ -105,7 +105,7 @@ class _Events:
     def receive(self, data: bytes, now_ns: int) -> None:
         for event in self._decoder.receive(data):
             is_done = event.data == DONE
-            if self._texts is not None:  # the last word is a response without content
+            if self._texts is not None:  # [DONE] is kept as a response without content
                 self._texts.append((now_ns, b"" if is_done else b"data: " + event.data + b"\n\n"))
             if is_done:
                 self._is_ended = True

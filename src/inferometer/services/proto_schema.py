@@ -131,7 +131,7 @@ def _compiler() -> list[str]:
 
 
 class Reflection:
-    """Questions about a server's services, asked of the server itself."""
+    """The services of a server, as the server itself describes them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

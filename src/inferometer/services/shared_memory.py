@@ -248,7 +248,7 @@ def _file(name: str, size: int) -> Iterator[int]:
 
 
 def _allocate(fd: int, size: int) -> None:
-    """All of it at once: a server that writes to memory which then turns out to be missing would die of it."""
+    """All of it at once: a server that writes to memory which turns out to be missing would crash."""
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:

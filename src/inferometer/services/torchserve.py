@@ -150,7 +150,7 @@ class TorchServe(Service):
         if url is None:
             return Connection(replace(own, port=port, prefix=""), self._connection.headers)
         endpoint = parse_endpoint(url, default_port=port, tls=own.tls or Tls())
-        # Headers may be secrets of the server's; another host need not know them.
+        # Headers may hold secrets: they are not sent to another host.
         return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())
 
     def _manage(self, path: str, shape: Shape) -> Any:
@@ -170,7 +170,7 @@ class TorchServe(Service):
             rows = self._manage(f"/models/{_tail(model.name, model.version)}", TORCHSERVE_MODEL)
         except PeerError as error:
             if not isinstance(error, MissingError) or not error.message.startswith("Model"):
-                return ()  # perhaps somebody else listens there
+                return ()  # something else may be listening there
             where = self._management.endpoint.authority
             return (f"TorchServe's management API at {where} says: {error.message}",)
         return tuple(_workers(row) for row in rows if "workers" in row)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from inferometer.model.spec import Tensor
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.validation import Validation
 from inferometer.wire.http1 import Head, encode_request
 
 
@@ -103,6 +103,16 @@ class Wiring:
             worker=index,
             workers=parts,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
+
+    expected: tuple[tuple[Tensor, ...], ...]
+    tolerance: float = 0.0  # absolute
+    relative: float = 0.0  # of the expected value
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,8 @@ class _Library:
 
 
 def _load(settings: InProcessSettings) -> ctypes.CDLL:
-    """The library. Those it needs may lie beside it, unknown to the loader: each round loads what then can be."""
+    """The library. Those it needs may lie beside it, unknown to the loader: each round loads those that have all of
+    theirs by then."""
     waiting = sorted(Path(settings.library).resolve().parent.glob("*.so*"))
     while (refused := [path for path in waiting if not _loads(path)]) and len(refused) < len(waiting):
         waiting = refused
@@ -258,7 +259,7 @@ class InProcessServer:
         call("ServerOptionsNew", byref(options))
         call("ServerOptionsSetModelRepositoryPath", options, settings.repository.encode())
         call("ServerOptionsSetModelControlMode", options, _EXPLICIT)
-        # Not set, it is whatever was in memory: a model that fails was then loaded again and again.
+        # Triton does not initialize it: left alone, a model that fails may be loaded again and again.
         call("ServerOptionsSetModelLoadRetryCount", options, 0)
         for model in settings.models:
             call("ServerOptionsSetStartupModel", options, model.encode())

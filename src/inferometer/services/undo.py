@@ -39,10 +39,8 @@ class Undo:
             try:
                 self.call()
             except PeerError as error:
-                if isinstance(
-                    error.__cause__, ConnectionRefusedError
-                ):  # the server is gone, and so is the change
-                    return True
+                if isinstance(error.__cause__, ConnectionRefusedError):
+                    return True  # the server is gone, and so is the change
                 if monotonic_ns() >= end_ns:
                     return False
             else:

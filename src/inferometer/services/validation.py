@@ -1,25 +1,15 @@
 """Whether a reply holds what was expected: replies are opened only when this is asked for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.model.numbers import decode, values
 from inferometer.model.spec import Tensor
+from inferometer.services.traffic import Validation
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
-
-    expected: tuple[tuple[Tensor, ...], ...]
-    tolerance: float = 0.0  # absolute
-    relative: float = 0.0  # of the expected value
-    share: float = 1.0
 
 
 class Checker:

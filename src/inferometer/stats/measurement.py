@@ -190,7 +190,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of requests, where they have times at which they are due. A bad answer is one too; a lost connection is none."""
+    """Of requests that are due at certain times. An error reply is an answer; a lost connection is not."""
 
     asked_per_s: float
     sent_per_s: float

@@ -59,9 +59,8 @@ class CounterReadings:
     _ended: int = 0
     _failed: int = 0
     _outstanding: int = 0
-    _fresh: list[CounterReading] = field(
-        default_factory=list
-    )  # requests that ended before they came may still be missing
+    # Of these, requests that ended before they came may still be missing.
+    _fresh: list[CounterReading] = field(default_factory=list)
 
     def begin(self, counters: Snapshot, asked_ns: int, answered_ns: int) -> CounterReading:
         """A new one. All requests that were added ended before it was asked for."""

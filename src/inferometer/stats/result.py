@@ -11,7 +11,7 @@ from inferometer.stats.measurement import Level
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedLoad:
     """A load of a search, and what all its measurements together say."""
 
     load: float
@@ -37,7 +37,7 @@ class Finding:
     limited_by: str  # what broke first
     knee: float  # the most load up to `value` at which latency was still less than twice that of the lightest
     confidence: float | None = None
-    judged: tuple[Judged, ...] = ()  # by load
+    judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
 
 

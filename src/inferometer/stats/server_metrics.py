@@ -23,7 +23,7 @@ class GpuFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """The queue of one model that was busy; the times are of the requests that ended between two looks."""
+    """The queue of one model that was busy; the times are of the requests that ended between two samples."""
 
     model: str
     version: str
@@ -133,7 +133,7 @@ def _first(values: Iterable[int | None]) -> int | None:
 
 
 def _growth(values: Sequence[float | None]) -> float | None:
-    """Of a counter; None with fewer than two values, or when the server began anew."""
+    """Of a counter; None with fewer than two values, or when the server was restarted."""
     known = [value for value in values if value is not None]
     if len(known) < 2 or known[-1] < known[0]:
         return None

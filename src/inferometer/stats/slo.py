@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import parse_duration_ns, parse_share
-from inferometer.stats.measurement import Distribution, Measurement
+from inferometer.stats.figures import Metric, named
+from inferometer.stats.measurement import Measurement
 from inferometer.stats.quantiles import PERCENTILES
 
 _TERM = re.compile(
     r"\s*(?:(?P<figure>ttft|tpot)(?:[ _](?P<of>p\d{1,2}(?:\.\d+)?))?|(?P<name>[a-z]+|p\d{1,2}(?:\.\d+)?))"
     r"\s*<=?\s*(?P<limit>[^\s]+)\s*"
 )
-_EMPTY = Distribution(0, 0, 0, 0, 0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +36,24 @@ class Term:
             return self.limit
         return None if self.name == "mean" else 1 - float(self.name[1:]) / 100
 
-    def value(self, found: Measurement) -> float:
-        if self.name == "errors":
-            return found.failed_share
-        durations = self._durations(found)
-        if self.name == "mean":
-            return float(durations.mean_ns)
-        return float(durations.percentile_ns(float(self.name[1:])))
+    @property
+    def metric(self) -> Metric:
+        found = named(self.label)
+        assert found is not None
+        return found
 
-    def _durations(self, found: Measurement) -> Distribution:
-        if self.figure == "ttft":
-            return _EMPTY if found.streaming is None else found.streaming.first
-        if self.figure == "tpot":
-            return _EMPTY if found.tokens is None else found.tokens.between
-        return found.latency
+    def value(self, found: Measurement) -> float:
+        """As measured; 0 where nothing was answered."""
+        return self._get(found) or 0.0
+
+    def _get(self, found: Measurement) -> float | None:
+        get = self.metric.get
+        return None if get is None else get(found)
 
     def holds(self, found: Measurement) -> bool:
         """Nothing answered keeps no promise about latency."""
-        if self.name != "errors" and not self._durations(found).count:
-            return False
-        return self.value(found) < self.limit
+        value = self._get(found)
+        return value is not None and value < self.limit
 
 
 @dataclass(frozen=True, slots=True)

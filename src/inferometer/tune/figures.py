@@ -4,78 +4,24 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from inferometer.base.units import NS_PER_MS
 from inferometer.observe.gpu import Gpu
-from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
+from inferometer.stats.figures import MEGA, METRICS, Source
+from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.server_metrics import GpuFigures
 from inferometer.tune.trial import Figures, Trial
 
-MEGA = 1_000_000
-
 
 def figures(level: Level, pids: Sequence[int]) -> Figures:
-    """A level in the metric catalogue's tags and units; memory is that of the processes that hold models."""
+    """A level in the catalogue's tags and units; memory is that of the processes that hold models."""
     found = level.measurement
     assert found is not None
-    rows = [("perf_throughput", found.infer_per_s)]
-    names = {"mean": "avg", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
-    rows += [
-        (f"perf_latency_{names[name]}", _scaled(estimate, 1 / NS_PER_MS))
-        for name, estimate in found.latency_intervals
-        if name in names
-    ]
-    send_ms = (found.send_ns + found.receive_ns) / NS_PER_MS
-    wait_ms = max(0.0, found.service.mean_ns / NS_PER_MS - send_ms)
-    rows += [
-        ("perf_client_send_recv", Estimate(send_ms)),
-        ("perf_client_response_wait", Estimate(wait_ms)),
-        ("perf_error_rate", Estimate(100 * found.failed_share)),
-    ]
-    rows += [(tag, Estimate(value)) for tag, value in _server(found)]
-    rows += [(tag, Estimate(value)) for tag, value in _host(found, pids)]
-    rows += [(tag, Estimate(value)) for tag, value in _tokens(found)]
-    return Figures(tuple(rows))
+    host = ((tag, Estimate(value)) for tag, value in _host(found, pids))
+    return Figures((*_of(Source.RUN, found).values, *host))
 
 
-def _scaled(row: Estimate, factor: float) -> Estimate:
-    if row.low is None or row.high is None:
-        return Estimate(row.value * factor)
-    return Estimate(row.value * factor, row.low * factor, row.high * factor)
-
-
-def _server(found: Measurement) -> list[tuple[str, float]]:
-    server = found.server
-    if server is None or not server.counters.success_count:
-        return []
-    counters = server.counters
-    per_request_ms = 1 / counters.success_count / NS_PER_MS
-    rows = [
-        ("perf_server_queue", counters.queue_ns * per_request_ms),
-        ("perf_server_compute_input", counters.compute_input_ns * per_request_ms),
-        ("perf_server_compute_infer", counters.compute_infer_ns * per_request_ms),
-        ("perf_server_compute_output", counters.compute_output_ns * per_request_ms),
-    ]
-    if counters.execution_count:
-        rows.append(("perf_server_batch", counters.inference_count / counters.execution_count))
-    return rows
-
-
-def _tokens(found: Measurement) -> list[tuple[str, float]]:
-    if found.tokens is None:
-        return []
-    rows = [("output_token_throughput", found.tokens.output_per_s)]
-    rows += _spread("inter_token_latency", found.tokens.between)
-    if found.streaming is not None:
-        rows += _spread("time_to_first_token", found.streaming.first)
-    return rows
-
-
-def _spread(name: str, found: Distribution) -> list[tuple[str, float]]:
-    if not found.count:
-        return []
-    values = {"avg": found.mean_ns, "min": found.min_ns, "max": found.max_ns}
-    values |= {f"p{p}": found.percentile_ns(p) for p in (25, 50, 75, 90, 95, 99)}
-    return [(f"{name}_{statistic}", value / NS_PER_MS) for statistic, value in values.items()]
+def _of(source: Source, found: object) -> Figures:
+    rows = ((row.tag, row.estimate(found)) for row in METRICS if row.source is source)
+    return Figures(tuple((tag, estimate) for tag, estimate in rows if estimate is not None))
 
 
 def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:
@@ -118,19 +64,7 @@ def gpu_figures(level: Level) -> tuple[tuple[str, Figures], ...]:
         return ()
     metrics = found.metrics
     rows: Sequence[GpuFigures] = metrics.gpus or (metrics.host.gpus if metrics.host is not None else ())
-    return tuple((gpu.uuid, _gpu(gpu)) for gpu in rows)
-
-
-def _gpu(gpu: GpuFigures) -> Figures:
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    values = (
-        ("gpu_used_memory", None if used is None else used / MEGA),
-        ("gpu_free_memory", None if used is None or total is None else (total - used) / MEGA),
-        ("gpu_total_memory", None if total is None else total / MEGA),
-        ("gpu_utilization", None if gpu.utilization is None else 100 * gpu.utilization),
-        ("gpu_power_usage", gpu.power_w),
-    )
-    return Figures(tuple((tag, Estimate(value)) for tag, value in values if value is not None))
+    return tuple((gpu.uuid, _of(Source.GPU, gpu)) for gpu in rows)
 
 
 # --- the GPUs while the server holds no model: what it takes by itself
@@ -148,7 +82,7 @@ def watch_idle(
         samples.append(read())
     uuids = dict.fromkeys(uuid for sample in samples for uuid in sample)
     rows = [_folded(uuid, [sample[uuid] for sample in samples if uuid in sample]) for uuid in uuids]
-    return Trial(-1, (), gpus=tuple((row.uuid, _gpu(row)) for row in rows))
+    return Trial(-1, (), gpus=tuple((row.uuid, _of(Source.GPU, row)) for row in rows))
 
 
 def _folded(uuid: str, samples: Sequence[Gpu]) -> GpuFigures:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 
 from inferometer.base.errors import UsageError
-from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
+from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
 from inferometer.tune.trial import Trial, pooled
 
 LISTED_WEIGHT = 10.0
@@ -72,7 +72,7 @@ def objectives(given: Mapping[str, float] | Sequence[str], where: str) -> tuple[
             raise UsageError(f"{where}.{tag} has weight {weight:g}", remedy="give a weight above 0")
     if not rows:
         raise UsageError(f"{where} is empty", remedy=f"name a metric, such as {THROUGHPUT}")
-    return tuple((LATENCY_P99 if tag == OLD_LATENCY else tag, weight) for tag, weight in rows)
+    return tuple((known_tag(tag), weight) for tag, weight in rows)
 
 
 def constraints(given: Mapping[str, object], where: str) -> tuple[Constraint, ...]:
@@ -81,7 +81,7 @@ def constraints(given: Mapping[str, object], where: str) -> tuple[Constraint, ..
 
 
 def _constraint(tag: str, bounds: object, where: str) -> Constraint:
-    metric = BY_TAG.get(LATENCY_P99 if tag == OLD_LATENCY else tag)
+    metric = BY_TAG.get(known_tag(tag))
     if metric is None or not (metric.may_min or metric.may_max):
         allowed = ", ".join(row.tag for row in BY_TAG.values() if row.may_min or row.may_max)
         raise UsageError(f"{where} is not a metric with a limit", remedy=f"those are {allowed}")

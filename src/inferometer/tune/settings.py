@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS
 from inferometer.measure.checks import changed
 from inferometer.options.options import Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
+from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.stats.slo import parse_slo
-from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal
 from inferometer.tune.space import SearchBounds
@@ -216,13 +215,11 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         return ()
     found = []
     for term in parse_slo(slo).terms:
-        if term.name == "errors":
-            found.append(Constraint("perf_error_rate", high=100 * term.limit))
-            continue
-        tag = "perf_latency_avg" if term.name == "mean" else f"perf_latency_{term.name}"
-        if tag not in BY_TAG:
+        metric = term.metric
+        if metric.tag not in BY_TAG:
             raise UsageError(
-                f"--slo names {term.name}", remedy="the tuner knows mean, p50, p90, p95, p99, errors"
+                f"--slo names {term.label}",
+                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors",
             )
-        found.append(Constraint(tag, high=term.limit / NS_PER_MS))
+        found.append(Constraint(metric.tag, high=metric.in_unit(term.limit)))
     return tuple(found)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Figures:
         return None if found is None else found.value
 
     def estimate(self, tag: str) -> Estimate | None:
-        wanted = LATENCY_P99 if tag == OLD_LATENCY else tag
+        wanted = known_tag(tag)
         return next((value for name, value in self.values if name == wanted), None)
 
 
@@ -113,7 +113,7 @@ class Trial:
         found = [value for part in range(len(self.parts)) if (value := self.value(tag, part)) is not None]
         if not found:
             return None
-        metric = BY_TAG[LATENCY_P99 if tag == OLD_LATENCY else tag]
+        metric = BY_TAG[known_tag(tag)]
         return found[0] if metric.of_gpu else metric.combine(found)
 
 

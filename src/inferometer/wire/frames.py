@@ -100,7 +100,7 @@ def goaway(last_stream_id: int, code: int, text: str = "") -> bytes:
 
 
 def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> Iterator[bytes]:
-    """One HEADERS frame, and as many CONTINUATIONs as the peer's frame size makes needful."""
+    """One HEADERS frame, and as many CONTINUATIONs as the peer's frame size requires."""
     kind, flags = HEADERS, END_STREAM if ends else 0
     while len(block) > largest:
         yield frame(kind, flags, stream_id, block[:largest])

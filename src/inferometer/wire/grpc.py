@@ -256,7 +256,7 @@ class _Calls:
             stream.reading = bytearray()
 
     def whole(self, stream: Stream, data: Buffer, start: int, stop: int, trailers: Headers) -> bytes:
-        """One message that nobody wants to read, and a good ending. It begins with its prefix."""
+        """One message that is only counted, and a good ending. Its body begins with the message's prefix."""
         head, known = stream.head, self._known
         if known is None or known[0] is not head or known[1] is not trailers:
             assert head is not None

@@ -30,7 +30,7 @@ _KNOWN_LIMIT = 2 * 1024  # longer blocks are not worth their memory
 _NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9a-z]+")
 _STATUS = re.compile(r"[1-9][0-9][0-9]")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-_ADDRESS = re.compile(r"(:| from) <memory at [^>]*>")  # where a block lay tells nobody anything
+_ADDRESS = re.compile(r"(:| from) <memory at [^>]*>")  # addresses are of no use in a message
 _ABOUT_CONNECTIONS = frozenset(
     {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )

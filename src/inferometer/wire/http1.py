@@ -111,18 +111,18 @@ class ReplyDecoder:
 
     __slots__ = (
         "_interim",
+        "_last_head",
+        "_last_size",
         "_left",
         "_pending",
         "_room",
         "_step",
-        "_usual_head",
-        "_usual_size",
         "body",
+        "expected_size",
+        "expected_start",
         "head",
         "keep",
         "received",
-        "usual_raw",
-        "usual_size",
     )
 
     def __init__(self, *, keep: bool = False) -> None:
@@ -135,12 +135,14 @@ class ReplyDecoder:
         self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
         self._room = 0  # bytes of body to keep from here on
         self._pending = bytearray()  # arrived, but not yet taken by a step
-        # Of so many bytes that begin with `usual_raw`, one who has read nothing of a reply and keeps none may say that
-        # they are a whole reply like the last good one; the decoder need not see them.
-        self.usual_size = -1
-        self._usual_head: Head | None = None  # of the last good reply of known length,
-        self.usual_raw = b""  # as it was sent,
-        self._usual_size = -1  # and its size with the body
+        # A whole reply like the last good one has this size and begins with these bytes. A caller that has read nothing
+        # of a reply and keeps no bodies may recognise it by that; the decoder need not see it.
+        self.expected_size = -1
+        self.expected_start = (
+            b""  # the head of the last reply of known length that was no error, as it was sent,
+        )
+        self._last_head: Head | None = None  # what it says,
+        self._last_size = -1  # and the size of the whole reply; `expected_size` only when it was good
 
     def receive(self, data: bytearray | bytes | memoryview, length: int) -> bool:
         """Take data[:length]; True when a reply is complete (then read head and body, and call next())."""
@@ -151,12 +153,12 @@ class ReplyDecoder:
         if isinstance(data, memoryview):
             data = bytes(data[:length])
         if (
-            length == self._usual_size
+            length == self._last_size
             and not self.received
-            and data.startswith(self.usual_raw)
+            and data.startswith(self.expected_start)
             and not self.keep
         ):
-            self.head = self._usual_head
+            self.head = self._last_head
             self.received = length
             self._step = _DONE
             return True
@@ -252,11 +254,11 @@ class ReplyDecoder:
             return
         self._room = LENGTH_LIMIT if self.keep else 0
         if length >= 0:
-            self._usual_head = head
+            self._last_head = head
             is_good = head.reusable and 200 <= head.status < 300
-            self.usual_size = len(raw) + length if is_good else -1
-            self.usual_raw = raw
-            self._usual_size = len(raw) + length
+            self.expected_size = len(raw) + length if is_good else -1
+            self.expected_start = raw
+            self._last_size = len(raw) + length
 
     def _take_sized(self, data: bytearray | bytes, at: int, stop: int) -> int:
         end = min(stop, at + self._left)

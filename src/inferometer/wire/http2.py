@@ -33,8 +33,9 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
-replies in a row were also of the same size, that reply is the usual one (usual.py): an owner who only counts replies
-may look whether it is there, as `likely` says, and see to what it means for this connection. load/plain.py does.
+replies in a row were also of the same size, that reply is the usual one (usual.py): a caller that only counts replies
+may recognise it by `next_reply`, and then has to update this connection itself. Only load/plain.py does so, and says
+which attributes it reads and writes.
 """
 
 from collections.abc import Callable
@@ -81,7 +82,7 @@ number = int.from_bytes
 
 
 class StreamFault(Exception):
-    """Raised by a reader whom a body does not please: the stream fails, and RST_STREAM carries the code."""
+    """Raised by a reader that rejects a body: the stream fails, and RST_STREAM carries the code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -90,7 +91,7 @@ class StreamFault(Exception):
 
 
 class Reader(Protocol):
-    """Who is told what happened on the streams; it must not touch the connection from within."""
+    """Is told what happened on the streams; it must not use the connection while it is called."""
 
     def head(self, stream: Stream, headers: Headers) -> None: ...
 
@@ -134,13 +135,15 @@ class Http2Connection:
     __slots__ = (
         "_block", "_block_flags", "_block_frames", "_block_stream", "_blocks", "_cancelled", "_expected",
         "_forgotten", "_held", "_last_size", "_left", "_left_ends", "_left_padding", "_left_stream", "_reader",
-        "_usual_head", "_usual_trailers", "answers", "broken", "closing", "goaway", "likely", "limit",
-        "next_id", "our_window", "plain", "ready", "return_at", "sender", "streams", "unreturned", "usual",
+        "_usual_head", "_usual_trailers", "answers", "broken", "closing", "goaway", "limit", "next_id",
+        "next_reply", "our_window", "plain", "ready", "return_at", "sender", "streams", "unreturned", "usual",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
         self.streams: dict[int, Stream] = {}
-        self.plain: dict[int, Any] = {}  # tokens of requests that are nothing but sent, by the stream id
+        self.plain: dict[
+            int, Any
+        ] = {}  # tokens of requests without a Stream (load/plain.py), by the stream id
         self.ready = False  # the server's SETTINGS have come
         self.closing = False  # no more streams can be opened; those open go on unless it is broken
         self.goaway: Goaway | None = None  # the server's, the last one
@@ -167,7 +170,7 @@ class Http2Connection:
         self._usual_head = self._usual_trailers = _NONE
         self._last_size = -1  # of the body of the last usual reply
         self.usual = UNKNOWN_REPLY
-        self.likely: UsualReply = UNKNOWN_REPLY  # `usual`, while we are between two frames
+        self.next_reply: UsualReply = UNKNOWN_REPLY  # `usual`, while we are between two frames
         self._cancelled: dict[int, None] = {}
         self._forgotten = 0  # streams up to this one may have been cancelled, too
         self._greet()
@@ -247,7 +250,7 @@ class Http2Connection:
             self._fail_all(LOST, frames.NO_ERROR, self.broken.message)
 
     def close(self) -> None:
-        """Take leave of the server; streams that are open may still be answered."""
+        """Send GOAWAY; streams that are open may still be answered."""
         self._close()
         self._queue(frames.goaway(0, frames.NO_ERROR))
 
@@ -282,14 +285,14 @@ class Http2Connection:
             at = stop
             if kind == DATA:
                 self._read_data(flags, stream_id, data, start, stop, stop)
-            elif kind in _READ:  # others are from the future, and to be ignored (4.1)
+            elif kind in _READ:  # unknown kinds are ignored (4.1)
                 _READ[kind](self, flags, stream_id, data, start, stop)
         if data is self._held:
             del self._held[:at]
         elif at < length:
             self._held += data[at:length]
         is_between = not self._held and not self._left and self._expected < 0
-        self.likely = self.usual if is_between else UNKNOWN_REPLY
+        self.next_reply = self.usual if is_between else UNKNOWN_REPLY
 
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
@@ -535,7 +538,7 @@ class Http2Connection:
     def _break(self, fault: Fault) -> None:
         """A connection error (5.4.1)."""
         self.broken = fault
-        self.likely = UNKNOWN_REPLY
+        self.next_reply = UNKNOWN_REPLY
         self._close()
         self._queue(frames.goaway(0, fault.code, fault.message))
         self._fail_all(BROKEN, fault.code, fault.message)

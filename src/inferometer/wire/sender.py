@@ -80,7 +80,7 @@ class Stream:
         self.id = stream_id
         self.token = token  # the caller's
         self.keep = keep  # for the reader: whether bodies are wanted
-        self.is_plain = False  # made by unfold(), and nothing of the reply has come
+        self.is_plain = False  # made by make_streams(), and nothing of the reply has come
         self.head: Headers | None = None  # of the reply, when it has come
         self.interim = 0  # heads that only said to wait
         self.reading: Any = None  # the reader's

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.measure import COMMAND, parse_measure
+from inferometer.cli.measure import COMMAND, measure_options
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.help import print_help
 from inferometer.options.option import Ask
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.options.values import Range
+from inferometer.options.words import read
 
 SECTION_1_AND_6_1 = """
 -m -x --service-kind --endpoint --bls-composing-models --model-signature-name -v --version
@@ -72,6 +73,11 @@ OURS = [
     *("--proto", "--proto-path"),
 ]
 ROWS = [option for _, options in COMMAND.groups for option in options]
+
+
+def parse_measure(words: list[str]) -> Options | Ask:
+    found = read(words, COMMAND)
+    return found if isinstance(found, Ask) else measure_options(found)
 
 
 def parse(line: str) -> Options:

@@ -14,9 +14,8 @@ from inferometer.compare.comparison import (
     UNDECIDED,
     Comparison,
 )
-from inferometer.compare.gates import parse_gates
+from inferometer.compare.gates import Terms, parse_gates
 from inferometer.compare.saved import compare_saved
-from inferometer.compare.verdict import Terms
 
 
 def compare(base, other, fail_if="", **more):

@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.base.errors import LocalError
 from inferometer.diagnose.diagnosis import DYNAMIC_BATCHING, INSTANCES, Change
-from inferometer.diagnose.settings import changed_config, config_text, write_configs
+from inferometer.diagnose.reconfigure import changed_config, config_text, write_configs
 
 CONFIG = {
     "name": "step",

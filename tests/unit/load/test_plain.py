@@ -50,7 +50,7 @@ class Peer:
         self.connection = GrpcConnection(window=2**16)
         self.http2 = self.connection.http2
         self.unwritten: list[Caller] = []
-        self.plain = PlainCalls(self.http2, (REQUEST,), self.turn, self.unwritten)
+        self.plain = PlainCalls(self.http2, (REQUEST,), self.next_step, self.unwritten)
         self.is_quick = is_quick
         self.ended: list[tuple[int, int]] = []  # slot and status
         self.quick = 0
@@ -70,7 +70,7 @@ class Peer:
             at = self.plain.exchange(data, len(data), 1)
             self.send_only()
         if at < len(data):
-            self.plain.unfold()
+            self.plain.make_streams()
         for stream, ending, _ in self.connection.receive(data[at:], len(data) - at):
             if ending is not None:
                 self.ended.append((stream.token.slot, ending.code))
@@ -89,7 +89,9 @@ class Peer:
             self.http2.sender.queue.append(bytes(self.plain.only.request.frames))
             self.plain.only = None
 
-    def turn(self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+    def next_step(
+        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]:
         self.quick += 1
         self.ended.append((slot, 0))
         return (0, 7) if slot in self.follows else NOTHING

@@ -16,7 +16,7 @@ from inferometer.diagnose.observation import step_setup
 from inferometer.model import answers
 from inferometer.observe.statistics import difference, snapshot
 from inferometer.options.options import Options, Tls
-from inferometer.services.detect import look, recognize
+from inferometer.services.detect import probe, recognize
 from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import Service
@@ -141,7 +141,7 @@ def usable(value: object) -> None:
 def ask_everything(kind: str, server: StrangeServer) -> None:
     asked = service(kind, server)
     with only_our_errors():
-        recognize(look(server.connection))
+        recognize(probe(server.connection))
     with only_our_errors():
         usable(asked.server())
     with only_our_errors():
@@ -178,7 +178,7 @@ def test_good_answers_are_taken(kind: str, server: StrangeServer) -> None:
         assert asked.trace_settings()["trace_level"] == ("OFF",)
     if kind != "tfserving":
         assert asked.models() == ["m"]
-    assert recognize(look(server.connection)).kind == kind  # type: ignore[union-attr]
+    assert recognize(probe(server.connection)).kind == kind  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.scoring import (
     Constraint,
     Goal,

@@ -6,6 +6,8 @@ import pytest
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.errors import UsageError
+from inferometer.measure.checks import changed
+from inferometer.options.options import Options
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.scoring import (
@@ -19,6 +21,7 @@ from inferometer.tune.scoring import (
     score,
     violation,
 )
+from inferometer.tune.settings import TuneRequest, settings_of
 from inferometer.tune.space import SearchBounds, automatic, doubling, manual
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
@@ -295,3 +298,23 @@ def test_the_recommendation_names_the_best_and_its_gain():
 def test_numbers_are_unique():
     numbers = [row.number for row in study().trials]
     assert all(low < high for low, high in pairwise(numbers))
+
+
+@pytest.mark.parametrize(
+    ("slo", "expected"),
+    [
+        ("p99<10ms", (Constraint("perf_latency_p99", high=10.0), Constraint("perf_error_rate", high=0.1))),
+        (
+            "ttft<200ms, errors<1%",
+            (Constraint("time_to_first_token_avg", high=200.0), Constraint("perf_error_rate", high=1.0)),
+        ),
+    ],
+)
+def test_a_promise_limits_the_figures_it_names(slo, expected):
+    settings = settings_of(TuneRequest(changed(Options(), model="m"), slo=slo))
+    assert settings.models[0].constraints == expected
+
+
+def test_a_promise_about_a_percentile_that_is_not_kept_is_refused():
+    with pytest.raises(UsageError, match=r"--slo names p99\.9"):
+        settings_of(TuneRequest(changed(Options(), model="m"), slo="p99.9<10ms"))

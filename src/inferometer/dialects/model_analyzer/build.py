@@ -14,16 +14,18 @@ from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.model_analyzer import rules
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import LLM, Config, called
-from inferometer.dialects.model_analyzer.flags import Flags, ParseOptions, owned, words
+from inferometer.dialects.model_analyzer.flags import Flags, owned, words
 from inferometer.dialects.model_analyzer.llm import applied, unmeasured
 from inferometer.dialects.model_analyzer.load_generator import Library, LoadGenerator
 from inferometer.dialects.model_analyzer.models import ModelEntry
 from inferometer.dialects.model_analyzer.values import ints, whole
+from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
+from inferometer.options.option import Ask
 from inferometer.options.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
 from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
 from inferometer.tune.settings import (
     IN_PROCESS,
@@ -67,7 +69,7 @@ class ProfileJob:
     warnings: tuple[str, ...] = ()
 
 
-def profile_job(config: Config, program: Program, parse: ParseOptions) -> ProfileJob:
+def profile_job(config: Config, program: Program) -> ProfileJob:
     """Checks everything that can be checked without touching the disk or a server."""
     models = config.profile_models or ()
     if not models:
@@ -83,8 +85,8 @@ def profile_job(config: Config, program: Program, parse: ParseOptions) -> Profil
         )
     by_rate = _is_by_rate(config, models)
     settings = TuneSettings(
-        models=tuple(_model(config, model, by_rate=by_rate, parse=parse) for model in models),
-        launch=_launch(config, program, models, parse),
+        models=tuple(_model(config, model, by_rate=by_rate) for model in models),
+        launch=_launch(config, program, models),
         search=SearchSettings(
             method=config.run_config_search_mode,
             bounds=_bounds(config),
@@ -150,7 +152,7 @@ def _has_own_goal(config: Config, model: ModelEntry) -> bool:
 # --- models
 
 
-def _model(config: Config, model: ModelEntry, *, by_rate: bool, parse: ParseOptions) -> ModelSettings:
+def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings:
     flags = config.flags(model)
     concurrency, rates = rules.loads_of(config, model)
     listed = rates if by_rate else concurrency
@@ -165,7 +167,7 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool, parse: ParseOpti
     is_in_process = config.triton_launch_mode == IN_PROCESS
     members = config.bls_composing_models or config.ensemble_composing_models or ()
     goal = _goal(config, model)
-    options, prompts = _options(config, model, flags, goal.constraints, parse), None
+    options, prompts = _options(config, model, flags, goal.constraints), None
     if config.model_type == LLM:
         own_flags = model.get("genai_perf_flags", config.genai_perf_flags)
         has_data = "input-data" in dict(flags)
@@ -214,9 +216,7 @@ def _constraints(config: Config, model: ModelEntry) -> tuple[Constraint, ...]:
     return rows
 
 
-def _options(
-    config: Config, model: ModelEntry, flags: Flags, constraints: Sequence[Constraint], parse: ParseOptions
-) -> Options:
+def _options(config: Config, model: ModelEntry, flags: Flags, constraints: Sequence[Constraint]) -> Options:
     """What the built-in load generator is to send."""
     protocol = dict(flags).get("protocol", config.client_protocol)
     if config.has("perf_analyzer_path"):
@@ -225,7 +225,7 @@ def _options(
     # Without it, a page of metrics and its interval would be refused.
     handed += [] if "collect-metrics" in dict(handed) else [("collect-metrics", True)]
     try:
-        found = parse(["-m", model.name, "-i", str(protocol), *words(handed)])
+        found = _parsed(["-m", model.name, "-i", str(protocol), *words(handed)])
     except UsageError as error:
         raise UsageError(f"{model.path(_FLAGS)}: {error.message}", remedy=error.remedy) from error
     limited = any(row.tag == LATENCY_P99 for row in constraints)
@@ -246,6 +246,14 @@ def _timeout_s(config: Config) -> float:
     if config.has("perf_analyzer_timeout"):
         return float(config.perf_analyzer_timeout)
     return REQUEST_TIMEOUT_S
+
+
+def _parsed(words: Sequence[str]) -> Options:
+    """The load generator's options, out of words."""
+    found = parse_classic(words)
+    if isinstance(found, Ask):
+        raise UsageError("help and version are not flags of a load", remedy="leave them out")
+    return found
 
 
 def _flag_of(models: Sequence[ModelEntry], config: Config, name: str) -> Any:
@@ -363,15 +371,13 @@ def _unmeasured(config: Config, model: ModelEntry) -> list[str]:
 # --- the server
 
 
-def _launch(
-    config: Config, program: Program, models: Sequence[ModelEntry], parse: ParseOptions
-) -> LaunchSettings:
+def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> LaunchSettings:
     mode = config.triton_launch_mode
     environment = _expanded(config.triton_server_environment)
     if config.gpus is not None and mode in ("local", IN_PROCESS):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(config.gpus)
     first = models[0]
-    options = parse(["-m", first.name, "-i", config.client_protocol, *words(_ssl(config.flags(first)))])
+    options = _parsed(["-m", first.name, "-i", config.client_protocol, *words(_ssl(config.flags(first)))])
     return LaunchSettings(
         mode=mode,
         repositories=() if config.model_repository is None else (config.model_repository,),

@@ -10,9 +10,9 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
 from inferometer.base.writing import write_file
 from inferometer.dialects.model_analyzer.flags import data_flags
+from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import ClientLoad, Figures, Trial, TrialPart
 from inferometer.tune.variant import ModelVariant
@@ -187,7 +187,7 @@ def _load(row: Mapping[str, Any]) -> ClientLoad:
 def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
     found = {}
     for tag, value in rows:
-        name = LATENCY_P99 if tag == OLD_LATENCY else str(tag)
+        name = known_tag(str(tag))
         if name in BY_TAG:
             found[name] = Estimate(float(value["_value"]))
     return Figures(tuple(found.items()))

@@ -17,7 +17,7 @@ from inferometer.dialects.model_analyzer.config import (
     keys_of,
     option,
 )
-from inferometer.tune.metrics import OLD_LATENCY
+from inferometer.stats.figures import OLD_LATENCY
 
 _MOST_VALUES = 1_000_000  # of a YAML file
 

@@ -14,9 +14,9 @@ from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, prof
 from inferometer.dialects.model_analyzer.checkpoint import Checkpoint
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import Config, option
-from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts, error_log
+from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
 from inferometer.dialects.model_analyzer.flags import data_flags
-from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, ProgramMeter
+from inferometer.dialects.model_analyzer.load_generator import ErrorLog, LoadGenerator, ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.dialects.model_analyzer.stored import SentData
 from inferometer.observe.gpu import open_nvml
@@ -30,17 +30,6 @@ from inferometer.tune.scoring import Goal
 from inferometer.tune.study import Study
 
 Profile = Callable[..., Iterator[Study]]
-
-
-def parse_options(words: Sequence[str]) -> Options:
-    """The load generator's options, out of words."""
-    from inferometer.dialects.perf_analyzer.options import parse_classic
-    from inferometer.options.option import Ask
-
-    found = parse_classic(words)
-    if isinstance(found, Ask):
-        raise UsageError("help and version are not flags of a load", remedy="leave them out")
-    return found
 
 
 def run(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
@@ -64,7 +53,7 @@ def _report_command(config: Config, program: Program) -> str:
 
 
 def run_profile(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
-    job = profile_job(config, program, parse_options)
+    job = profile_job(config, program)
     for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
     earlier = _earlier(job)
@@ -76,7 +65,9 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
         watcher = SearchConsole(job, console, interrupts)
         _recall(job, console, watcher, earlier, gpus)
         studies = []
-        make_meter = None if job.generator is None else _program_meter(job.generator, config, console)
+        make_meter = (
+            None if job.generator is None else _program_meter(job.generator, watcher.error_log, console)
+        )
         try:
             for study in (profile or session.profile)(job.settings, watcher, make_meter=make_meter):
                 studies.append(study)
@@ -91,13 +82,13 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     console.info(f"Profile complete. Profiled {count} configurations for models: {names}")
     _write_reports(config, program, whole, console)
     if watcher.failures:
-        console.warn(f"{watcher.failures} run(s) gave no measurement: see {error_log(config)}")
+        console.warn(f"{watcher.failures} run(s) gave no measurement: see {watcher.error_log.path}")
     return OK
 
 
-def _program_meter(generator: LoadGenerator, config: Config, console: Console) -> Callable[..., Meter]:
+def _program_meter(generator: LoadGenerator, log: ErrorLog, console: Console) -> Callable[..., Meter]:
     def make(*_: object) -> Meter:
-        return ProgramMeter(generator, error_log(config), console.plain)
+        return ProgramMeter(generator, log, console.plain)
 
     return make
 

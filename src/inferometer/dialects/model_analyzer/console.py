@@ -12,7 +12,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import ProfileJob
-from inferometer.dialects.model_analyzer.config import Config
+from inferometer.dialects.model_analyzer.load_generator import ErrorLog
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
 from inferometer.tune.report.facts import load_text
@@ -112,6 +112,7 @@ class SearchConsole(Watcher):
         self._checkpoint: Path | None = None
         self._known_names: frozenset[str] = frozenset()
         self.failures = 0
+        self.error_log = ErrorLog(job.config.export_path / "perf_analyzer_error.log")
 
     def begin(self, variants: Sequence[ModelVariant], trials: Sequence[Trial]) -> None:
         """What is known from before."""
@@ -147,7 +148,8 @@ class SearchConsole(Watcher):
         self.failures += 1
         self._console.error(f"{trial.name}, {load_text(trial)}: no measurement: {trial.reason}")
         if self._job.generator is None:
-            self._note(trial)
+            what = f"the built-in load generator on {trial.name}, {load_text(trial)}"
+            self.error_log.add(what, trial.reason)
 
     def skipped(self, skip: SkippedProposal) -> None:
         names = ",".join(variant.name for variant in skip.proposal.variants)
@@ -197,19 +199,6 @@ class SearchConsole(Watcher):
             self._console.info("No changes made to analyzer data, no checkpoint saved.")
         else:
             self._console.info(f"Saved checkpoint to {self._checkpoint}")
-
-    def _note(self, trial: Trial) -> None:
-        path = error_log(self._job.config)
-        if self.failures == 1:
-            path.unlink(missing_ok=True)
-        with writing(path), path.open("a") as log:
-            log.write(
-                f"Command: the built-in load generator on {trial.name}, {load_text(trial)}\nError: {trial.reason}\n\n"
-            )
-
-
-def error_log(config: Config) -> Path:
-    return config.export_path / "perf_analyzer_error.log"
 
 
 # --- the output model repository

@@ -1,15 +1,12 @@
 """Flags that are handed on: to the load generator, to the server, and to `docker run`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import mapping, texts_by_name, wrong
-from inferometer.options.options import Options
 
 Flags = tuple[tuple[str, Any], ...]
-ParseOptions = Callable[[Sequence[str]], Options]
-"""Words of the load generator's command line -> options; the command line's parser is handed in."""
 
 # In the order in which they are written on a command line.
 LOAD_FLAGS = (
@@ -32,15 +29,9 @@ SWITCHES = (
 )  # fmt: skip
 REPEATED = ("input-data", "shape", "http-header")
 SHORT = {
-    "model-name": "-m",
-    "model-version": "-x",
-    "batch-size": "-b",
-    "url": "-u",
-    "protocol": "-i",
-    "latency-report-file": "-f",
-    "http-header": "-H",
-    "verbose": "-v",
-}
+    "model-name": "-m", "model-version": "-x", "batch-size": "-b", "url": "-u", "protocol": "-i",
+    "latency-report-file": "-f", "http-header": "-H", "verbose": "-v",
+}  # fmt: skip
 
 # What is sent: measurements with other values of these cannot stand for each other.
 DATA_FLAGS = (
@@ -78,17 +69,10 @@ SERVER_FLAGS = frozenset(
         "vertex-ai-thread-count",
     }
 )  # fmt: skip
-OWN_SERVER_FLAGS = frozenset(
-    {
-        "model-repository",
-        "http-port",
-        "grpc-port",
-        "metrics-port",
-        "model-control-mode",
-        "metrics-interval-ms",
-        "strict-model-config",
-    }
-)
+OWN_SERVER_FLAGS = (
+    "model-repository", "http-port", "grpc-port", "metrics-port", "model-control-mode",
+    "metrics-interval-ms", "strict-model-config",
+)  # fmt: skip
 
 
 def load_flags(path: str, value: Any) -> Flags:

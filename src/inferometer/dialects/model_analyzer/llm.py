@@ -7,7 +7,7 @@ from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.values import Read, choice, flag, mapping, number, text, whole
 from inferometer.measure.checks import changed
 from inferometer.options.options import Options
-from inferometer.tune.metrics import TOKEN_TAGS
+from inferometer.stats.figures import TOKEN_TAGS
 from inferometer.tune.prompts import LENGTHS, Prompts
 
 READERS: Mapping[str, Read] = {

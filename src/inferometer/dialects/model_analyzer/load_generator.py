@@ -18,9 +18,10 @@ from inferometer.base.errors import LocalError
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_flags, words
+from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
-from inferometer.tune.figures import MEGA, resident
+from inferometer.tune.figures import resident
 from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import ClientLoad, Figures
@@ -193,13 +194,27 @@ def fingerprint(generator: LoadGenerator, models: Sequence[str]) -> str:
 
 
 @dataclass(slots=True)
+class ErrorLog:
+    """Why measurements failed; the first failure of a run replaces the file of an earlier one."""
+
+    path: Path
+    count: int = 0
+
+    def add(self, command: str, error: str) -> None:
+        if not self.count:
+            self.path.unlink(missing_ok=True)
+        self.count += 1
+        with writing(self.path), self.path.open("a") as log:
+            log.write(f"Command: {command}\nError: {error}\n\n")
+
+
+@dataclass(slots=True)
 class ProgramMeter:
     """Starts the program for every trial; several models get a process each, at the same time."""
 
     generator: LoadGenerator
-    error_log: Path
+    error_log: ErrorLog
     say: Callable[[str], None]
-    _has_failed: bool = False
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     @property
@@ -269,7 +284,7 @@ class ProgramMeter:
             reason = "it wrote no table"
         if reason is None:
             return _Outcome(None)
-        self._note(words_, output, reason)
+        self.error_log.add(" ".join(words_), output.strip() or f"{reason}; it printed nothing")
         shown = f"{reason}: {output.strip()[:SHOWN]}" if output.strip() else reason
         return _Outcome(shown, any(mark in output for mark in _UNSTABLE))
 
@@ -310,14 +325,6 @@ class ProgramMeter:
             return
         with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
             sink.write(output)
-
-    def _note(self, words_: Sequence[str], output: str, reason: str) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            self.error_log.unlink(missing_ok=True)
-        text = output.strip() or f"{reason}; it printed nothing"
-        with writing(self.error_log), self.error_log.open("a") as log:
-            log.write(f"Command: {' '.join(words_)}\nError: {text}\n\n")
 
     def _reading(self, runs: "Sequence[_Run]", site: Deployment) -> TrialFigures:
         parts: list[Figures] = []

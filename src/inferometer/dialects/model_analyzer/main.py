@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError
+from inferometer.base.signals import drop_output, interruptible, shortage
 from inferometer.base.text import printable
-from inferometer.cli.signals import drop_output, interruptible, shortage
 from inferometer.dialects.model_analyzer import FAILURE, OK
 
 if TYPE_CHECKING:

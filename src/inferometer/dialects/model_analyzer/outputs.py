@@ -10,8 +10,8 @@ from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import Chart, Document, Table
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import across, detailed, facts, picture
 from inferometer.tune.report.charts import curves
 from inferometer.tune.report.files import ReportFiles

@@ -12,8 +12,8 @@ from inferometer.dialects.model_analyzer.config import (
     TOKEN_FIELDS,
 )
 from inferometer.report.escape import cell
+from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.tune import model_config
-from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
@@ -140,7 +140,7 @@ def _header(field: str) -> str | None:
         return HEADERS[field]
     if field.startswith(PARAMETER):
         return field
-    metric = BY_TAG.get(LATENCY_P99 if field == OLD_LATENCY else field)
+    metric = BY_TAG.get(known_tag(field))
     return None if metric is None else metric.header
 
 
@@ -150,7 +150,7 @@ def _cell(field: str, row: _Row) -> str | None:
         return maker(row)
     if field.startswith(PARAMETER):
         return _parameter(row, field.removeprefix(PARAMETER))
-    metric = BY_TAG.get(LATENCY_P99 if field == OLD_LATENCY else field)
+    metric = BY_TAG.get(known_tag(field))
     if metric is None:
         return None
     if metric.of_gpu and row.gpu is not None:

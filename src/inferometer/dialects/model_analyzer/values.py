@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.stats.figures import BY_TAG, OLD_LATENCY
 from inferometer.tune import scoring
-from inferometer.tune.metrics import BY_TAG, OLD_LATENCY
 
 Read = Callable[[str, Any], Any]
 

@@ -1,6 +1,7 @@
 """The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
 
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,10 +10,9 @@ from inferometer.base.documents import decode
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.signals import Interrupts, drop_output, interruptible, received, shortage
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import export, write_result
-from inferometer.cli.signals import Interrupts, drop_output, interruptible, received, shortage
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.option import Ask
 from inferometer.stats.watcher import Watcher
@@ -26,25 +26,15 @@ if TYPE_CHECKING:
 
 VERSION = "2.51.0"  # of the dialect
 
-_ADDED = (
-    Note.CLIENT_LIMITED,
-    Note.OVERLOADED,
-    Note.NOT_OFFERED,
-    Note.SERVER_GONE,
-    Note.NO_ANSWER,
-    Note.OTHER_CLIENTS,
-    Note.NOT_COUNTED,
-    Note.STATISTICS_MISSING,
-    Note.WORKER_LOST,
-    Note.FEW_FILES,
-    Note.FEW_PORTS,
-    Note.MEMBER_NOT_CALLED,
-    Note.SEVERAL_VERSIONS,
-    Note.METRICS_MISSING,
-    Note.METRICS_SLOW,
-    Note.NO_REPLY,
-    Note.NO_RESPONSE,
-    Note.WRONG_KIND,
+# What the classic tool says in words of its own, or not at all.
+_NOT_SHOWN = (
+    Note.NOT_STABLE,
+    Note.NOT_PRECISE,
+    Note.INTERRUPTED,
+    Note.FAILURES,
+    Note.CUT_OFF,
+    Note.NUMPY_TOO_NEW,
+    Note.STOLEN,
 )
 
 OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
@@ -96,18 +86,19 @@ def _complain(text: str) -> None:
         print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
+def _complain_of(remarks: Iterable[str]) -> None:
+    for remark in remarks:
+        _complain(remark)
+
+
 def _profile(options: "Options") -> int:
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
-    from inferometer.report.export import exportable
-    from inferometer.report.files import writable
+    from inferometer.report.export import check_files
+    from inferometer.report.files import write_result
 
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    check_files(options)
     habits = Habits(
         metrics_warnings=metrics_warnings,
         data_read=lambda found: _say(classic.data_line(found)),
@@ -116,8 +107,7 @@ def _profile(options: "Options") -> int:
     )
     setup = prepare(options, command="perf_analyzer", habits=habits)
     options = setup.options
-    for warning in setup.warnings:
-        _complain(warning)
+    _complain_of(setup.warnings)
     _say(classic.settings_block(setup.result))
     result, outputs = setup.result, Outputs()
     with Interrupts(fd=1).caught() as interrupts:
@@ -174,15 +164,16 @@ def _print_level(result: "Result", options: "Options") -> None:
 
     level = result.levels[-1]
     _say(classic.level_block(result, level))
-    for line in _complaints(level, options):
-        _complain(line)
+    _complain_of(_complaints(level, options))
 
 
 def _complaints(level: "Level", options: "Options") -> list[str]:
     """What the classic tool says on stderr about a level."""
     notes = {remark.note for remark in level.remarks}
     lines = [
-        f"WARNING: {remark.text}; {remark.note.advice}" for remark in level.remarks if remark.note in _ADDED
+        f"WARNING: {remark.text}; {remark.note.advice}"
+        for remark in level.remarks
+        if remark.note not in _NOT_SHOWN
     ]
     if level.measurement is not None and level.measurement.request_count == 1:
         lines.append("WARNING: Pass contained only one request, so it has no standard deviation.")
@@ -209,6 +200,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     """Summary, CSV, export and exit code."""
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.report.csv import floored_levels
+    from inferometer.report.export import write_export
     from inferometer.report.files import write_csv
     from inferometer.report.saved import write_page
 
@@ -230,7 +222,8 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
                 "Server average accounted time was larger than client average wait time due to small sample size. "
                 "Increase the measurement interval with `--measurement-interval`."
             )
-    export(setup, outputs)
+    if (journal := setup.journal) is not None:
+        outputs.attempt(journal.path, lambda: _complain_of(write_export(journal.export(), journal.path)))
     return code
 
 

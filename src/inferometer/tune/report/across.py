@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from inferometer.report.document import Column, Document, Section, Table
 from inferometer.report.format import plural
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts
 from inferometer.tune.study import Study
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from inferometer.report.axes import plain_number
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
 from inferometer.report.documents.curves import line_colour
-from inferometer.tune.metrics import BY_TAG, LATENCY_P99, OLD_LATENCY, THROUGHPUT
+from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
@@ -28,7 +28,7 @@ def value_of(trial: Trial, tag: str) -> float | None:
 def header(tag: str) -> str:
     if tag in LOADS:
         return LOADS[tag]
-    return BY_TAG[LATENCY_P99 if tag == OLD_LATENCY else tag].header
+    return BY_TAG[known_tag(tag)].header
 
 
 def line(

@@ -20,8 +20,8 @@ from inferometer.report.document import (
     Table,
 )
 from inferometer.report.format import plural
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import header, line, value_of
 from inferometer.tune.scoring import RankedVariant, passes

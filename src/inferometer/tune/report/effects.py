@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inferometer.stats.figures import BY_TAG
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.metrics import BY_TAG
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from inferometer.report.format import plural
+from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import Constraint, Goal, RankedVariant
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Trial
@@ -21,9 +21,9 @@ def models(study: Study) -> str:
 
 def constraint_text(row: Constraint) -> str:
     """`Max p99 Latency: 10 ms`."""
-    name, _, unit = BY_TAG[row.tag].header.partition(" (")
+    metric = BY_TAG[row.tag]
     bound, value = ("Max", row.high) if row.high is not None else ("Min", row.low)
-    return f"{bound} {name}: {value:g} {unit.rstrip(')')}".strip()
+    return f"{bound} {metric.title}: {value:g} {metric.unit}".strip()
 
 
 def constraint_texts(goals: Sequence[Goal]) -> tuple[str, ...]:

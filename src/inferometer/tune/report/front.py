@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune.scoring import pool
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial

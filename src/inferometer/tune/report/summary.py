@@ -17,8 +17,8 @@ from inferometer.report.document import (
     Tone,
 )
 from inferometer.report.format import plural
+from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import curves, predicted_chart
 from inferometer.tune.report.effects import effect_sentence, main_effects

@@ -1,8 +1,8 @@
 """A study in a few lines of text."""
 
 from inferometer.report.format import plural
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import LATENCY_P99, THROUGHPUT
 from inferometer.tune.report.facts import count, load_text, number_text
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study, recommend

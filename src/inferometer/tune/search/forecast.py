@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.tune.metrics import BY_TAG, THROUGHPUT
+from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search import gaussian_process, throughput_model
 from inferometer.tune.search.candidates import Candidates

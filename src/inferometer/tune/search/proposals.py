@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Generator, Sequence
 
+from inferometer.stats.figures import THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.metrics import THROUGHPUT
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import best_first, passes, score
 from inferometer.tune.search.search import (

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.tune.metrics import BY_TAG, THROUGHPUT
+from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates

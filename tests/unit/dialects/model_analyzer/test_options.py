@@ -5,7 +5,6 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, read_command
-from inferometer.dialects.model_analyzer.commands import parse_options
 from inferometer.dialects.model_analyzer.values import ints
 from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import Constraint
@@ -18,7 +17,7 @@ def job(*words, yaml=None, tmp_path=None, program=CLASSIC):
         path = tmp_path / "given.yaml"
         path.write_text(yaml)
         given += ["-f", str(path)]
-    return profile_job(read_command(given, program), program, parse_options)
+    return profile_job(read_command(given, program), program)
 
 
 def made(tool):

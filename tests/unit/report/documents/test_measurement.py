@@ -15,7 +15,7 @@ from inferometer.report.saved import document
 from inferometer.report.sentences import finding_sentence, verdict_words
 from inferometer.report.terminal import show
 from inferometer.stats.measurement import ClientCost, Doubt, FailureGroup, StartFigures
-from inferometer.stats.result import Finding, Judged
+from inferometer.stats.result import Finding, JudgedLoad
 
 Golden = Callable[[str, str], None]
 
@@ -142,11 +142,15 @@ def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
             "Knee at 50.0. The time was too short to say more: give --duration 80s or longer.",
         ),
         (
-            {"value": 0.0, "low": 0.0, "judged": (Judged(98.0, "broken", ("p99",)),)},
+            {"value": 0.0, "low": 0.0, "judged": (JudgedLoad(98.0, "broken", ("p99",)),)},
             "'p99<1ms' is not kept at any load that was tried; it broke on p99.",
         ),
         (
-            {"value": 0.0, "low": 0.0, "judged": (Judged(99.0, "undecided"), Judged(104.0, "broken"))},
+            {
+                "value": 0.0,
+                "low": 0.0,
+                "judged": (JudgedLoad(99.0, "undecided"), JudgedLoad(104.0, "broken")),
+            },
             "Whether 'p99<1ms' is kept at 99.0 requests/s, the least that was tried, could not be decided "
             "(95 % interval up to 104).",
         ),
@@ -157,7 +161,7 @@ def test_without_server_statistics_no_step_is_named(build: ModuleType) -> None:
     ],
 )
 def test_a_finding_says_what_was_kept_and_how_sure_it_is(more: dict[str, Any], says: str) -> None:
-    judged = (Judged(98.0, "kept"), Judged(120.0, "broken", ("p99",)))
+    judged = (JudgedLoad(98.0, "kept"), JudgedLoad(120.0, "broken", ("p99",)))
     finding = Finding(
         "p99<1ms", "request_rate", 98.0, 96.0, 104.0, "p99", 50.0, confidence=0.95, judged=judged
     )
@@ -167,10 +171,10 @@ def test_a_finding_says_what_was_kept_and_how_sure_it_is(more: dict[str, Any], s
 def test_a_level_of_a_search_says_whether_it_keeps_the_promise(build: ModuleType) -> None:
     level = plain_sweep(build).levels[0]
     for row, says in (
-        (Judged(level.value, "kept"), "kept"),
-        (Judged(level.value, "undecided", ("p99",)), "undecided"),
-        (Judged(level.value, "broken", ("p99", "errors")), "broken: p99, errors"),
-        (Judged(level.value + 1, "broken", ("p99",)), "ok"),
+        (JudgedLoad(level.value, "kept"), "kept"),
+        (JudgedLoad(level.value, "undecided", ("p99",)), "undecided"),
+        (JudgedLoad(level.value, "broken", ("p99", "errors")), "broken: p99, errors"),
+        (JudgedLoad(level.value + 1, "broken", ("p99",)), "ok"),
     ):
         finding = Finding("p99<1ms", level.mode, 1.0, 1.0, 2.0, "p99", 1.0, confidence=0.95, judged=(row,))
         assert verdict_words(level, finding) == says

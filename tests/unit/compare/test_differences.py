@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from inferometer.compare.paired import paired_percent, unpaired_percent
+from inferometer.compare.differences import paired_percent, unpaired_percent
 from inferometer.stats.intervals import student_t
 from inferometer.stats.measurement import Estimate
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer.compare.comparison import OutputSimilarity
-from inferometer.compare.similarity import similarities
+from inferometer.compare.outputs import similarities
 from inferometer.model.numbers import DATATYPES, bf16_bytes, encode
 from inferometer.model.spec import Tensor
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_S
-from inferometer.find.keeping import PARTS, Counts, Floats, Run, section_count
+from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
 from inferometer.load.load import Recorded
 from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.records import status
@@ -35,8 +35,8 @@ class _Piece:
 
 
 @dataclass(slots=True)
-class Sampling:
-    """Of one level, while it is measured."""
+class LevelSections:
+    """The sections of one level, while it is measured."""
 
     promise: Slo
     load: float
@@ -44,7 +44,7 @@ class Sampling:
     recorded: Recorded
     _pieces: list[_Piece] = field(default_factory=list)
 
-    def run(self, until_ns: int) -> Run:
+    def run(self, until_ns: int) -> LoadRun:
         """What is known at this time."""
         self._take()
         begun_ns = self._begun_ns()
@@ -58,9 +58,8 @@ class Sampling:
         ended = _histogram(whole.began_ns, edges)
         missing = self._due(edges, begun_ns) - ended if isinstance(self.plan, Open) else np.zeros_like(ended)
         if isinstance(self.plan, Closed):
-            missing[-1] = max(
-                0, self.plan.concurrency - late
-            )  # each that has not ended since was sent before
+            # Each that has not ended since was sent before.
+            missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
         rows = tuple(self._counts(term, whole, edges, missing, waited_ns) for term in self.promise.terms)
         good, took = _figure(whole, "latency")
@@ -70,7 +69,9 @@ class Sampling:
         longest = np.maximum.accumulate(means) + np.arange(len(means))
         means = np.where(missing[count > 0] > 0, longest, means)
         length_s = (cut_ns - begun_ns) / NS_PER_S
-        return Run(self.load, length_s, rows, means, _dispersion(means, took), isinstance(self.plan, Open))
+        return LoadRun(
+            self.load, length_s, rows, means, _dispersion(means, took), isinstance(self.plan, Open)
+        )
 
     def _begun_ns(self) -> int:
         """By concurrency the first requests all come at once: only those after them are like the rest."""

@@ -1,0 +1,295 @@
+"""The figures by which a run is judged, compared, tuned and drawn: one table.
+
+A row says what a figure is called, its unit, which way is better, and how to get it. Promises (`p99<50ms`), gates
+(`p99 > +5%`), objectives and constraints of the tuner (`perf_latency_p99`), columns and axes pick rows by name. The tag
+is the name in files and in YAML; `short` is the name in promises, gates and comparisons; `aliases` are older names.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from inferometer.base.units import NS_PER_MS
+from inferometer.stats.measurement import Distribution, Estimate, Measurement
+
+MEGA = 1_000_000
+_UNITS = {"ms": NS_PER_MS, "MB": MEGA, "%": 0.01}
+"""What a figure as measured (nanoseconds, bytes, a share) is divided by."""
+
+
+class Source(Enum):
+    """What a figure is taken from."""
+
+    RUN = "run"  # a Measurement
+    HOST = "host"  # the processes of the server, which a Measurement does not know
+    GPU = "gpu"  # GpuFigures
+    OUTPUT = "output"  # an OutputSimilarity
+
+
+class Across(Enum):
+    """How the values of several models (or GPUs) become one."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A row of the table."""
+
+    tag: str
+    title: str
+    unit: str
+    is_higher_better: bool
+    get: Callable[[Any], float | None] | None = None  # as measured; None where the source does not say
+    short: str = ""
+    aliases: tuple[str, ...] = ()
+    source: Source = Source.RUN
+    percentile: float | None = None
+    interval: Callable[[Measurement], Estimate | None] | None = None  # with its error, where that is known
+    across: Across = Across.MEAN
+    may_min: bool = False  # as a constraint
+    may_max: bool = False
+
+    @property
+    def header(self) -> str:
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def of_gpu(self) -> bool:
+        return self.source is Source.GPU
+
+    @property
+    def is_share(self) -> bool:
+        return self.unit == "%"
+
+    @property
+    def need(self) -> int:
+        """Requests without which the figure does not exist: a percentile needs one beyond it."""
+        p = self.percentile
+        return 1 if p is None else math.ceil(100 / min(p, 100 - p))
+
+    def in_unit(self, value: float) -> float:
+        return 100 * value if self.is_share else value / _UNITS.get(self.unit, 1)
+
+    def estimate(self, source: Any) -> Estimate | None:
+        """In its unit; None where the source does not say."""
+        if self.interval is not None:
+            found = self.interval(source)
+        else:
+            value = None if self.get is None else self.get(source)
+            found = None if value is None else Estimate(value)
+        if found is None or not self.unit:
+            return found
+        ends = (None if end is None else self.in_unit(end) for end in (found.low, found.high))
+        return Estimate(self.in_unit(found.value), *ends)
+
+    def combine(self, values: Sequence[float]) -> float:
+        total = sum(values)
+        return total if self.across is Across.SUM else total / len(values)
+
+
+# --- durations: a mean, extremes and percentiles of each
+
+
+def _latency(found: Measurement) -> Distribution:
+    return found.latency
+
+
+def _first(found: Measurement) -> Distribution | None:
+    return None if found.streaming is None else found.streaming.first
+
+
+def _between(found: Measurement) -> Distribution | None:
+    return None if found.tokens is None else found.tokens.between
+
+
+_DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | None]]] = {
+    "": ("perf_latency", "Latency", _latency),
+    "tpot": ("inter_token_latency", "Inter Token Latency", _between),
+    "ttft": ("time_to_first_token", "Time To First Token", _first),
+}
+"""By the word before the statistic in a promise."""
+
+
+def _duration(word: str, statistic: str) -> Metric:
+    """`statistic` is avg, min, max or a percentile such as p99."""
+    tag, title, of = _DURATIONS[word]
+    name = "mean" if statistic == "avg" else statistic
+    percentile = float(name[1:]) if name.startswith("p") else None
+
+    def get(found: Measurement) -> float | None:
+        durations = of(found)
+        if durations is None or not durations.count:
+            return None
+        if percentile is not None:
+            return float(durations.percentile_ns(percentile))
+        return float({"mean": durations.mean_ns, "min": durations.min_ns, "max": durations.max_ns}[name])
+
+    def interval(found: Measurement) -> Estimate | None:
+        return dict(found.latency_intervals).get(name)
+
+    return Metric(
+        f"{tag}_{statistic}",
+        f"{statistic if percentile is not None else statistic.capitalize()} {title}",
+        "ms",
+        False,
+        get,
+        short=name if not word else word if name == "mean" else f"{word} {name}",
+        aliases=("perf_latency",)
+        if (word, name) == ("", "p99")
+        else (),  # model-analyzer's first name for it
+        percentile=percentile,
+        interval=None if word else interval,
+        may_max=True,
+    )
+
+
+# --- the server's time
+
+
+def _per_request(counter: str) -> Callable[[Measurement], float | None]:
+    def get(found: Measurement) -> float | None:
+        counters = None if found.server is None else found.server.counters
+        if counters is None or not counters.success_count:
+            return None
+        return float(getattr(counters, counter)) / counters.success_count
+
+    return get
+
+
+def _batch(found: Measurement) -> float | None:
+    counters = None if found.server is None else found.server.counters
+    if counters is None or not counters.success_count or not counters.execution_count:
+        return None
+    return counters.inference_count / counters.execution_count
+
+
+def _server_time(part: str) -> Metric:
+    title = f"Server {part.replace('_', ' ').title()} time"
+    return Metric(f"perf_server_{part}", title, "ms", False, _per_request(f"{part}_ns"))
+
+
+def _sending(found: Measurement) -> float:
+    return found.send_ns + found.receive_ns
+
+
+def _gpu(name: str, title: str, unit: str, is_higher_better: bool, get: Any, **more: Any) -> Metric:
+    return Metric(name, title, unit, is_higher_better, get, source=Source.GPU, **more)
+
+
+def _free(gpu: Any) -> float | None:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    return None if used is None or total is None else total - used
+
+
+def _rows() -> Iterator[Metric]:
+    yield Metric(
+        "perf_throughput",
+        "Throughput",
+        "infer/sec",
+        True,
+        lambda found: found.infer_per_s.value,
+        short="throughput",
+        interval=lambda found: found.infer_per_s,
+        across=Across.SUM,
+        may_min=True,
+    )
+    yield from (_duration("", statistic) for statistic in ("avg", "p50", "p90", "p95", "p99"))
+    yield Metric(
+        "perf_client_response_wait",
+        "Response Wait Time",
+        "ms",
+        False,
+        lambda found: max(0.0, found.service.mean_ns - _sending(found)),
+    )
+    yield Metric("perf_client_send_recv", "Client Send/Recv", "ms", False, _sending)
+    yield from map(_server_time, ("queue", "compute_input", "compute_infer", "compute_output"))
+    yield Metric("perf_server_batch", "Mean Server Batch", "", True, _batch)
+    yield Metric(
+        "perf_error_rate",
+        "Failed Requests",
+        "%",
+        False,
+        lambda found: found.failed_share,
+        short="errors",
+        may_max=True,
+    )
+    total = Across.SUM
+    yield _gpu(
+        *("gpu_used_memory", "GPU Memory Usage", "MB", False, lambda gpu: gpu.memory_used_bytes),
+        across=total,
+        may_max=True,
+    )
+    yield _gpu("gpu_free_memory", "GPU Memory Available", "MB", True, _free, across=total)
+    yield _gpu(
+        *("gpu_total_memory", "GPU Memory Available", "MB", True, lambda gpu: gpu.memory_total_bytes),
+        across=total,
+    )
+    yield _gpu("gpu_utilization", "GPU Utilization", "%", True, lambda gpu: gpu.utilization)
+    yield _gpu("gpu_power_usage", "GPU Power Usage", "W", False, lambda gpu: gpu.power_w)
+    yield Metric("cpu_used_ram", "RAM Usage", "MB", False, source=Source.HOST)
+    yield Metric("cpu_available_ram", "RAM Available", "MB", True, source=Source.HOST)
+    yield Metric("cpu_utilization", "CPU Utilization", "%", False, source=Source.HOST)
+    yield Metric(
+        "output_token_throughput",
+        "Output Token Throughput",
+        "infer/sec",
+        True,
+        lambda found: None if found.tokens is None else found.tokens.output_per_s,
+        across=Across.SUM,
+        may_min=True,
+    )
+    statistics = ("avg", "min", "max", "p25", "p50", "p75", "p90", "p95", "p99")
+    yield from (_duration(word, statistic) for word in ("tpot", "ttft") for statistic in statistics)
+
+
+def _output(name: str, title: str, unit: str, is_higher_better: bool, same: float | None = None) -> Metric:
+    """`same` is the value where both outputs are the same everywhere, and the figure itself does not exist."""
+    field = "snr_db" if name == "snr" else name
+
+    def get(output: Any) -> float | None:
+        value: float | None = getattr(output, field)
+        return same if same is not None and output.is_identical else value
+
+    return Metric(name, title, unit, is_higher_better, get, short=name, source=Source.OUTPUT)
+
+
+METRICS = tuple(_rows())
+OUTPUT_METRICS = (
+    _output("snr", "signal-to-noise ratio", "dB", True, same=math.inf),
+    _output("cosine", "cosine", "", True, same=1.0),
+    _output("relative", "relative error", "%", False, same=0.0),
+    _output("max_abs", "largest error", "", False),
+    _output("mean_abs", "mean error", "", False),
+    _output("top1", "same largest class", "%", True),
+    _output("exact", "same elements", "%", True),
+)
+
+BY_TAG = {metric.tag: metric for metric in METRICS}
+_BY_SHORT = {metric.short: metric for metric in (*METRICS, *OUTPUT_METRICS) if metric.short}
+_OLDER = {alias: metric.tag for metric in METRICS for alias in metric.aliases}
+_PERCENTILE = re.compile(r"(?:(ttft|tpot) )?(p[1-9]\d?(?:\.\d+)?)")
+
+THROUGHPUT = "perf_throughput"
+LATENCY_P99 = "perf_latency_p99"
+OLD_LATENCY = "perf_latency"
+TOKEN_TAGS = frozenset(  # only of models that make text
+    tag for tag in BY_TAG if tag.startswith(("output_token_", "inter_token_", "time_to_first_token_"))
+)
+
+
+def known_tag(tag: str) -> str:
+    """The tag as it is called now."""
+    return _OLDER.get(tag, tag)
+
+
+def named(short: str) -> Metric | None:
+    """By its name in promises and gates; any percentile of a duration has one."""
+    if short in _BY_SHORT:
+        return _BY_SHORT[short]
+    found = _PERCENTILE.fullmatch(short)
+    return None if found is None else _duration(found[1] or "", found[2])

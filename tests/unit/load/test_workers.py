@@ -1,0 +1,75 @@
+"""Worker processes: what they load when they start, and what is said of one that is gone."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+import pytest
+
+from inferometer.base.errors import LocalError
+from inferometer.load.workers import Workers
+from inferometer.services.endpoint import Endpoint
+from inferometer.services.traffic import Traffic, Wiring
+
+TRAFFIC = Traffic(Wiring(Endpoint("127.0.0.1", 1)), (b"GET / HTTP/1.1\r\n\r\n",))
+
+
+class FakeProcess:
+    """Takes its job, closes its connection, and then ends with this code; None does not end by itself."""
+
+    pid = 0
+
+    def __init__(self, code: int | None, fds: tuple[int, ...]) -> None:
+        self._code = code
+        control = Connection(os.dup(fds[0]))
+        threading.Thread(target=self._close, args=(control,)).start()
+
+    def _close(self, control: Connection) -> None:
+        with control:
+            control.recv()
+
+    def kill(self) -> None:
+        self._code = -signal.SIGKILL
+
+    def wait(self, timeout_s: float | None = None, /) -> int:
+        if self._code is None:
+            raise subprocess.TimeoutExpired("worker", timeout_s or 0)
+        return self._code
+
+
+def error_after(code: int | None) -> str:
+    workers = Workers(TRAFFIC, start=lambda command, fds: FakeProcess(code, fds))
+    with pytest.raises(LocalError) as raised:
+        workers.__enter__()
+    return str(raised.value)
+
+
+def test_a_worker_that_is_still_exiting_is_not_called_killed() -> None:
+    found = error_after(7)
+    assert "a worker process died with exit code 7" in found
+    assert "out-of-memory" not in found
+
+
+def test_a_worker_that_the_system_killed_points_to_its_memory() -> None:
+    found = error_after(-signal.SIGKILL)
+    assert "a worker process died of SIGKILL" in found
+    assert "out-of-memory" in found
+
+
+def test_a_worker_that_does_not_exit_is_not_blamed_on_the_system() -> None:
+    found = error_after(None)
+    assert "went on running" in found
+    assert "out-of-memory" not in found
+
+
+def test_a_worker_starts_without_what_only_commands_need() -> None:
+    unwanted = ("numpy", "json", "argparse", "rich", "pydantic", "inferometer.options")
+    code = (
+        "import sys, inferometer.load.worker, inferometer.load.grpc; "
+        f"print(*(name for name in {unwanted} if name in sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -1,0 +1,79 @@
+"""Changes to a server are undone: at once, by trying again, or by the guard."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from inferometer.base.errors import PeerError
+from inferometer.services.undo import Guard, Undo, guarded
+
+
+class Server:
+    """Raises these errors, one for each call, and then agrees."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors: Iterator[Exception] = iter(errors)
+        self.calls = 0
+
+    def call(self) -> None:
+        self.calls += 1
+        for error in self._errors:
+            raise error
+
+
+def caused_by(cause: Exception) -> PeerError:
+    error = PeerError("cannot be reached")
+    error.__cause__ = cause
+    return error
+
+
+ROWS = (
+    ("it agrees", (), 1),
+    ("it agrees at last", (PeerError("busy"), PeerError("busy")), 3),
+    ("a refused connection: it is gone", (caused_by(ConnectionRefusedError()),), 1),
+    ("a reset: it may still be there", (caused_by(ConnectionResetError()),), 2),
+    ("a time-out: it may still be there", (caused_by(TimeoutError()),), 2),
+)
+
+
+@pytest.mark.parametrize(("errors", "calls"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_a_call_is_repeated_until_the_server_agrees_or_is_gone(errors, calls: int):
+    server = Server(*errors)
+    assert Undo(server.call, 60).is_done(60)
+    assert server.calls == calls
+
+
+def test_a_server_that_refuses_until_the_end_is_not_done():
+    assert not Undo(Server(*[PeerError("busy")] * 9).call, 0).is_done(0)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """What is written here is waited for by whoever reads it."""
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def test_the_guard_undoes_what_it_was_told_when_it_is_needed(pipe: Path):
+    guard = Guard()
+    guard.add(Undo(partial(Path.write_text, pipe, "undone"), 0))
+    guard.close(is_needed=True)
+    assert pipe.read_text() == "undone"
+
+
+def test_what_was_undone_here_is_not_undone_by_the_guard(tmp_path: Path):
+    trace = tmp_path / "trace"
+    with guarded(Undo(partial(trace.touch, exist_ok=False), 0)) as undo:
+        assert not trace.exists()
+        undo()
+    assert trace.exists()
+
+
+def test_without_a_change_the_guard_is_ended(tmp_path: Path):
+    trace = tmp_path / "trace"
+    with guarded(Undo(trace.touch, 0)):
+        pass
+    assert not trace.exists()

@@ -1,0 +1,64 @@
+"""One table of figures, whatever the language that names them."""
+
+import pytest
+
+from inferometer.compare.gates import parse_gates
+from inferometer.stats.figures import BY_TAG, METRICS, OUTPUT_METRICS, Source, known_tag, named
+from inferometer.stats.slo import parse_slo
+from tests.support.reports import sample_result
+
+
+def found():
+    return sample_result().levels[0].measurement
+
+
+@pytest.mark.parametrize(
+    ("promise", "tag"),
+    [
+        ("p99<1s", "perf_latency_p99"),
+        ("p99.9<1s", "perf_latency_p99.9"),
+        ("mean<1s", "perf_latency_avg"),
+        ("latency<1s", "perf_latency_avg"),
+        ("ttft<1s", "time_to_first_token_avg"),
+        ("ttft p99<1s", "time_to_first_token_p99"),
+        ("tpot p95<1s", "inter_token_latency_p95"),
+        ("errors<1%", "perf_error_rate"),
+    ],
+)
+def test_promises_name_rows_of_the_table(promise, tag):
+    assert parse_slo(promise).terms[0].metric.tag == tag
+
+
+def test_gates_and_promises_mean_the_same_row():
+    (gate,) = parse_gates("p99 > +5%")
+    assert gate.metric.tag == parse_slo("p99<1s").terms[0].metric.tag == known_tag("perf_latency")
+
+
+def test_names_are_unique():
+    for names in (
+        [row.tag for row in METRICS],
+        [row.short for row in (*METRICS, *OUTPUT_METRICS) if row.short],
+    ):
+        assert len(names) == len(set(names))
+    assert named("p98").tag not in BY_TAG
+    assert named("snr").source is Source.OUTPUT
+    assert named("nothing") is None
+
+
+def test_a_figure_comes_in_its_unit_with_its_interval():
+    measurement = found()
+    p50 = dict(measurement.latency_intervals)["p50"]
+    assert BY_TAG["perf_latency_p50"].estimate(measurement).value == p50.value / 1e6
+    assert BY_TAG["perf_throughput"].estimate(measurement) == measurement.infer_per_s
+    assert BY_TAG["perf_error_rate"].estimate(measurement).value == 100 * measurement.failed_share
+    sending = measurement.send_ns + measurement.receive_ns
+    assert BY_TAG["perf_client_send_recv"].estimate(measurement).value == sending / 1e6
+
+
+def test_what_was_not_measured_is_none():
+    assert BY_TAG["time_to_first_token_p99"].estimate(found()) is None
+    assert BY_TAG["cpu_used_ram"].estimate(found()) is None
+
+
+def test_a_percentile_needs_a_request_beyond_it():
+    assert [named(name).need for name in ("throughput", "p50", "p95", "p99")] == [1, 2, 20, 100]
