@@ -39,7 +39,7 @@ def test_a_server_that_answers_nothing_well_cannot_be_diagnosed(run: Callable) -
     [
         (("--keep",), "--keep is about what --apply finds"),
         (("--write-config", "x"), "--write-config is about what --apply finds"),
-        (("--cores", "0"), "--cores is 0"),
+        (("--cores", "0"), "--cores needs a number above 0, but got '0'"),
         (("--request-rate-range", "10"), "diagnose loads by concurrency"),
         (("--apply", "--budget", "soon"), "--budget"),
     ],

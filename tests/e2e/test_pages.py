@@ -9,7 +9,7 @@ import pytest
 
 from inferometer.base.answer_file import from_json
 from inferometer.base.errors import LocalError
-from inferometer.report.chromium import browsing, find_chromium, print_pdf, take_picture
+from inferometer.report.chromium import browsing, find_chromium, pdf, picture
 from inferometer.report.documents.breakdown import level_pieces
 from inferometer.report.saved import write_page
 from tests.support.reports import (
@@ -228,12 +228,10 @@ def test_without_any_script_the_charts_are_there(chromium, tmp_path):
 def test_the_page_becomes_a_picture_and_a_pdf(chromium, tmp_path):
     page = tmp_path / "page.html"
     write_page(page, sample_comparison())
-    take_picture(chromium, page, tmp_path / "page.png", width=700)
-    width, height = struct.unpack(">II", (tmp_path / "page.png").read_bytes()[16:24])
+    width, height = struct.unpack(">II", picture(chromium, page, width=700)[16:24])
     assert width == 700
     assert height > 1500
-    print_pdf(chromium, page, tmp_path / "page.pdf")
-    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+    assert pdf(chromium, page).startswith(b"%PDF-")
 
 
 def test_a_long_run_stays_readable(shown):

@@ -20,9 +20,8 @@ from inferometer.report.saved import read as read_report
 from inferometer.report.terminal import show
 from inferometer.stats.result import Result
 from inferometer.tune import journal as journals
-from inferometer.tune.report import text as study_words
 from inferometer.tune.report.detailed import detailed
-from inferometer.tune.report.summary import summary
+from inferometer.tune.report.study import study_document
 from inferometer.tune.study import Study, recommend
 
 FOLDER = Path(__file__).parent.parent / "golden" / "v0.1"
@@ -102,8 +101,8 @@ def test_a_diagnosis():
 
 def reports(study: Study) -> None:
     best = recommend(study)
-    assert study_words.summary(study)
-    page = summary(study, 3)
+    page = study_document(study, 3)
+    show(page, Console(file=io.StringIO()))
     assert best.best.name in render(page)
     assert best.best.name in markdown(page)
     assert best.best.name in render(detailed(study, best.best.name))

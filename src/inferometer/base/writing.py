@@ -2,11 +2,12 @@
 
 import errno
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import LocalError, UsageError
 
 _OTHER_DISK = "make room on that disk, or give a name on another one"
 _REMEDIES = {
@@ -105,3 +106,43 @@ class Outputs:
             raise failed[0]
         if failed:
             raise LocalError("; ".join(error.message for error in failed), remedy=failed[0].remedy)
+
+
+# --- before the load starts
+
+
+def writable(path: Path) -> None:
+    """Refuses a report file that could not be written later; changes nothing on the disk."""
+    try:
+        _try_to_write(path)
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error), "give another name") from error
+
+
+def _try_to_write(path: Path) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise _refusal(path, "it is a folder", "give the name of a file")
+    if not folder.exists():
+        raise _refusal(path, f"the folder '{folder}' does not exist", f"make it with: mkdir -p {folder}")
+    if not folder.is_dir():
+        raise _refusal(path, f"'{folder}' is not a folder", "give another name")
+    _check_open(path.resolve())
+
+
+def _refusal(path: Path, reason: str, remedy: str) -> UsageError:
+    return UsageError(f"'{path}' cannot be written: {reason}", remedy=remedy)
+
+
+def _check_open(target: Path) -> None:
+    if target.exists():
+        if target.is_file():  # opening a pipe or a device could wait for its reader, or take it away from it
+            os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
+        return
+    # A signal between the two would leave an empty file there.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        target.unlink()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -131,8 +131,8 @@ def _chosen(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | N
 def _compare(
     names: Sequence[str], own: CompareOptions, given: Mapping[str, Any], files: Mapping[str, str | None]
 ) -> "Comparison":
+    from inferometer.base.writing import writable
     from inferometer.compare.gates import Terms, parse_gates
-    from inferometer.report.files import writable
 
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
     for file in files.values():

@@ -95,7 +95,7 @@ def _show(diagnosis: "Diagnosis") -> None:
 def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:
     """The sweep for other tools, and the whole story: reports are made from it."""
     from inferometer.base.answer_file import write
-    from inferometer.report.files import write_csv
+    from inferometer.report.csv import write_csv
     from inferometer.report.saved import write_page
 
     page, story = folder / "report.html", folder / "diagnosis.json"

@@ -79,9 +79,9 @@ def main(argv: list[str]) -> int:
 
 def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     from inferometer.base.answer_file import write
+    from inferometer.base.writing import writable
     from inferometer.diagnose.apply import Treatment
     from inferometer.diagnose.run import Asked
-    from inferometer.report.files import writable
     from inferometer.report.saved import document, write_page
     from inferometer.report.terminal import show
 

@@ -100,7 +100,7 @@ def _find(options: "Options", own: FindOptions) -> int:
 def _search(setup: "Setup", goal: "SearchGoal", outputs: Outputs) -> "Result":
     from inferometer.base.signals import Interrupts
     from inferometer.find.run import run_find
-    from inferometer.report.files import write_result
+    from inferometer.report.saved import write_result
 
     result = setup.result
     with Interrupts().caught() as interrupts, closing(make_progress(interrupts)) as progress:

@@ -119,7 +119,7 @@ def write_reports(result: "Result", options: "Options", outputs: Outputs) -> Non
 
 
 def write_table(result: "Result", path: Path) -> None:
-    from inferometer.report.files import write_csv
+    from inferometer.report.csv import write_csv
 
     if not write_csv(result, path):
         print(f"'{path}' is not written: there is no level to put into it", file=sys.stderr)
@@ -144,7 +144,7 @@ def watch(setup: "Setup", outputs: Outputs) -> "Result":
     """Run it with progress on stderr; the JSON file grows with every level."""
     from inferometer.base.signals import Interrupts
     from inferometer.measure.run import run
-    from inferometer.report.files import write_result
+    from inferometer.report.saved import write_result
 
     result = setup.result
     with (

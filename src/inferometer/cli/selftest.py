@@ -47,8 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 def _selftest(json: Path | None, *, is_quick: bool) -> int:
-    from inferometer.base.writing import write_file
-    from inferometer.report.files import writable
+    from inferometer.base.writing import writable, write_file
     from inferometer.report.terminal import show
     from inferometer.selftest.check import to_json
 

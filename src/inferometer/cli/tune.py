@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
+SHOWN = 3  # configurations, beside the model's own
 NOT_FOUND = 1
 JOURNAL = "inferometer-tune.sqlite"
 
@@ -155,7 +156,8 @@ def _request(own: TuneOptions, options: "Options") -> "TuneRequest":
 def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.signals import Interrupts
-    from inferometer.tune.report.text import summary
+    from inferometer.report.terminal import show
+    from inferometer.tune.report.study import study_document
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
@@ -165,7 +167,7 @@ def _tune(own: TuneOptions, request: "TuneRequest") -> int:
     with Interrupts().caught() as interrupts:
         (study,) = profile(settings_of(request), _Progress(interrupts))
     outputs = Outputs()
-    outputs.attempt(SCREEN, lambda: print(printable(summary(study)), flush=True))
+    outputs.attempt(SCREEN, lambda: show(study_document(study, SHOWN)))
     if own.study is not None:
         file = own.study
         outputs.attempt(file, lambda: write(study, file))
@@ -195,7 +197,7 @@ class _Progress(Watcher):
             print(printable(text), file=sys.stderr, flush=True)
 
     def tried(self, trial: "Trial") -> None:
-        from inferometer.tune.report.text import trial_line
+        from inferometer.tune.report.facts import trial_line
 
         self.said(trial_line(trial))
 

@@ -52,8 +52,8 @@ def main(argv: list[str]) -> int:
 
 
 def _view(result: Path, asked: ViewOptions) -> int:
+    from inferometer.base.writing import writable
     from inferometer.report.chromium import find_chromium
-    from inferometer.report.files import writable
     from inferometer.report.saved import consistent, document
     from inferometer.report.saved import read as read_saved
 
@@ -93,7 +93,7 @@ def _check(file: Path, result: Path) -> None:
 def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
     from tempfile import TemporaryDirectory
 
-    from inferometer.report.chromium import browsing, print_pdf, take_picture
+    from inferometer.report import chromium
     from inferometer.report.markdown import markdown
     from inferometer.report.page import write
 
@@ -106,13 +106,13 @@ def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
         outputs.attempt(text, lambda: write_file(text, markdown(made)))
     if picture is None and pdf is None:
         return
-    with TemporaryDirectory(prefix="inferometer-view-") as folder, browsing() as tab:
+    with TemporaryDirectory(prefix="inferometer-view-") as folder, chromium.browsing() as tab:
         page = Path(folder) / "page.html"
         write(made, page)
         if picture is not None:
-            outputs.attempt(picture, lambda: take_picture(tab, page, picture))
+            outputs.attempt(picture, lambda: write_file(picture, chromium.picture(tab, page)))
         if pdf is not None:
-            outputs.attempt(pdf, lambda: print_pdf(tab, page, pdf))
+            outputs.attempt(pdf, lambda: write_file(pdf, chromium.pdf(tab, page)))
 
 
 def _open(page: Path) -> None:

@@ -19,7 +19,6 @@ from select import select
 from typing import Any
 
 from inferometer.base.errors import LocalError
-from inferometer.base.writing import write_file
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 DEADLINE_S = 60.0
@@ -189,20 +188,17 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def take_picture(tab: Tab, page: Path, picture: Path, *, width: int = WIDTH) -> None:
-    """The whole page as PNG, as long as it is."""
-    tab.open(page, width=width)
-    height = round(tab.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
-    tab.resize(width, height, min(1.0, MOST_PIXELS / height))
-    _save(tab.call("Page.captureScreenshot", format="png"), picture)
+def picture(tab: Tab, page: Path, *, width: int = WIDTH, height: int = 0) -> bytes:
+    """The page as PNG; as long as it is, where no height is given."""
+    tab.open(page, width=width, **({"height": height} if height else {}))
+    if not height:
+        length = round(tab.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
+        tab.resize(width, length, min(1.0, MOST_PIXELS / length))
+    return base64.b64decode(tab.call("Page.captureScreenshot", format="png")["data"])
 
 
-def print_pdf(tab: Tab, page: Path, pdf: Path) -> None:
+def pdf(tab: Tab, page: Path) -> bytes:
     """The page as it prints, on A4."""
     tab.open(page)
     sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
-    _save(tab.call("Page.printToPDF", printBackground=True, **sheet), pdf)
-
-
-def _save(reply: Mapping[str, Any], path: Path) -> None:
-    write_file(path, base64.b64decode(reply["data"]))
+    return base64.b64decode(tab.call("Page.printToPDF", printBackground=True, **sheet)["data"])

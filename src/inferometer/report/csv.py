@@ -1,18 +1,20 @@
 """The CSV files of the classic tool: one for the model, one for each of its direct members."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from inferometer.base.units import NS_PER_US
+from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.escape import file_part
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
-from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.server import any_cache, average_ns, compute_ns
 from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import ServerMetrics
+from inferometer.stats.server_metrics import GpuFigures, ServerMetrics
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of one file have the same columns."""
@@ -31,6 +33,44 @@ class Layout:
     has_goodput: bool
     percentile: int | None
     effective: Effective
+
+
+@dataclass(frozen=True, slots=True)
+class GpuColumn:
+    """A heading of the text and a column of the CSV."""
+
+    name: str
+    value: Callable[[GpuFigures], float | None]
+    shown: Callable[[float], str]
+    cell: Callable[[float], str] = decimal
+
+    def rows(self, gpus: tuple[GpuFigures, ...]) -> list[tuple[str, float]]:
+        """(UUID, value) of the GPUs that have it."""
+        found = ((gpu.uuid, self.value(gpu)) for gpu in gpus)
+        return [(uuid, value) for uuid, value in found if value is not None]
+
+
+GPU_COLUMNS = (
+    GpuColumn("Avg GPU Utilization", lambda gpu: gpu.utilization, lambda value: f"{decimal(value * 100)}%"),
+    GpuColumn("Avg GPU Power Usage", lambda gpu: gpu.power_w, lambda value: f"{decimal(value)} watts"),
+    GpuColumn("Max GPU Memory Usage", lambda gpu: gpu.memory_used_bytes, lambda value: f"{value} bytes", str),
+    GpuColumn("Total GPU Memory", lambda gpu: gpu.memory_total_bytes, lambda value: f"{value} bytes", str),
+)
+
+
+def write_csv(result: Result, path: Path, *, with_tokens: bool = True) -> tuple[Path, ...]:
+    """The main file and, beside it, one for each composing model; nothing when no level is reported."""
+    text = main_csv(result, with_tokens=with_tokens)
+    if not text:
+        return ()
+    files = [(path, text)]
+    if path.is_file() or not path.exists():  # a pipe or a device has no neighbours
+        files += [(path.with_name(prefix + path.name), part) for prefix, part in composing_csvs(result)]
+    outputs = Outputs()
+    for name, part in files:
+        outputs.attempt(name, partial(write_file, name, part))
+    outputs.settle()
+    return tuple(name for name, _ in files)
 
 
 def main_csv(result: Result, *, with_tokens: bool = True) -> str:

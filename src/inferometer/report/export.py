@@ -12,10 +12,9 @@ from typing import Any, TextIO
 import numpy as np
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.base.writing import replacing
+from inferometer.base.writing import replacing, writable
 from inferometer.model.numbers import values
 from inferometer.options.options import Options
-from inferometer.report.files import writable
 from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, Value
 
 FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is

@@ -16,7 +16,7 @@ from inferometer.report.escape import terminal
 WIDTH = 100  # lines longer than this are hard to read
 LEAST_TEXT = 12  # letters of a column of text below which columns that can be spared go first
 LEAST_NAME = 28  # the same of names, which are hard to read in pieces
-GAP = "  "  # between columns
+GAP = 2  # blanks between columns
 _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red"}
 
 
@@ -87,7 +87,7 @@ def _table(table: Table, width: int) -> Grid:
     spare = sorted(
         (place for place in shown if table.columns[place].rank), key=lambda n: (table.columns[n].rank, n)
     )
-    while spare and sum(widths[place] + len(GAP) for place in shown) - len(GAP) > width:
+    while (is_tight := sum(widths[place] + GAP for place in shown) - GAP > width) and spare:
         shown.remove(spare.pop())
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place in shown:
@@ -97,7 +97,7 @@ def _table(table: Table, width: int) -> Grid:
             justify="right" if column.is_number else "left",
             no_wrap=column.is_number,
             overflow="fold",
-            min_width=widths[place],
+            min_width=None if is_tight and not column.is_number else widths[place],
         )
     for number, row in enumerate(table.rows):
         cells = [terminal(row[place].replace("\n", " ")) for place in shown]

@@ -16,6 +16,7 @@ import inferometer
 from inferometer.base.clock import Clock, monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
+from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.gpu import Nvml, open_nvml
 from inferometer.observe.host import describe_host
@@ -173,7 +174,7 @@ def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None
 
 def sent_options(settings: TuneSettings) -> Mapping[str, Options]:
     """What is sent to each model, and to a server of which kind."""
-    found = {model.name: model.options or Options(model=model.name) for model in settings.models}
+    found = {model.name: model.options or changed(Options(), model=model.name) for model in settings.models}
     if settings.launch.mode != IN_PROCESS:
         return found
     return {name: replace(options, service_kind=IN_PROCESS_KIND) for name, options in found.items()}

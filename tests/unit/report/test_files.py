@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.report.files import writable, write_csv
+from inferometer.base.writing import writable
+from inferometer.report.csv import write_csv
 
 
 def ensemble(build: ModuleType) -> Any:

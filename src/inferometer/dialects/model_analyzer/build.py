@@ -39,8 +39,8 @@ from inferometer.tune.settings import (
 )
 from inferometer.tune.space import SearchBounds
 
-# The load generator's options that are the tuner's business, and what says it to the tuner. The classic tool passes
-# them on with a caution, so a file that has them must not be refused.
+# Options of the load generator that the tuner sets itself, and how the user tells the tuner instead. The classic tool
+# passes them on with a warning, so a file that has them must not be refused.
 _NOT_HERE = {
     "model-name": "profile_models names the models",
     "latency-report-file": "the tables are below export_path",
@@ -127,7 +127,7 @@ def _is_by_rate(config: Config, models: Sequence[ModelEntry]) -> bool:
 
 
 def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Mapping[str, Goal]]:
-    """The models to report on: those named, else all that were measured; and the goals that are asked for anew.
+    """The models to report on: those named, else all that were measured; and the goals that were given this time.
 
     Models that were loaded together are joined with commas.
     """
@@ -220,7 +220,7 @@ def _options(config: Config, model: ModelEntry, flags: Flags, constraints: Seque
     """What the built-in load generator is to send."""
     protocol = dict(flags).get("protocol", config.client_protocol)
     if config.has("perf_analyzer_path"):
-        return Options(model=model.name, protocol=str(protocol).lower())
+        return changed(Options(), model=model.name, protocol=str(protocol).lower())
     handed = [row for row in flags if row[0] not in (*_LOADS, *_NOT_HERE, "protocol")]
     # Without it, a page of metrics and its interval would be refused.
     handed += [] if "collect-metrics" in dict(handed) else [("collect-metrics", True)]
@@ -242,7 +242,7 @@ def _options(config: Config, model: ModelEntry, flags: Flags, constraints: Seque
 
 
 def _timeout_s(config: Config) -> float:
-    """Of one request: a measurement whose requests are never answered ends with it."""
+    """Of one request, so that a measurement ends even if no request is ever answered."""
     if config.has("perf_analyzer_timeout"):
         return float(config.perf_analyzer_timeout)
     return REQUEST_TIMEOUT_S
@@ -312,7 +312,7 @@ def _budget_s(config: Config) -> float | None:
     return max(1.0, parse_duration_ns(config.budget, called("budget")) / NS_PER_S)
 
 
-# --- the rest
+# --- another load generator, and what has no effect
 
 
 def _generator(config: Config, flags: Mapping[str, Flags], launch: LaunchSettings) -> LoadGenerator:

@@ -156,8 +156,8 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
             remedy="check --config-file",
         ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"'{path}' is not YAML: {_one_line(error)}", remedy="mend the file") from error
-    _require_an_end(path, found)
+        raise UsageError(f"'{path}' is not YAML: {_one_line(error)}", remedy="correct the file") from error
+    _check_size(path, found)
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -168,17 +168,15 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in found.items() if value is not None and key != "config_file"}
 
 
-def _require_an_end(path: Path, document: Any) -> None:
-    """References may stand for very many values, or for what they stand in."""
+def _check_size(path: Path, document: Any) -> None:
+    """Refuses a file whose references expand to too many values, or to a value that contains itself."""
     sizes: dict[int, int] = {}
 
     def size(value: Any) -> int:
         if not isinstance(value, (dict, list, set)):
             return 1
         if id(value) not in sizes:
-            sizes[id(value)] = (
-                _MOST_VALUES  # as long as it is not known: of one that holds itself there is no end
-            )
+            sizes[id(value)] = _MOST_VALUES  # until it is known: a value that contains itself has no end
             parts = [*value, *value.values()] if isinstance(value, dict) else value
             sizes[id(value)] = 1 + sum(map(size, parts))
         return sizes[id(value)]

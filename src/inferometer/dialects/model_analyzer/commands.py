@@ -17,6 +17,7 @@ from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog, LoadGenerator, ProgramMeter
+from inferometer.dialects.model_analyzer.report_files import ReportFiles
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.dialects.model_analyzer.stored import SentData
 from inferometer.observe.gpu import open_nvml
@@ -25,7 +26,6 @@ from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
 from inferometer.tune.meter import Meter
 from inferometer.tune.report import facts
-from inferometer.tune.report.files import ReportFiles
 from inferometer.tune.scoring import Goal
 from inferometer.tune.study import Study
 

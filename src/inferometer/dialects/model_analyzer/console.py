@@ -15,8 +15,7 @@ from inferometer.dialects.model_analyzer.build import ProfileJob
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
-from inferometer.tune.report.facts import load_text
-from inferometer.tune.report.text import trial_line
+from inferometer.tune.report.facts import load_text, trial_line
 from inferometer.tune.search.search import Proposal, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS
 from inferometer.tune.trial import Trial
@@ -158,7 +157,7 @@ class SearchConsole(Watcher):
     def is_interrupted(self) -> bool:
         return self._interrupts.asked
 
-    # --- what is written on the way
+    # --- what is written during the search
 
     def _make_output(self) -> None:
         """Only now: the server is up, so nothing is made for a search that could not start."""
@@ -220,7 +219,9 @@ class VariantFolders:
 
     output: Path
     repositories: Sequence[Path] = ()
-    are_models: bool = False  # each a model of its own, to be loaded from here; else they stand in for theirs
+    are_models: bool = (
+        False  # each variant is loaded from here under its own name, else in place of its model
+    )
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
@@ -245,7 +246,7 @@ class VariantFolders:
     def _fill(self, folder: Path, model: str) -> None:
         source = next((path / model for path in self.repositories if (path / model).is_dir()), None)
         if source is None:
-            return  # somebody else's server: only configurations are known here
+            return  # a remote server: only configurations are known here
         first = self._first.get(model)
         for entry in source.iterdir():
             if entry.name == "config.pbtxt":

@@ -26,7 +26,7 @@ from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import ClientLoad, Figures
 
-SHOWN = 1000  # letters of its output in a message
+SHOWN = 1000  # characters of its output in a message
 _UNSTABLE = ("Failed to obtain stable measurement", "Please use a larger time window")
 _PER_MS = 1000.0  # microseconds
 
@@ -74,7 +74,7 @@ class LoadGenerator:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How large a window is; every start that was not stable gets a larger one."""
+    """The size of a measurement window; it grows with every start that was not stable."""
 
     mode: str
     size: int
@@ -366,7 +366,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """`reason` None went well."""
+    """How a run ended; no `reason` means that it succeeded."""
 
     reason: str | None
     is_unstable: bool = False

@@ -1,21 +1,22 @@
 """The classic folder layout below the export path: results, plots, reports."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from inferometer.base.answer_file import to_json
-from inferometer.dialects.model_analyzer import tables
+from inferometer.dialects.model_analyzer import picture, tables
 from inferometer.dialects.model_analyzer.config import LLM, Config
+from inferometer.dialects.model_analyzer.report_files import ReportFiles
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import Chart, Document, Table
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.report import across, detailed, facts, picture
+from inferometer.tune.report import detailed, facts
 from inferometer.tune.report.charts import curves
-from inferometer.tune.report.files import ReportFiles
-from inferometer.tune.report.summary import summary
+from inferometer.tune.report.study import ACROSS_MODELS, across_document, study_document
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study, recommend
 
@@ -50,7 +51,7 @@ def write_tables(config: Config, studies: Sequence[Study], files: ReportFiles, w
 def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
     """Plots, reports, the study and the recommended configuration of each model."""
     for study in studies:
-        warning = facts.shortage(study, config.num_configs_per_model)
+        warning = shortage(study, config.num_configs_per_model)
         if warning is not None:
             warn(warning)
         rows = facts.selected(study, config.num_configs_per_model)
@@ -58,24 +59,50 @@ def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles
             path = config.export_path / "plots" / "simple" / study.name / f"{name}.png"
             files.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
         folder = config.export_path / "reports" / "summaries" / study.name
-        document = summary(
-            study,
-            config.num_configs_per_model,
-            has_own_objectives=config.has("objectives"),
-            with_gpus=config.always_report_gpu_metrics,
-        )
-        _write(document, folder / "result_summary", ALL_FORMATS, files)
+        _write(summary(config, study), folder / "result_summary", ALL_FORMATS, files)
         files.text(folder / "study.json", to_json(study))
         for path, text in _recommended(study, folder):
             files.text(path, text)
     if config.num_top_model_configs and studies:
-        folder = config.export_path / "reports" / "summaries" / across.NAME
-        _write(
-            across.across(studies, config.num_top_model_configs),
-            folder / "result_summary",
-            ALL_FORMATS,
-            files,
+        folder = config.export_path / "reports" / "summaries" / ACROSS_MODELS
+        document = replace(across_document(studies, config.num_top_model_configs), title=title(studies[0]))
+        _write(document, folder / "result_summary", ALL_FORMATS, files)
+
+
+def summary(config: Config, study: Study) -> Document:
+    """The study's document under the classic title."""
+    document = study_document(
+        study,
+        config.num_configs_per_model,
+        has_own_objectives=config.has("objectives"),
+        with_gpus=config.always_report_gpu_metrics,
+    )
+    words = (f"Model: {facts.models(study)}", *document.facts)
+    return replace(document, title=title(study), facts=words)
+
+
+def title(study: Study) -> str:
+    return "Offline Result Summary" if study.mode == "offline" else "Online Result Summary"
+
+
+def shortage(study: Study, top: int) -> str | None:
+    """The warning when there are fewer good variants than asked for."""
+    passing = [row for row in study.ranked if row.does_pass]
+    if not study.ranked:
+        return None  # the sentence says it
+    if not passing:
+        return (
+            f"Requested top {top} configs, but none satisfied constraints. "
+            "Showing available constraint failing configs for this model."
         )
+    if len(passing) < top:
+        if len(passing) == len(study.ranked):
+            return (
+                f"Requested top {top} configs, but found only {len(passing)}. "
+                "Showing all available configs for this model."
+            )
+        return f"Requested top {top} configs, but found only {len(passing)} that satisfied constraints."
+    return None
 
 
 def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:

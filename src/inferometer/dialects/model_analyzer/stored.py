@@ -1,4 +1,4 @@
-"""What earlier searches left behind: variants and trials, out of the journal or a classic checkpoint."""
+"""Variants and trials of earlier searches, read from the journal or from a classic checkpoint."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

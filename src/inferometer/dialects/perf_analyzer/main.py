@@ -97,7 +97,7 @@ def _profile(options: "Options") -> int:
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import check_files
-    from inferometer.report.files import write_result
+    from inferometer.report.saved import write_result
 
     check_files(options)
     habits = Habits(
@@ -200,9 +200,8 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
 def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupted: bool) -> int:
     """Summary, CSV, export and exit code."""
     from inferometer.dialects.perf_analyzer import report as classic
-    from inferometer.report.csv import floored_levels
+    from inferometer.report.csv import floored_levels, write_csv
     from inferometer.report.export import write_export
-    from inferometer.report.files import write_csv
     from inferometer.report.saved import write_page
 
     options = setup.options

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from inferometer.base.notes import Note
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.options.effective import Effective
+from inferometer.report.csv import GPU_COLUMNS
 from inferometer.report.format import (
     classic_value,
     decimal,
@@ -21,7 +22,6 @@ from inferometer.report.format import (
     plural,
     whole_us,
 )
-from inferometer.report.gpus import GPU_COLUMNS
 from inferometer.report.sentences import token_origin
 from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
 from inferometer.stats.measurement import (

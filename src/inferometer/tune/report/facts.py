@@ -3,16 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from inferometer.report.format import plural
-from inferometer.stats.figures import BY_TAG, THROUGHPUT
+from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, RankedVariant
 from inferometer.tune.study import Recommendation, Study, recommend
-from inferometer.tune.trial import Trial
+from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant
-
-
-def title(study: Study) -> str:
-    return "Offline Result Summary" if study.mode == "offline" else "Online Result Summary"
 
 
 def models(study: Study) -> str:
@@ -117,26 +113,6 @@ def selected(study: Study, top: int) -> tuple[RankedVariant, ...]:
     return tuple(rows if default is None or default in rows else [*rows, default])
 
 
-def shortage(study: Study, top: int) -> str | None:
-    """The warning when there are fewer good variants than asked for."""
-    passing = [row for row in study.ranked if row.does_pass]
-    if not study.ranked:
-        return None  # the sentence says it
-    if not passing:
-        return (
-            f"Requested top {top} configs, but none satisfied constraints. "
-            "Showing available constraint failing configs for this model."
-        )
-    if len(passing) < top:
-        if len(passing) == len(study.ranked):
-            return (
-                f"Requested top {top} configs, but found only {len(passing)}. "
-                "Showing all available configs for this model."
-            )
-        return f"Requested top {top} configs, but found only {len(passing)} that satisfied constraints."
-    return None
-
-
 def count(study: Study) -> int:
     """Measurements, each once: a search may look at one again."""
     return len({trial.key or str(trial.number) for trial in study.measured})
@@ -222,3 +198,18 @@ def why(study: Study) -> str:
         "; that keeps the constraints" if found.does_pass and any(g.constraints for g in study.goals) else ""
     )
     return f"{at}{kept}. {'; '.join(parts)}."
+
+
+def trial_line(trial: Trial) -> str:
+    """One trial as it ended."""
+    at = f"{trial.name}, {load_text(trial)}"
+    if trial.status is not Status.MEASURED:
+        return f"{at}: {trial.reason}"
+    return f"{at}: {_figures(trial)}"
+
+
+def _figures(trial: Trial) -> str:
+    rate, p99 = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
+    figures = [f"{rate:.1f} infer/s"] if rate is not None else []
+    figures += [f"p99 {p99:.2f} ms"] if p99 is not None else []
+    return ", ".join(figures) or "no throughput, no latency"

@@ -10,18 +10,17 @@ import pytest
 from scripted import W, drive, server
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.dialects.model_analyzer import tables
+from inferometer.dialects.model_analyzer import picture, tables
+from inferometer.dialects.model_analyzer.outputs import shortage
+from inferometer.dialects.model_analyzer.report_files import ReportFiles
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.report import facts, picture
+from inferometer.tune.report import facts
 from inferometer.tune.report.detailed import detailed, find
 from inferometer.tune.report.effects import effect_sentence, main_effects
-from inferometer.tune.report.files import ReportFiles
-from inferometer.tune.report.front import pareto
-from inferometer.tune.report.summary import summary
-from inferometer.tune.report.text import summary as summary_text
+from inferometer.tune.report.study import pareto, study_document
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem
@@ -65,16 +64,17 @@ def with_gpus(study):
 def test_a_report_is_the_same_from_the_saved_study():
     study = made()
     again = from_json(to_json(study), "study.json", Study)
-    for make in (lambda found: summary(found, 3), lambda found: detailed(found, "W_config_5")):
+    for make in (lambda found: study_document(found, 3), lambda found: detailed(found, "W_config_5")):
         assert render(make(study)) == render(make(again))
         assert markdown(make(study)) == markdown(make(again))
 
 
 def test_the_summary_recommends_and_says_why():
-    text = markdown(summary(made(Goal("W", constraints=(Constraint("perf_latency_p99", high=6.0),))), 3))
+    text = markdown(
+        study_document(made(Goal("W", constraints=(Constraint("perf_latency_p99", high=6.0),))), 3)
+    )
     for words in (
-        "Online Result Summary",
-        "Model: W",
+        "# W",
         "Max p99 Latency: 6 ms",
         "better than the default configuration at maximizing throughput, under the given constraints,",
         "4 cores of Model 5",
@@ -108,7 +108,7 @@ SENTENCES = [
 def test_the_sentence_fits_what_was_found(goal, formula, words):
     study = made(goal, formula)
     assert words in facts.sentence(study)
-    assert words in markdown(summary(study, 3))
+    assert words in markdown(study_document(study, 3))
 
 
 def test_a_difference_inside_the_spread_is_not_sold_as_a_gain():
@@ -148,10 +148,10 @@ def test_what_was_not_done_is_said_with_its_reason():
     failed = replace(study.trials[0], status=Status.FAILED, reason="it broke")
     skipped = replace(study.trials[1], status=Status.SKIPPED, reason="cannot win")
     expected = replace(study.trials[2], predicted=(("perf_throughput", 120.0),))
-    text = markdown(summary(replace(study, trials=(*study.trials[2:], failed, skipped, expected)), 3))
+    text = markdown(study_document(replace(study, trials=(*study.trials[2:], failed, skipped, expected)), 3))
     assert "it broke" in text
     assert "cannot win" in text
-    assert "forecast" in render(summary(replace(study, trials=(*study.trials, expected)), 3))
+    assert "forecast" in render(study_document(replace(study, trials=(*study.trials, expected)), 3))
 
 
 def test_gpus_have_a_table_each_and_columns():
@@ -168,7 +168,7 @@ def test_gpus_have_a_table_each_and_columns():
     assert [row[:2] for row in server_sheet.rows] == [("triton-server", "GPU-a"), ("triton-server", "GPU-b")]
     assert tables.gpu([with_gpus(made())]).rows == ()
     assert len(tables.gpu([with_gpus(made())], always=True).rows) == 56
-    text = markdown(summary(study, 3))
+    text = markdown(study_document(study, 3))
     assert "2 x Chip" in text
     assert "Total Available GPU Memory: 4.0 GB" in text
     assert "Max GPU Memory Usage (MB)" in text
@@ -192,7 +192,7 @@ def test_a_limit_is_drawn_into_the_plot():
 def test_one_browser_prints_it_all(tmp_path):
     find_chromium()
     study, files = made(), ReportFiles()
-    files.pdf(tmp_path / "a" / "report.pdf", render(summary(study, 3)))
+    files.pdf(tmp_path / "a" / "report.pdf", render(study_document(study, 3)))
     drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput")
     files.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
     assert files.print_all() is None
@@ -223,7 +223,7 @@ def test_names_stay_whole_at_any_width(tmp_path, width):
     study = made()
     name = "a_model_with_a_longer_name"
     page = tmp_path / "page.html"
-    page.write_text(render(summary(study, 3)).replace("W_config", f"{name}_config"))
+    page.write_text(render(study_document(study, 3)).replace("W_config", f"{name}_config"))
     with browsing() as tab:
         tab.open(page, width=width, height=1000)
         tab.call("Emulation.setEmulatedMedia", media="print" if width == 720 else "screen")
@@ -243,11 +243,11 @@ def test_names_stay_whole_at_any_width(tmp_path, width):
     ],
 )
 def test_fewer_than_asked_for_is_said_with_its_cause(goal, words):
-    assert words in facts.shortage(made(goal), 50)
+    assert words in shortage(made(goal), 50)
 
 
 def test_a_study_without_measurements_has_nothing_to_complain_about():
-    assert facts.shortage(replace(made(), trials=()), 3) is None
+    assert shortage(replace(made(), trials=()), 3) is None
 
 
 def test_a_variant_is_described_with_its_members():
@@ -304,7 +304,6 @@ class Tags(HTMLParser):
 
 @every_text
 def test_reports_can_be_made_and_have_no_tags_of_others(nasty: str) -> None:
-    document = summary(nasty_study(nasty), 3)
+    document = study_document(nasty_study(nasty), 3)
     Tags().feed(render(document))
     assert "\x1b" not in markdown(document)
-    assert summary_text(nasty_study(nasty))

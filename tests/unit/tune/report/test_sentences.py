@@ -10,10 +10,10 @@ from scripted import W
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.report import across, facts, text
+from inferometer.tune.report import facts
 from inferometer.tune.report.detailed import detailed
 from inferometer.tune.report.effects import effect_sentence, main_effects
-from inferometer.tune.report.summary import summary
+from inferometer.tune.report.study import across_document, study_document
 from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
@@ -79,10 +79,10 @@ def studies(draw):
 
 def said(study):
     """Every sentence and table about a study, without its data."""
-    bare = replace(summary(study, 3), source="", source_name="")
-    words = [markdown(bare), text.summary(study), facts.sentence(study), facts.why(study)]
-    words += [text.trial_line(trial) for trial in study.trials]
-    words.append(markdown(across.across([study], 3)))
+    bare = replace(study_document(study, 3), source="", source_name="")
+    words = [markdown(bare), facts.sentence(study), facts.why(study)]
+    words += [facts.trial_line(trial) for trial in study.trials]
+    words.append(markdown(across_document([study], 3)))
     if study.ranked:
         words.append(markdown(replace(detailed(study, study.ranked[0].name), source="", source_name="")))
     return "\n".join(words)
@@ -121,7 +121,7 @@ def test_a_knob_is_never_compared_with_itself(study):
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_every_row_names_its_subject_and_no_name_is_broken(study):
-    document = summary(study, 3)
+    document = study_document(study, 3)
     for table in (
         block for section in document.sections for block in section.blocks if hasattr(block, "rows")
     ):

@@ -1,15 +1,12 @@
 """Pages to PDF and drawings to PNG, all in one browser: starting it is the slow part."""
 
-import base64
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from inferometer.base.errors import LocalError
 from inferometer.base.writing import Outputs, write_file, writing
-from inferometer.report.chromium import Tab, browsing
+from inferometer.report.chromium import Tab, browsing, pdf, picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +66,5 @@ class ReportFiles:
         return None
 
     def _print(self, tab: Tab, page: Path, job: _Job) -> None:
-        if job.width:
-            tab.open(page, width=job.width, height=job.height)
-            reply: Mapping[str, Any] = tab.call("Page.captureScreenshot", format="png")
-        else:
-            tab.open(page)
-            sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
-            reply = tab.call("Page.printToPDF", printBackground=True, **sheet)
-        content = base64.b64decode(reply["data"])
+        content = picture(tab, page, width=job.width, height=job.height) if job.width else pdf(tab, page)
         self.outputs.attempt(job.target, lambda: self._write(job.target, content))

@@ -1,4 +1,4 @@
-"""The summary of a search: the best variants against the default, and the sentence that recommends one."""
+"""A study as a document: the best variants against the default, and the sentence that recommends one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,29 +22,32 @@ from inferometer.tune import model_config
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import curves, predicted_chart
 from inferometer.tune.report.effects import effect_sentence, main_effects
-from inferometer.tune.report.front import pareto
-from inferometer.tune.scoring import RankedVariant, passes
+from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial
 
+KIND = "search for a configuration"
+ACROSS_MODELS = "Best Configs Across All Models"
 LISTED = 200  # rows of a table that may be long
 LONG_TEXTS = ("Why", "Value")  # columns whose words may be of any length
 NAMED = 5  # configurations in one of its rows
+SPARED = ("Dynamic Batching", "Average GPU Utilization (%)")  # where there is little room
 
 
-def summary(study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False) -> Document:
+def study_document(
+    study: Study, top: int, *, has_own_objectives: bool = False, with_gpus: bool = False
+) -> Document:
     """Of one study; the same study gives the same document."""
     rows = facts.selected(study, top)
     found = recommend(study)
     with_gpus = with_gpus or not _is_cpu_only(study, rows)
     return Document(
-        kind="search for a configuration",
-        title=facts.title(study),
+        kind=KIND,
+        title=facts.models(study),
         facts=(
-            f"Model: {facts.models(study)}",
             *facts.gpu_texts(study),
             f"Constraint targets: {'; '.join(facts.constraint_texts(study.goals))}",
-            f"Search: {study.search}" if study.search else "",
+            *((f"Search: {study.search}",) if study.search else ()),
         ),
         verdict=facts.sentence(study, has_own_objectives=has_own_objectives),
         tone=_tone(found),
@@ -97,7 +100,8 @@ def _sections(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -
             for row in effects
         )
         lead = f"Each variant counts with its best load. {effect_sentence(effects)}"
-        yield Section("effects", "What each knob did", lead, (_table("Main effects", heads, cells, texts=2),))
+        table = _table("Main effects", heads, cells, texts=2)
+        yield Section("effects", "What each knob did", lead, (table,), is_detail=True)
     front = pareto(study)
     if len(front) > 1:
         yield _front(study, front)
@@ -156,10 +160,10 @@ def best_table(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) 
             )
         )
     # Of several models or members a cell has several values: they may stand below each other.
-    listed = ("Max Batch Size", "Dynamic Batching", "Total Instance Count", "Load", "Satisfies Constraints")
+    listed = (heads[0], *heads[1:4], "Load", "Satisfies Constraints")
     columns = tuple(
-        Column(head, is_number=place > 0 and head not in listed, is_name=place == 0 or head in listed)
-        for place, head in enumerate(heads)
+        Column(head, head not in listed, head in listed, rank=int(head in SPARED or "Memory" in head))
+        for head in heads
     )
     return Table("The best configurations", columns, tuple(cells))
 
@@ -227,7 +231,8 @@ def _front(study: Study, front: Sequence[Trial]) -> Section:
         for trial in front[:LISTED]
     )
     lead = "Nothing that was measured gives more throughput at the same or a lower p99 latency than these."
-    return Section("front", "The Pareto front", lead, (_table("Pareto front", heads, cells, texts=2),))
+    table = _table("The Pareto front", heads, cells, texts=2)
+    return Section("front", "The Pareto front", lead, (table,), is_detail=True)
 
 
 def _error(study: Study) -> str:
@@ -286,4 +291,55 @@ def _search(study: Study) -> Facts:
             ("Time in measurements", f"{spent_s:.0f} s"),
             ("Hardware", facts.hardware(study)),
         ),
+    )
+
+
+def pareto(study: Study, tag: str = LATENCY_P99) -> tuple[Trial, ...]:
+    """From the lowest latency up; each gives more throughput than all before it."""
+    rows = [
+        (latency, -rate, trial)
+        for trial in pool(study.trials)
+        if (latency := trial.combined(tag)) is not None and (rate := trial.combined(THROUGHPUT)) is not None
+    ]
+    return tuple(_unbeaten(sorted(rows, key=lambda row: (row[0], row[1]))))
+
+
+def _unbeaten(rows: Sequence[tuple[float, float, Trial]]) -> list[Trial]:
+    found: list[Trial] = []
+    best = float("-inf")
+    for _, negative, trial in rows:
+        if -negative > best:
+            best = -negative
+            found.append(trial)
+    return found
+
+
+def across_document(studies: Sequence[Study], top: int) -> Document:
+    """The best of all models, by throughput; those that keep their constraints come first."""
+    found = [(study, row) for study in studies for row in study.ranked]
+    found.sort(key=lambda pair: (not pair[1].does_pass, -(pair[1].best.combined(THROUGHPUT) or 0.0)))
+    shown = found[:top]
+    heads = ("Model", "Model Config Name", "Max Batch Size", "Total Instance Count", "p99 Latency (ms)",
+             "Throughput (infer/sec)", "Satisfies Constraints")  # fmt: skip
+    cells = tuple(
+        (
+            study.name,
+            row.name,
+            facts.each(study, row.name, facts.batch_size),
+            facts.each(study, row.name, facts.instances),
+            facts.number_text(row.best.combined(LATENCY_P99), 2),
+            facts.number_text(row.best.combined(THROUGHPUT), 1),
+            "Yes" if row.does_pass else "No",
+        )
+        for study, row in shown
+    )
+    columns = tuple(Column(head, is_number=place > 1, is_name=place <= 1) for place, head in enumerate(heads))
+    names = " and ".join(study.name for study in studies)
+    return Document(
+        kind=KIND,
+        title=ACROSS_MODELS,
+        facts=(f"Models: {names}",),
+        verdict=f"The best {plural(len(shown), 'configuration')} of all models, out of {len(found)} measured.",
+        sections=(Section("best", ACROSS_MODELS, "", (Table(ACROSS_MODELS, columns, cells),)),),
+        tool=studies[0].tool,
     )
