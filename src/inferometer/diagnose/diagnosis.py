@@ -26,6 +26,8 @@ CLIENT_BATCH = "client batch"
 THREADS = "server threads"
 CONCURRENCY = "concurrency"
 
+DEEPEST = 100  # of steps that call steps; the server itself allows fewer
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -58,6 +60,10 @@ class StepFigures:
     bound: (
         float | None
     )  # infer/s the pipeline cannot exceed because of this step; None when it was not called
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.depth <= DEEPEST:
+            raise ValueError(f"a step of depth {self.depth}, which is not in 0 to {DEEPEST}")
 
 
 @dataclass(frozen=True, slots=True)
