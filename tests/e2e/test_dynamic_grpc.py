@@ -65,6 +65,10 @@ class Greeter:
         self._note("GreetAll", known, context)
         return self.greeting(text=" ".join(person.name for person in known), count=len(known))
 
+    def greet_all_often(self, people: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        for person in people:
+            yield from self.greet_often(person, context)
+
     def greet_each(self, people: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         known = []
         for person in people:
@@ -73,7 +77,8 @@ class Greeter:
         self._note("GreetEach", known, context)
 
 
-def start(folder: Path, *, reflects: bool) -> tuple[Greeter, grpc.Server]:
+def start(folder: Path, *, reflects: bool, is_careless: bool = False) -> tuple[Greeter, grpc.Server]:
+    """A careless server sends as many replies as a message says, also where its methods promise one."""
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(compile_set(folder).read_bytes()).file:
         pool.AddSerializedFile(file.SerializeToString())
@@ -90,6 +95,9 @@ def start(folder: Path, *, reflects: bool) -> tuple[Greeter, grpc.Server]:
         "GreetAll": grpc.stream_unary_rpc_method_handler(greeter.greet_all, **types),
         "GreetEach": grpc.stream_stream_rpc_method_handler(greeter.greet_each, **types),
     }
+    if is_careless:
+        methods["Greet"] = grpc.unary_stream_rpc_method_handler(greeter.greet_often, **types)
+        methods["GreetAll"] = grpc.stream_stream_rpc_method_handler(greeter.greet_all_often, **types)
     server = grpc.server(ThreadPoolExecutor(8))
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
     if reflects:
@@ -117,6 +125,13 @@ def greeter(reflecting: Greeter) -> Greeter:
 def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Greeter]:
     """Without reflection."""
     greeter, server = start(tmp_path_factory.mktemp("protos"), reflects=False)
+    yield greeter
+    server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def careless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Greeter]:
+    greeter, server = start(tmp_path_factory.mktemp("protos"), reflects=True, is_careless=True)
     yield greeter
     server.stop(None).wait()
 
@@ -170,6 +185,24 @@ def test_every_response_of_a_stream_has_its_time(run: Run, greeter: Greeter, tmp
 def test_a_stream_without_responses_is_a_good_call(run: Run, greeter: Greeter, tmp_path: Path) -> None:
     found = measured(run, tmp_path, greeter, "GreetOften", "--body", '{"name": "ada"}', *COUNTED)
     assert (found["request_count"], found["failed_count"]) == (12, 0)
+
+
+@pytest.mark.parametrize("method", ["Greet", "GreetAll"])
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_method_with_one_reply_is_good_with_one_only(
+    run: Run, careless: Greeter, tmp_path: Path, method: str, times: int
+) -> None:
+    path = tmp_path / "result.json"
+    url, method = f"127.0.0.1:{careless.port}", f"{SERVICE}/{method}"
+    body = json.dumps({"name": "ada", "times": times})
+    ended = run(
+        "inferometer", "measure", url, "--grpc-method", method, "--body", body, *COUNTED, "--json", str(path)
+    )
+    found = json.loads(path.read_text())["levels"][0]["measurement"]
+    assert (found["request_count"], found["failed_count"]) == ((12, 0) if times == 1 else (0, 12))
+    assert ended.code == (0 if times == 1 else 1)
+    if times != 1:
+        assert f"after {times} messages" in found["failures"][0]["example"]
 
 
 @pytest.mark.parametrize(("method", "responses"), [("GreetAll", 1), ("GreetEach", 3)])

@@ -9,7 +9,7 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifference
 from inferometer.compare.differences import headline_metrics, of_turns, overall
-from inferometer.compare.turns import Lane, Pace, measure_point, merged, turns
+from inferometer.compare.turns import Candidate, TimeBudget, measure_point, merged, turns
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
@@ -62,15 +62,17 @@ def instrument(script, clock, follower, servers=2):
     return Instrument(SimulatedLoad(FakeServer(script, servers), clock), clock, lambda: None, follower)
 
 
-def courses(scripts, *, point=CLOSED, duration_s=6, follower=None):
+def all_series(scripts, *, point=CLOSED, duration_s=6, follower=None):
     clock, follower = FakeClock(), follower or Rounds()
-    lanes = [Lane(name, instrument(script, clock, follower), RECIPE) for name, script in scripts.items()]
-    return measure_point(lanes, point, Pace(round(duration_s * NS_PER_S)), follower)
+    candidates = [
+        Candidate(name, instrument(script, clock, follower), RECIPE) for name, script in scripts.items()
+    ]
+    return measure_point(candidates, point, TimeBudget(round(duration_s * NS_PER_S)), follower)
 
 
 def verdict(seed, factor):
     machine = Machine(seed)
-    base, other = courses({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=4)
+    base, other = all_series({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=4)
     rows = of_turns(base, other, headline_metrics(None), looks=4)
     return overall([LevelDifference("concurrency", 2, rows)])
 
@@ -90,17 +92,17 @@ def steady(service_ms):
 
 
 def test_turns_alternate_and_count_the_same_requests():
-    first, second = courses({"a": steady(4), "b": steady(5)})
+    first, second = all_series({"a": steady(4), "b": steady(5)})
     assert first.places == [0, 1] * 30
     assert second.places == [1, 0] * 30
-    counts = {course.requests(number) for course in (first, second) for number in range(60)}
+    counts = {series.requests(number) for series in (first, second) for number in range(60)}
     assert len(counts) == 1
     assert second.windows[0][0].start_ns >= first.windows[0][0].end_ns
 
 
 @pytest.mark.parametrize(("slower_ms", "percent"), [(4.0, 0.0), (4.2, 5.0), (8.0, 100.0), (400.0, 9900.0)])
 def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent):
-    rows = of_turns(*courses({"a": steady(4), "b": steady(slower_ms)}), headline_metrics(None), looks=4)
+    rows = of_turns(*all_series({"a": steady(4), "b": steady(slower_ms)}), headline_metrics(None), looks=4)
     found = {row.metric: row.percent for row in rows}
     assert found["p50"].value == pytest.approx(percent, abs=1e-6)
     assert found["throughput"].value == pytest.approx(100 / (1 + percent / 100) - 100, abs=1e-6)
@@ -109,7 +111,7 @@ def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent)
 def test_by_rate_latencies_are_compared():
     point = LoadPoint("request_rate", 100.0, Open(Constant(100.0)))
     rows = of_turns(
-        *courses({"a": steady(4), "b": steady(6)}, point=point, duration_s=10),
+        *all_series({"a": steady(4), "b": steady(6)}, point=point, duration_s=10),
         headline_metrics(None),
         looks=4,
     )
@@ -118,19 +120,19 @@ def test_by_rate_latencies_are_compared():
 
 def test_a_rate_that_is_mostly_not_reached_is_said():
     point = LoadPoint("request_rate", 1000.0, Open(Constant(1000.0), cap=2))
-    steadily, _ = courses({"a": steady(4), "b": steady(4)}, point=point)
+    steadily, _ = all_series({"a": steady(4), "b": steady(4)}, point=point)
     assert Note.NOT_OFFERED in {remark.note for remark in merged(steadily, point).remarks}
 
     def once(number, sent_ns):
         return Reply(20 * NS_PER_MS if NS_PER_S < sent_ns < 2 * NS_PER_S else NS_PER_MS)
 
-    rarely, _ = courses({"a": once, "b": steady(1)}, point=point)
+    rarely, _ = all_series({"a": once, "b": steady(1)}, point=point)
     assert Note.NOT_OFFERED in {remark.note for remark in rarely.remarks}
     assert merged(rarely, point).remarks == ()
 
 
 def test_all_turns_make_one_level_without_the_gaps():
-    first, _ = courses({"a": steady(4), "b": steady(40)})
+    first, _ = all_series({"a": steady(4), "b": steady(40)})
     level = merged(first, CLOSED)
     assert level.measurement.infer_per_s.value == pytest.approx(500)
     assert level.measurement.request_count == sum(turn.request_count for turn in turns(first, 0))
@@ -143,13 +145,13 @@ def test_a_variant_that_dies_ends_the_comparison():
     def dies(number, sent_ns):
         return Reply(NS_PER_MS, status.RESET if sent_ns > 3 * NS_PER_S else status.OK)
 
-    first, second = courses({"a": steady(4), "b": dies})
+    first, second = all_series({"a": steady(4), "b": dies})
     assert second.is_cut_short
     assert len(first.windows) < 60
 
 
 def test_a_variant_that_only_fails_is_not_measured_further():
-    first, second = courses(
+    first, second = all_series(
         {"a": steady(4), "b": lambda number, sent_ns: Reply(NS_PER_MS, status.HTTP + 500)}
     )
     assert second.is_cut_short
@@ -158,14 +160,14 @@ def test_a_variant_that_only_fails_is_not_measured_further():
 
 
 def test_whole_rounds_until_an_interruption_are_compared():
-    first, second = courses({"a": steady(4), "b": steady(4)}, follower=Rounds(rounds=12))
+    first, second = all_series({"a": steady(4), "b": steady(4)}, follower=Rounds(rounds=12))
     assert len(first.windows) == len(second.windows) == 12
     rows = of_turns(first, second, headline_metrics(None), looks=4)
     assert rows[0].percent.low is not None
 
 
 def test_too_few_requests_for_a_percentile_are_said():
-    first, second = courses({"a": steady(40), "b": steady(80)}, duration_s=2)
+    first, second = all_series({"a": steady(40), "b": steady(80)}, duration_s=2)
     rows = {row.metric: row for row in of_turns(first, second, headline_metrics(None), looks=4)}
     assert rows["p50"].verdict == SLOWER
     assert rows["p99"].verdict == NO_DIFFERENCE

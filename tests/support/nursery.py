@@ -109,7 +109,11 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                     key.data()
                     continue
                 connection, _ = listener.accept()
-                request, fds = _receive(connection)
+                received = _receive(connection)
+                if received is None:
+                    connection.close()
+                    continue
+                request, fds = received
                 pid = os.fork()
                 if pid == 0:
                     connection.close()
@@ -119,15 +123,23 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                 for fd in fds:
                     os.close(fd)
                 end = os.pidfd_open(pid)
-                with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked was killed meanwhile
+                try:
                     socket.send_fds(connection, [b"%d" % pid], [end])
+                except ConnectionError:
+                    os.kill(pid, signal.SIGKILL)  # nobody would ever end it
                 selector.register(end, selectors.EVENT_READ, partial(_tell_end, pid, end, connection))
 
 
-def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """The request with its descriptors; None of a process that was killed while it asked."""
     text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 16)
     while not text.endswith(b"\n"):
-        text += connection.recv(1 << 16)
+        more = connection.recv(1 << 16)
+        if not more:
+            for fd in fds:
+                os.close(fd)
+            return None
+        text += more
     return json.loads(text), fds
 
 
@@ -144,7 +156,7 @@ def _put(fds: list[int], places: list[int]) -> None:
 def _tell_end(pid: int, end: int, connection: socket.socket) -> None:
     os.close(end)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with connection, suppress(BrokenPipeError, ConnectionResetError):
+    with connection, suppress(ConnectionError):
         connection.sendall(b"%d" % code)
 
 

@@ -21,12 +21,12 @@ from inferometer.compare.comparison import (
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.diagnose.diagnosis import (
     Change,
+    ChangeTrial,
     CurvePoint,
     Diagnosis,
     Machine,
     StepFigures,
     Suggestion,
-    Trial,
     Verdict,
 )
 from inferometer.observe.statistics import Counters, ModelStatistics
@@ -225,8 +225,8 @@ def sample_diagnosis(name: str = "pipeline") -> Diagnosis:
         ),
         results=(sample_result(name), sample_result(name, speed=1.8)),
         trials=(
-            Trial(more, 88.0, 45e6, 0.76, True, 1),
-            Trial(batching, 0.0, 0.0, 0.0, False, None, "max_batch_size is 0"),
+            ChangeTrial(more, 88.0, 45e6, 0.76, True, 1),
+            ChangeTrial(batching, 0.0, 0.0, 0.0, False, None, "max_batch_size is 0"),
         ),
         after=Verdict(diagnoses.CPU, "every core is busy.", None),
         is_restored=True,

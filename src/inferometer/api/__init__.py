@@ -136,7 +136,7 @@ def compare(
     """
     from inferometer.base.errors import UsageError
     from inferometer.compare.gates import Terms, parse_gates
-    from inferometer.compare.live import Order, compare_live, contestants, numbered
+    from inferometer.compare.live import CompareRequest, compare_live, numbered, variants_of
     from inferometer.compare.saved import compare_saved
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
@@ -150,10 +150,10 @@ def compare(
             )
         names = numbered([str(result.model.get("name", "result")) for result in results])
         return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=force)
-    chosen = contestants([str(variant) for variant in variants], urls)
+    chosen = variants_of([str(variant) for variant in variants], urls)
     span = _span(concurrency)
     asked = _options(model=chosen[0].model, concurrency=span, duration_s=duration_s, **options)
-    return compare_live(Order(chosen, asked, terms, outputs), Watcher())
+    return compare_live(CompareRequest(chosen, asked, terms, outputs), Watcher())
 
 
 def diagnose(
@@ -173,13 +173,13 @@ def diagnose(
     `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
     measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
     """
-    from inferometer.diagnose.apply import Treatment, consult
-    from inferometer.diagnose.run import Asked
+    from inferometer.diagnose.apply import ApplySettings, diagnose_model
+    from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.stats.watcher import completed
 
     measured = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
-    outcome = consult(
-        Asked(measured, cores), Treatment(budget_s, keep) if apply else None, completed(watcher)
+    outcome = diagnose_model(
+        DiagnoseRequest(measured, cores), ApplySettings(budget_s, keep) if apply else None, completed(watcher)
     )
     if outcome.error is not None:
         raise outcome.error

@@ -155,20 +155,20 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
     from inferometer.base.signals import Interrupts
-    from inferometer.compare.live import Order, compare_live, contestants
+    from inferometer.compare.live import CompareRequest, compare_live, variants_of
 
     options = measure_options({**given, "model": next(iter(own.models), "")})
     if own.force:
         raise UsageError(
             "--force is for saved results", remedy="leave it out: live variants get the same load"
         )
-    chosen = contestants(own.models, own.urls)
-    order = Order(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
+    chosen = variants_of(own.models, own.urls)
+    request = CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
     with (
         messages_shown(options.verbose),
         Interrupts().caught() as interrupts,
     ):
-        return compare_live(order, _Progress(interrupts))
+        return compare_live(request, _Progress(interrupts))
 
 
 def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, str | None]) -> None:

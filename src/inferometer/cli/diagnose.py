@@ -17,9 +17,9 @@ from inferometer.options.values import above_zero, duration, path
 from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
-    from inferometer.diagnose.apply import Outcome, Treatment
+    from inferometer.diagnose.apply import ApplySettings, Outcome
     from inferometer.diagnose.reconfigure import Config
-    from inferometer.diagnose.run import Asked
+    from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.options.options import Options
 
 LEVEL_S = 3.0
@@ -80,16 +80,16 @@ def main(argv: list[str]) -> int:
 def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.writing import writable
-    from inferometer.diagnose.apply import Treatment
-    from inferometer.diagnose.run import Asked
+    from inferometer.diagnose.apply import ApplySettings
+    from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.report.saved import document, write_page
     from inferometer.report.terminal import show
 
     for name in (options.json, options.html):
         if name is not None:
             writable(Path(name))
-    treatment = Treatment(own.budget_s, own.keep) if own.apply else None
-    outcome, was_interrupted = watch(Asked(options, own.cores), treatment)
+    settings = ApplySettings(own.budget_s, own.keep) if own.apply else None
+    outcome, was_interrupted = watch(DiagnoseRequest(options, own.cores), settings)
     diagnosis, outputs = outcome.diagnosis, Outputs()
     outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     if options.json is not None:
@@ -116,12 +116,12 @@ def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
         print(printable(f"Written: {written}"))
 
 
-def watch(asked: "Asked", treatment: "Treatment | None") -> "tuple[Outcome, bool]":
+def watch(asked: "DiagnoseRequest", settings: "ApplySettings | None") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
     from inferometer.base.signals import Interrupts
-    from inferometer.diagnose.apply import consult
+    from inferometer.diagnose.apply import diagnose_model
 
     with Interrupts().caught() as interrupts:
         with closing(make_progress(interrupts)) as progress:
-            outcome = consult(asked, treatment, progress)
+            outcome = diagnose_model(asked, settings, progress)
         return outcome, interrupts.asked

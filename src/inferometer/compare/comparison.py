@@ -60,7 +60,7 @@ class LevelDifference:
 
 @dataclass(frozen=True, slots=True)
 class OutputSimilarity:
-    """How alike one output of two variants is over the same inputs. What does not apply is None.
+    """How similar one output of two variants is over the same inputs. What does not apply is None.
 
     Where both are the same everywhere, `exact` is 1 and the signal-to-noise ratio, which would be infinite, is None.
     """

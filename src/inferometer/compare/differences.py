@@ -1,7 +1,7 @@
 """How far two variants differ, from figures taken in turns.
 
-Both variants were measured in every round, in the one order and then in the other, so what the machine does meanwhile
-meets both alike. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
+Both variants were measured in every round, in the one order and then in the other, so noise of the machine affects
+both equally. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
 spread of those over the rounds. Four choices:
 
 * A drift of the machine adds to one order what it takes from the other. The half difference of both orders is
@@ -9,7 +9,7 @@ spread of those over the rounds. Four choices:
 * A stall of the machine spoils a round whole. So the mean is trimmed, a fifth at either end, and the interval is the
   one that belongs to a trimmed mean (Yuen 1974: the spread of the values with those ends pulled in).
 * Neighbouring rounds may resemble each other; then they tell less than their number says, and the interval widens.
-* Who looks at many figures sees a chance difference in one of them. So every interval is wide enough for all of them
+* With many figures, one of them shows a difference by chance. So every interval is wide enough for all of them
   to hold together (Bonferroni): the share of wrong ones is divided among them.
 """
 
@@ -29,7 +29,7 @@ from inferometer.compare.comparison import (
     Difference,
     LevelDifference,
 )
-from inferometer.compare.turns import PERCENTILES, Course
+from inferometer.compare.turns import PERCENTILES, TurnSeries
 from inferometer.stats.difference import difference
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.intervals import student_t
@@ -39,7 +39,7 @@ from inferometer.stats.series import joined
 CONFIDENCE = 0.98  # of all intervals of a comparison together
 TRIMMED = 0.2  # share cut off at either end
 TRIMMED_FROM = 10
-MOST_ALIKE = 0.8  # correlation of neighbouring pairs that is allowed for
+MOST_CORRELATED = 0.8  # correlation of neighbouring pairs that is allowed for
 _ENDLESS = 20.0
 FEWEST = 4  # pairs without which nothing is said
 
@@ -81,9 +81,9 @@ def _likeness(ratios: Logs) -> float:
     """How much wider the interval must be as neighbouring pairs resemble each other."""
     deviations = ratios - ratios.mean()
     squares = float(deviations @ deviations)
-    alike = float(deviations[:-1] @ deviations[1:]) / squares if squares > 0 else 0.0
-    alike = min(max(alike, 0.0), MOST_ALIKE)
-    return math.sqrt((1 + alike) / (1 - alike))
+    correlation = float(deviations[:-1] @ deviations[1:]) / squares if squares > 0 else 0.0
+    correlation = min(max(correlation, 0.0), MOST_CORRELATED)
+    return math.sqrt((1 + correlation) / (1 - correlation))
 
 
 def _cut(count: int) -> int:
@@ -126,26 +126,28 @@ def _verdict(metric: Metric, percent: Estimate) -> str:
     return FASTER if (percent.low > 0) == metric.is_higher_better else SLOWER
 
 
-def of_turns(base: Course, other: Course, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:
-    """Of two lanes that took turns; `looks` is how many intervals shall hold together."""
+def of_turns(
+    base: TurnSeries, other: TurnSeries, wanted: Sequence[Metric], looks: int
+) -> tuple[Difference, ...]:
+    """Of two candidates that took turns; `looks` is how many intervals shall hold together."""
     rounds = min(len(base.windows), len(other.windows))
     return tuple(_of_turns(metric, base, other, rounds, looks) for metric in wanted)
 
 
-def _of_turns(metric: Metric, base: Course, other: Course, rounds: int, looks: int) -> Difference:
+def _of_turns(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int, looks: int) -> Difference:
     whole = _figure(metric, base, range(rounds))
     blocks = _blocks(metric, base, other, rounds)
     if len(blocks) < FEWEST:
         few = f"only {rounds} rounds" if rounds < FEWEST else f"needs {FEWEST * metric.need} requests"
         return _without_interval(metric, whole, _figure(metric, other, range(rounds)), few)
-    pairs = [[_figure(metric, course, block) for block in blocks] for course in (base, other)]
+    pairs = [[_figure(metric, series, block) for block in blocks] for series in (base, other)]
     percent = paired_percent(pairs[0], pairs[1], looks)
     return Difference(
         metric.short, whole, whole * (1 + percent.value / 100), percent, _verdict(metric, percent)
     )
 
 
-def _blocks(metric: Metric, base: Course, other: Course, rounds: int) -> list[range]:
+def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) -> list[range]:
     """Rounds taken together until each block has requests enough for the figure; the last ones join the last block.
 
     An odd number of rounds in each keeps the blocks' order alternating.
@@ -156,20 +158,20 @@ def _blocks(metric: Metric, base: Course, other: Course, rounds: int) -> list[ra
         if blocks and rounds > blocks[-1].stop:
             blocks[-1] = range(blocks[-1].start, rounds)
         least = min(
-            (sum(map(course.requests, block)) for course in (base, other) for block in blocks), default=0
+            (sum(map(series.requests, block)) for series in (base, other) for block in blocks), default=0
         )
         if least >= metric.need:
             return blocks
     return []
 
 
-def _figure(metric: Metric, course: Course, rounds: range) -> float:
-    windows = [window for number in rounds for window in course.windows[number]]
+def _figure(metric: Metric, series: TurnSeries, rounds: range) -> float:
+    windows = [window for number in rounds for window in series.windows[number]]
     if metric.percentile is None:
         spans = sum(window.duration_ns for window in windows)
         return (
             sum(window.count for window in windows)
-            * course.lane.level_settings.batch
+            * series.candidate.level_settings.batch
             * NS_PER_S
             / max(spans, 1)
         )

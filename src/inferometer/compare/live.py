@@ -17,7 +17,15 @@ from inferometer.compare.comparison import (
 from inferometer.compare.differences import headline_metrics, of_turns, overall
 from inferometer.compare.gates import Findings, Terms, conclude
 from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs, similarities
-from inferometer.compare.turns import Course, Lane, Pace, measure_point, merged, turns, with_count
+from inferometer.compare.turns import (
+    Candidate,
+    TimeBudget,
+    TurnSeries,
+    measure_point,
+    merged,
+    turns,
+    with_count,
+)
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import warm_up
@@ -35,7 +43,7 @@ OUTPUTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
+class ModelAtServer:
     """A variant before it is measured: a model at a server."""
 
     name: str
@@ -43,7 +51,7 @@ class Contestant:
     url: str | None = None
 
 
-def contestants(models: Sequence[str], urls: Sequence[str]) -> tuple[Contestant, ...]:
+def variants_of(models: Sequence[str], urls: Sequence[str]) -> tuple[ModelAtServer, ...]:
     """Several models at one server, one model at several servers, or MODEL@URL for each."""
     if len(models) > 1 and len(urls) > 1:
         raise UsageError(
@@ -61,7 +69,7 @@ def contestants(models: Sequence[str], urls: Sequence[str]) -> tuple[Contestant,
             "a comparison needs two variants or more",
             remedy="give -m several times, -u several times, or two result files",
         )
-    return tuple(Contestant(label, *pair) for label, pair in zip(_labels(pairs), pairs, strict=True))
+    return tuple(ModelAtServer(label, *pair) for label, pair in zip(_labels(pairs), pairs, strict=True))
 
 
 def _labels(pairs: Sequence[tuple[str, str | None]]) -> list[str]:
@@ -85,11 +93,11 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CompareRequest:
     """What is to be compared: variants, the load for all of them, and how it is judged."""
 
-    contestants: tuple[Contestant, ...]
-    options: Options  # its model and address are those of the contestants
+    models: tuple[ModelAtServer, ...]
+    options: Options  # its model and address are those of the variants
     terms: Terms = field(default_factory=Terms)
     outputs: int = OUTPUTS  # requests whose outputs are compared
 
@@ -109,61 +117,69 @@ _NO_PLACE = (
 )
 
 
-def check_order(order: Order) -> None:
+def check_request(request: CompareRequest) -> None:
     """Refuses what has no meaning in a comparison."""
     for name, remedy in _NO_PLACE:
-        if name in order.options.given:
+        if name in request.options.given:
             raise UsageError(f"{option_name(name)} has no place in a comparison", remedy=remedy)
-    if order.options.workers == "auto":
+    if request.options.workers == "auto":
         raise UsageError(
             "--workers auto has no place in a comparison", remedy="give a number, the same for all variants"
         )
-    if order.options.duration_s is None and not order.options.request_count:
+    if request.options.duration_s is None and not request.options.request_count:
         raise UsageError(
             "a comparison is measured in rounds, not in windows",
             remedy="say how long with --duration TIME, or how many requests with --request-count",
         )
 
 
-def compare_live(order: Order, watcher: Watcher) -> Comparison:
-    """Measure all contestants in turns and compare them with the first."""
-    check_order(order)
+def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
+    """Measure all variants in turns and compare them with the first."""
+    check_request(request)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    setups = [_prepare(order.options, contestant) for contestant in order.contestants]
+    setups = [_prepare(request.options, model) for model in request.models]
     if setups[0].last is None:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
-    names = [contestant.name for contestant in order.contestants]
-    compared = [_outputs(setups[0], setup, order.outputs) for setup in setups[1:]]
-    with _lanes(names, setups, watcher) as lanes:
-        measured = _measure(lanes, setups[0], order.options, watcher)
+    names = [model.name for model in request.models]
+    compared = [_outputs(setups[0], setup, request.outputs) for setup in setups[1:]]
+    with _candidates(names, setups, watcher) as candidates:
+        measured = _measure(candidates, setups[0], request.options, watcher)
     found = Findings(
         variants=tuple(
             _variant(
-                setup, lane, [(point, courses[number]) for point, courses in measured], _start_ns(measured)
+                setup,
+                candidate,
+                [(point, all_series[number]) for point, all_series in measured],
+                _start_ns(measured),
             )
-            for number, (setup, lane) in enumerate(zip(setups, lanes, strict=True))
+            for number, (setup, candidate) in enumerate(zip(setups, candidates, strict=True))
         ),
         contrasts=_contrasts(
-            names[1:], measured, headline_metrics(order.options.percentile, order.terms.percentiles), compared
+            names[1:],
+            measured,
+            headline_metrics(request.options.percentile, request.terms.percentiles),
+            compared,
         ),
         is_live=True,
         notes=_notes(setups, watcher),
-        problems=() if any(courses[0].windows for _, courses in measured) else ("nothing was measured",),
+        problems=()
+        if any(all_series[0].windows for _, all_series in measured)
+        else ("nothing was measured",),
     )
-    return conclude(found, order.terms, started_at)
+    return conclude(found, request.terms, started_at)
 
 
-def _prepare(options: Options, contestant: Contestant) -> Setup:
-    url = options.url if contestant.url is None else contestant.url
-    return prepare(changed(options, model=contestant.model, url=url), command="compare")
+def _prepare(options: Options, model: ModelAtServer) -> Setup:
+    url = options.url if model.url is None else model.url
+    return prepare(changed(options, model=model.model, url=url), command="compare")
 
 
 @contextmanager
-def _lanes(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Lane]]:
+def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Candidate]]:
     """All workers at once; those whose turn it is not have nothing to send."""
     with ExitStack() as stack:
         yield [
-            Lane(
+            Candidate(
                 name=name,
                 instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), _Quiet(watcher)),
                 level_settings=setup.level_settings,
@@ -180,41 +196,43 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 
 
 def _measure(
-    lanes: Sequence[Lane], setup: Setup, options: Options, watcher: Watcher
-) -> list[tuple[LoadPoint, tuple[Course, ...]]]:
-    pace = Pace(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
+    candidates: Sequence[Candidate], setup: Setup, options: Options, watcher: Watcher
+) -> list[tuple[LoadPoint, tuple[TurnSeries, ...]]]:
+    budget = TimeBudget(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
     for point in points(setup.options, setup.last, LastOutcome()):
         if options.warmup_request_count:
-            for lane in lanes:
-                warm_up(lane.instrument, with_count(point.plan, options.warmup_request_count))
-        courses = measure_point(lanes, point, pace, watcher)
-        found.append((point, courses))
-        if watcher.is_interrupted() or any(course.is_cut_short for course in courses):
+            for candidate in candidates:
+                warm_up(candidate.instrument, with_count(point.plan, options.warmup_request_count))
+        all_series = measure_point(candidates, point, budget, watcher)
+        found.append((point, all_series))
+        if watcher.is_interrupted() or any(series.is_cut_short for series in all_series):
             break
     return found
 
 
-def _start_ns(measured: Sequence[tuple[LoadPoint, tuple[Course, ...]]]) -> int:
+def _start_ns(measured: Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]]) -> int:
     starts = [
         windows.start_ns
-        for _, courses in measured
-        for course in courses
-        for turn in course.windows[:1]
+        for _, all_series in measured
+        for series in all_series
+        for turn in series.windows[:1]
         for windows in turn[:1]
     ]
     return min(starts, default=0)
 
 
-def _variant(setup: Setup, lane: Lane, courses: Sequence[tuple[LoadPoint, Course]], start_ns: int) -> Variant:
-    levels: tuple[Level, ...] = tuple(merged(course, point) for point, course in courses)
-    taken = tuple(turns(course, start_ns) for _, course in courses)
-    return Variant(lane.name, replace(setup.result, levels=levels), taken)
+def _variant(
+    setup: Setup, candidate: Candidate, all_series: Sequence[tuple[LoadPoint, TurnSeries]], start_ns: int
+) -> Variant:
+    levels: tuple[Level, ...] = tuple(merged(series, point) for point, series in all_series)
+    taken = tuple(turns(series, start_ns) for _, series in all_series)
+    return Variant(candidate.name, replace(setup.result, levels=levels), taken)
 
 
 def _contrasts(
     names: Sequence[str],
-    measured: Sequence[tuple[LoadPoint, tuple[Course, ...]]],
+    measured: Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]],
     wanted: Sequence[Metric],
     compared: "Sequence[tuple[tuple[OutputSimilarity, ...], str]]",
 ) -> tuple[Contrast, ...]:
@@ -223,10 +241,10 @@ def _contrasts(
     for number, name in enumerate(names):
         levels = tuple(
             LevelDifference(
-                point.mode, float(point.value), of_turns(courses[0], courses[number + 1], wanted, looks)
+                point.mode, float(point.value), of_turns(all_series[0], all_series[number + 1], wanted, looks)
             )
-            for point, courses in measured
-            if courses[0].windows and courses[number + 1].windows
+            for point, all_series in measured
+            if all_series[0].windows and all_series[number + 1].windows
         )
         outputs, note = compared[number]
         found.append(Contrast(name, levels, overall(levels), outputs, note))
@@ -251,7 +269,7 @@ def _notes(setups: Sequence[Setup], watcher: Watcher) -> tuple[str, ...]:
 
 
 class _Quiet(Watcher):
-    """Turns are not told one by one; only the wish to stop comes through."""
+    """Single turns are not reported; only the request to stop is passed on."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher

@@ -1,4 +1,4 @@
-"""Try the suggestions out: load the first, measure, keep it if it is better, think again."""
+"""Try the suggestions out: load the first, measure, keep it if it is better, predict again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,10 +8,10 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
-from inferometer.diagnose.diagnosis import Diagnosis, Suggestion, Trial
+from inferometer.diagnose.diagnosis import ChangeTrial, Diagnosis, Suggestion
 from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.reconfigure import Reconfiguration, changed_config
-from inferometer.diagnose.run import Asked, Patient, diagnose, examine, measure_once, watch_host
+from inferometer.diagnose.run import DiagnoseRequest, Examination, diagnose, examine, measure_once, watch_host
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import prepare
 from inferometer.options.values import Range
@@ -26,7 +26,7 @@ Configs = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Treatment:
+class ApplySettings:
     """How far to go."""
 
     budget_s: float
@@ -42,25 +42,25 @@ class Outcome:
     error: PeerError | None = None
 
 
-def consult(asked: Asked, treatment: Treatment | None, watcher: Watcher) -> Outcome:
-    """Examine, diagnose, and with a treatment try the suggestions out."""
-    patient = examine(asked, watcher)
-    diagnosis, found = diagnose(patient)
-    if treatment is None or watcher.is_interrupted():
+def diagnose_model(asked: DiagnoseRequest, settings: ApplySettings | None, watcher: Watcher) -> Outcome:
+    """Examine, diagnose, and with settings for it try the suggestions out."""
+    examined = examine(asked, watcher)
+    diagnosis, found = diagnose(examined)
+    if settings is None or watcher.is_interrupted():
         return Outcome(diagnosis)
-    return apply(patient, diagnosis, found, treatment, watcher)
+    return apply(examined, diagnosis, found, settings, watcher)
 
 
 def apply(
-    patient: Patient, diagnosis: Diagnosis, found: Conclusion, treatment: Treatment, watcher: Watcher
+    examined: Examination, diagnosis: Diagnosis, found: Conclusion, settings: ApplySettings, watcher: Watcher
 ) -> Outcome:
     """Whatever happens, the server has its original configuration again afterwards, unless it is to be kept."""
-    end_ns = monotonic_ns() + round(treatment.budget_s * NS_PER_S)
-    course = _Course(patient, diagnosis, found, watcher)
-    service = patient.setup.service
+    end_ns = monotonic_ns() + round(settings.budget_s * NS_PER_S)
+    trials = _Trials(examined, diagnosis, found, watcher)
+    service = examined.setup.service
     if not isinstance(service, ModelControl):
         raise UsageError(
-            f"servers of kind {patient.setup.options.service_kind} cannot load a model with another configuration",
+            f"servers of kind {examined.setup.options.service_kind} cannot load a model with another configuration",
             remedy="leave out --apply, and change the configuration yourself",
         )
     server = Reconfiguration(service)
@@ -69,30 +69,32 @@ def apply(
     try:
         with server:
             while monotonic_ns() < end_ns and not watcher.is_interrupted():
-                suggestion = course.next()
+                suggestion = trials.next()
                 if suggestion is None:
                     break
-                course.attempt(suggestion, server)
+                trials.attempt(suggestion, server)
             won = server.changed
-            server.keep = treatment.keep
+            server.keep = settings.keep
     except PeerError as found_error:
         error = found_error
-    return Outcome(course.outcome(server.is_restored), won, error)
+    return Outcome(trials.outcome(server.is_restored), won, error)
 
 
-class _Course:
+class _Trials:
     """Trials as they are made. The evidence grows with each, and so the next prediction gets better."""
 
-    def __init__(self, patient: Patient, diagnosis: Diagnosis, found: Conclusion, watcher: Watcher) -> None:
-        self._patient = patient
+    def __init__(
+        self, examined: Examination, diagnosis: Diagnosis, found: Conclusion, watcher: Watcher
+    ) -> None:
+        self._examined = examined
         self._diagnosis = diagnosis
         self._found = found
         self._watcher = watcher
-        self._evidence = patient.evidence
+        self._evidence = examined.evidence
         self._results: list[Result] = []
-        self._trials: list[Trial] = []
+        self._trials: list[ChangeTrial] = []
         self._tried: set[tuple[str, str, str]] = set()
-        self._best = patient.evidence.sweep[-1]
+        self._best = examined.evidence.sweep[-1]
 
     def next(self) -> Suggestion | None:
         return next(
@@ -114,7 +116,7 @@ class _Course:
         except PeerError as error:
             if "explicit" in error.remedy:
                 raise
-            self._note(Trial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
+            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
             return
         row, result = self._measure(suggestion)
         self._results.append(result)
@@ -127,17 +129,17 @@ class _Course:
             self._learn(row, is_kept)
 
     def _measure(self, suggestion: Suggestion) -> tuple[Observation | None, Result]:
-        asked = self._patient.asked
+        asked = self._examined.asked
         options = changed(asked.options, concurrency=Range(suggestion.concurrency))
         setup = prepare(options, command=self._diagnosis.command)
         return measure_once(setup, watch_host(setup, self._watcher), suggestion.concurrency)
 
-    def _trial(self, suggestion: Suggestion, row: Observation | None, is_kept: bool) -> Trial:
+    def _trial(self, suggestion: Suggestion, row: Observation | None, is_kept: bool) -> ChangeTrial:
         place = len(self._diagnosis.results) + len(self._results) - 1
         if row is None:
-            return Trial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well")
+            return ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well")
         gain = row.throughput / self._best.throughput - 1
-        return Trial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place)
+        return ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place)
 
     def _learn(self, row: Observation, is_kept: bool) -> None:
         seen = self._evidence
@@ -146,9 +148,9 @@ class _Course:
             self._evidence = Evidence((*seen.sweep, row), seen.extra)
         else:
             self._evidence = Evidence(seen.sweep, (*seen.extra, row))
-        self._found = conclude(self._evidence, self._patient.circumstances)
+        self._found = conclude(self._evidence, self._examined.circumstances)
 
-    def _note(self, trial: Trial) -> None:
+    def _note(self, trial: ChangeTrial) -> None:
         self._trials.append(trial)
         self._watcher.tried(trial)
 

@@ -26,6 +26,8 @@ CLIENT_BATCH = "client batch"
 THREADS = "server threads"
 CONCURRENCY = "concurrency"
 
+DEEPEST = 100  # of steps that call steps; the server itself allows fewer
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -59,6 +61,10 @@ class StepFigures:
         float | None
     )  # infer/s the pipeline cannot exceed because of this step; None when it was not called
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.depth <= DEEPEST:
+            raise ValueError(f"a step of depth {self.depth}, which is not in 0 to {DEEPEST}")
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -89,7 +95,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ChangeTrial:
     """A suggestion that was tried: predicted against measured."""
 
     suggestion: Suggestion
@@ -150,12 +156,12 @@ class Diagnosis:
     suggestions: tuple[Suggestion, ...]
     curve: tuple[CurvePoint, ...]
     results: tuple[Result, ...]
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[ChangeTrial, ...] = ()
     after: Verdict | None = None  # once trials were kept: what limits it now
     is_restored: bool | None = None  # once something was applied: whether the original configuration is back
     notes: tuple[str, ...] = ()  # what could not be seen, and what that means
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> ChangeTrial | None:
         """The last trial that was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)

@@ -1,4 +1,4 @@
-"""The shell: measure a short sweep, look at the machine meanwhile, and conclude."""
+"""Measure a short sweep, watch the machine at the same time, and conclude."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ _CROWDED = 0.3  # of all cores, kept busy by others
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DiagnoseRequest:
     """What the user wants to know."""
 
     options: Options
@@ -42,10 +42,10 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """A model under diagnosis."""
+class Examination:
+    """What was measured and seen of a model, before anything is concluded."""
 
-    asked: Asked
+    asked: DiagnoseRequest
     setup: Setup
     circumstances: Circumstances
     evidence: Evidence
@@ -53,7 +53,7 @@ class Patient:
     notes: tuple[str, ...]
 
 
-def examine(asked: Asked, watcher: Watcher) -> Patient:
+def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
     """Measure the sweep, and once a batch where batches are possible but not seen."""
     _check(asked.options)
     setup = prepare(changed(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
@@ -68,7 +68,7 @@ def examine(asked: Asked, watcher: Watcher) -> Patient:
         )
     extra, notes = _probe(asked, setup, rows, watch)
     evidence = Evidence(tuple(rows), extra)
-    return Patient(
+    return Examination(
         asked=asked,
         setup=setup,
         circumstances=_circumstances(setup, asked, result),
@@ -78,18 +78,18 @@ def examine(asked: Asked, watcher: Watcher) -> Patient:
     )
 
 
-def diagnose(patient: Patient) -> tuple[Diagnosis, Conclusion]:
+def diagnose(examined: Examination) -> tuple[Diagnosis, Conclusion]:
     """What the evidence says, as the value every report is made of."""
-    found = conclude(patient.evidence, patient.circumstances)
-    top = patient.evidence.sweep[-1]
+    found = conclude(examined.evidence, examined.circumstances)
+    top = examined.evidence.sweep[-1]
     client_s, overhead_s = outside_s(top)
-    first = patient.results[0]
+    first = examined.results[0]
     host = top.host
     diagnosis = Diagnosis(
         tool=first.tool,
         command=COMMAND,
         started_at=first.started_at,
-        model=patient.setup.model.name,
+        model=examined.setup.model.name,
         verdict=found.verdict,
         concurrency=top.concurrency,
         throughput=top.throughput,
@@ -98,15 +98,15 @@ def diagnose(patient: Patient) -> tuple[Diagnosis, Conclusion]:
         client_ns=client_s * NS_PER_S,
         overhead_ns=overhead_s * NS_PER_S,
         machine=Machine(
-            cores=None if patient.circumstances.cores is None else round(patient.circumstances.cores),
+            cores=None if examined.circumstances.cores is None else round(examined.circumstances.cores),
             effective_cores=found.effective_cores,
             cpu_share=None if host is None else host.busy / host.cores,
             gpu_share=None if host is None else host.gpu_share,
         ),
         suggestions=found.suggestions,
         curve=found.curve,
-        results=patient.results,
-        notes=patient.notes,
+        results=examined.results,
+        notes=examined.notes,
     )
     return diagnosis, found
 
@@ -142,7 +142,7 @@ def _whole_span(options: Options) -> Range:
 
 
 def watch_host(setup: Setup, inner: Watcher) -> Watcher:
-    """The watcher, and where the server runs on this machine somebody who looks at that."""
+    """The watcher; where the server runs on this machine, one that also notes how busy that is."""
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
         return inner
@@ -199,7 +199,7 @@ def _host(watch: Watcher, level: Level) -> HostUse | None:
 
 
 def _probe(
-    asked: Asked, setup: Setup, rows: Sequence[Observation], watch: Watcher
+    asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watch: Watcher
 ) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
     """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
     model, top = setup.model, rows[-1]
@@ -218,7 +218,7 @@ def _probe(
 # --- what is known besides
 
 
-def _circumstances(setup: Setup, asked: Asked, result: Result) -> Circumstances:
+def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circumstances:
     endpoint = setup.traffic.wiring.endpoint
     is_local = is_this_host(endpoint.host)
     cores = asked.cores
@@ -238,7 +238,7 @@ def _circumstances(setup: Setup, asked: Asked, result: Result) -> Circumstances:
     )
 
 
-def _blind_spots(asked: Asked, evidence: Evidence) -> Iterator[str]:
+def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
     top = evidence.sweep[-1]
     if not top.steps:
         yield (

@@ -537,9 +537,11 @@ class _Channel(SocketConnection):
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
-        elif self._link.wiring.is_whole_calls:
+        elif self._link.wiring.is_whole_calls and (
+            call.responses == 1 or not self._link.wiring.has_one_reply
+        ):
             self._end_well(call, call.times[-1] if call.times else now_ns)
-        elif call.responses == 1 and not self._is_sharing:
+        elif self._is_unary and call.responses == 1:
             self._end_well(call, now_ns)
         else:
             text = f"the call ended without an error after {call.responses} messages"

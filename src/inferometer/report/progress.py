@@ -17,7 +17,7 @@ from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.diagnose.diagnosis import Trial
+    from inferometer.diagnose.diagnosis import ChangeTrial
 
 LIVE_LINES = 8
 PLAIN_PERIOD_NS = 5 * NS_PER_S
@@ -32,7 +32,7 @@ class Progress(Watcher):
     def is_interrupted(self) -> bool:
         return self._interrupted()
 
-    def tried(self, trial: "Trial") -> None:
+    def tried(self, trial: "ChangeTrial") -> None:
         from inferometer.report.documents.diagnosis import trial_words
 
         self.said(trial_words(trial))

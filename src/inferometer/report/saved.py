@@ -32,7 +32,7 @@ def consistent(*origins: str) -> Iterator[None]:
     """Around whatever is made of saved files: each figure of one may be right, and they may still not fit together."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, ValueError) as error:
         names = " or ".join(f"'{origin}'" for origin in origins)
         raise UsageError(
             f"{names} holds figures that do not fit together: {type(error).__name__}: {error}",

@@ -10,7 +10,7 @@ from typing import Self
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Remark
-from inferometer.server.guard import Traces
+from inferometer.server.guard import ServerFiles
 from inferometer.server.guarded import GuardedProcess, is_about_models, ports_in_use, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports, listens_on, port_in_use
 from inferometer.server.repository import example_repository
@@ -57,7 +57,7 @@ class EmbeddedTriton:
         self.log_file = log_file
         self.extra_args = extra_args
         self.startup_timeout_s = startup_timeout_s
-        self._wish = Ports(http_port, grpc_port, metrics_port)
+        self._requested = Ports(http_port, grpc_port, metrics_port)
         self._wheel = wheel
         self._running: _Running | None = None
 
@@ -122,13 +122,13 @@ class EmbeddedTriton:
         )
 
     def _attempt(self, wheel: Wheel) -> "_Running":
-        running = _launch(wheel, self, choose_ports(self._wish))
+        running = _launch(wheel, self, choose_ports(self._requested))
         try:
             _wait_until_ready(running, self.startup_timeout_s)
         except BaseException as error:
             running.guarded.end(keep_log=isinstance(error, InferometerError))
             if isinstance(error, _PortLostError):
-                _blame_given_port(self._wish, error.ports)
+                _blame_given_port(self._requested, error.ports)
             raise
         return running
 
@@ -179,15 +179,15 @@ def _check_repository(folder: Path) -> None:
         )
 
 
-def _blame_given_port(wish: Ports, lost: tuple[int, ...]) -> None:
-    for service, port in wish.named():
+def _blame_given_port(requested: Ports, lost: tuple[int, ...]) -> None:
+    for service, port in requested.named():
         if port in lost:
             raise port_in_use(service, port) from None
 
 
 def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
     guarded = GuardedProcess("triton", server.log_file)
-    command = _server_command(wheel, server, ports, guarded.traces)
+    command = _server_command(wheel, server, ports, guarded.files)
     guarded.start(command, server_environment(guarded.runtime))
     try:
         _prepare(wheel, guarded, server.repositories)
@@ -200,7 +200,7 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
 def _prepare(wheel: Wheel, guarded: GuardedProcess, repositories: tuple[Path, ...]) -> None:
     """Make every file the server needs, then let it run."""
     runtime = guarded.runtime
-    _create_log(guarded.log, scratch=guarded.traces.scratch_log is not None)
+    _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
     runtime.mkdir(mode=0o700)
     for number, folder in enumerate(repositories):
         link = _folder_for_server(folder, number, runtime)
@@ -212,10 +212,10 @@ def _prepare(wheel: Wheel, guarded: GuardedProcess, repositories: tuple[Path, ..
     guarded.release()
 
 
-def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, traces: Traces) -> list[str]:
+def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, files: ServerFiles) -> list[str]:
     command = [str(wheel.executable), "--model-control-mode", "explicit"]
     for number, folder in enumerate(server.repositories):
-        command += ["--model-repository", str(_folder_for_server(folder, number, traces.runtime))]
+        command += ["--model-repository", str(_folder_for_server(folder, number, files.runtime))]
     for model in server.load_models:
         command += ["--load-model", model]
     for service, port in ports.named():
@@ -225,8 +225,8 @@ def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, traces: 
         command.append("--disable-auto-complete-config")
     return [
         *command,
-        *("--backend-directory", str(backends_folder(traces.runtime))),
-        *("--backend-config", f"python,shm-region-prefix-name={traces.prefix}"),
+        *("--backend-directory", str(backends_folder(files.runtime))),
+        *("--backend-config", f"python,shm-region-prefix-name={files.prefix}"),
         *("--cache-directory", str(wheel.caches)),
         *("--cache-config", f"local,size={_CACHE_BYTES}"),
         *("--exit-timeout-secs", str(_EXIT_TIMEOUT_S)),

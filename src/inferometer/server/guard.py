@@ -28,14 +28,14 @@ GO = "go\n"
 _POLL_S = 0.2
 
 
-def guard_command(traces: "Traces", *, log: Path, alive: int) -> list[str]:
+def guard_command(files: "ServerFiles", *, log: Path, alive: int) -> list[str]:
     """The words before a server's command; the pipe `alive` ends when the guard is done."""
-    words = (os.getpid(), alive, log, traces.prefix, traces.runtime, traces.scratch_log or "")
+    words = (os.getpid(), alive, log, files.prefix, files.runtime, files.scratch_log or "")
     return [sys.executable, "-I", "-S", __file__, *map(str, words)]
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class ServerFiles:
     """What a server leaves in the file system."""
 
     prefix: str  # of the names of its shared memory regions
@@ -61,19 +61,19 @@ def end_group(group: int) -> None:
 
 def main(arguments: list[str]) -> None:
     alive, log, (prefix, runtime, scratch_log) = int(arguments[1]), arguments[2], arguments[3:6]
-    traces = Traces(prefix, Path(runtime), Path(scratch_log) if scratch_log else None)
+    files = ServerFiles(prefix, Path(runtime), Path(scratch_log) if scratch_log else None)
     owner, server = _Process(int(arguments[0])), _Process(os.getpid())
     # The parent is seen after its handle was taken: no later process with the same id can be meant.
     if os.getppid() != owner.pid or sys.stdin.readline() != GO:
-        traces.remove()
-        traces.remove_log()
+        files.remove()
+        files.remove_log()
         return
     _redirect(log)
     if os.fork() != 0:
         os.close(alive)
         os.execv(arguments[6], arguments[6:])
     os.setsid()
-    _guard(owner, server, traces)
+    _guard(owner, server, files)
 
 
 def _redirect(log: str) -> None:
@@ -83,12 +83,12 @@ def _redirect(log: str) -> None:
     os.dup2(sink, 2)
 
 
-def _guard(owner: "_Process", server: "_Process", traces: Traces) -> None:
+def _guard(owner: "_Process", server: "_Process", files: ServerFiles) -> None:
     _wait_any([owner, server])
     _stop(server)
-    traces.remove()
+    files.remove()
     if owner.has_ended():
-        traces.remove_log()
+        files.remove_log()
 
 
 class _Process:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
-from inferometer.server.guard import GO, GRACE_S, Traces, end_group, guard_command
+from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_group, guard_command
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
 _PORT = re.compile(r"failed to start (?P<service>\w+) service: .*?:(?P<port>\d+)' already in use")
@@ -34,13 +34,13 @@ class GuardedProcess:
         token = f"{os.getpid()}_{secrets.token_hex(8)}"
         runtime = Path(tempfile.gettempdir()) / f"inferometer-{name}-{token}"
         self.log = runtime.with_suffix(".log") if log is None else log
-        self.traces = Traces(f"inferometer_{token}_", runtime, self.log if log is None else None)
+        self.files = ServerFiles(f"inferometer_{token}_", runtime, self.log if log is None else None)
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: int | None = None  # reads as ended when the guard is done
 
     @property
     def runtime(self) -> Path:
-        return self.traces.runtime
+        return self.files.runtime
 
     @property
     def process(self) -> "subprocess.Popen[bytes]":
@@ -53,7 +53,7 @@ class GuardedProcess:
         done, alive = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [*guard_command(self.traces, log=self.log, alive=alive), *command],
+                [*guard_command(self.files, log=self.log, alive=alive), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 env=environment,
@@ -87,9 +87,9 @@ class GuardedProcess:
         self.wait_for_guard()
         # The guard has done both already, unless somebody killed it.
         end_group(process.pid)
-        self.traces.remove()
+        self.files.remove()
         if not keep_log:
-            self.traces.remove_log()
+            self.files.remove_log()
 
     def wait_for_guard(self) -> None:
         guard, self._guard = self._guard, None

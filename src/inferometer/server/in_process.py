@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.server.guard import GRACE_S, Traces
+from inferometer.server.guard import GRACE_S, ServerFiles
 from inferometer.server.guarded import GuardedProcess, telling_lines
 from inferometer.server.ports import Ports, choose_ports, is_free
 from inferometer.server.wheel import (
@@ -67,20 +67,20 @@ class Host:
         environment = {
             **server_environment(guarded.runtime),
             **self.environment,
-            **self._settings(guarded.traces).to_environment(),
+            **self._settings(guarded.files).to_environment(),
         }
         guarded.start(command, environment, fds)
         guarded.release()
         return guarded.process
 
-    def _settings(self, traces: Traces) -> InProcessSettings:
+    def _settings(self, files: ServerFiles) -> InProcessSettings:
         if self.directory is None:
             wheel = find_wheel()
-            make_backends(wheel, traces.runtime)
-            make_interpreter(traces.runtime)
-            check_stub(traces.runtime)
+            make_backends(wheel, files.runtime)
+            make_interpreter(files.runtime)
+            check_stub(files.runtime)
             library = next(wheel.libraries.glob("libtritonserver*.so"))
-            backends, caches = backends_folder(traces.runtime), wheel.caches
+            backends, caches = backends_folder(files.runtime), wheel.caches
         else:
             library = installed_library(self.directory)
             backends, caches = self.directory / "backends", self.directory / "caches"
@@ -88,9 +88,9 @@ class Host:
             library=str(library),
             backends=str(backends),
             caches=str(caches) if caches.is_dir() else "",
-            repository=str(self.repository or make_repository(traces.runtime, self.folders)),
+            repository=str(self.repository or make_repository(files.runtime, self.folders)),
             models=self.models,
-            shared_memory_prefix=traces.prefix,
+            shared_memory_prefix=files.prefix,
         )
 
     def wait_until_answering(self, port: int) -> None:
@@ -145,7 +145,7 @@ class Host:
         started, self._started = self._started, []
         for guarded in started:
             guarded.wait_for_guard()
-            guarded.traces.remove_log()
+            guarded.files.remove_log()
         self._has_answered = False
 
 

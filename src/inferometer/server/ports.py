@@ -16,7 +16,7 @@ _LISTENING = "0A"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Port numbers by service; as a wish, 0 means any free one."""
+    """Port numbers by service; as a request, 0 means any free one."""
 
     http: int = 0
     grpc: int = 0
@@ -29,16 +29,16 @@ class Ports:
         return (self.http, self.grpc, self.metrics)
 
 
-def choose_ports(wish: Ports) -> Ports:
-    """The wish with a free port in place of each 0; a given port that cannot be had is a UsageError."""
-    _check_numbers(wish)
-    given_first = sorted(wish.named(), key=lambda pair: pair[1] == 0)
+def choose_ports(requested: Ports) -> Ports:
+    """These ports with a free one in place of each 0; a given port that is taken is a UsageError."""
+    _check_numbers(requested)
+    given_first = sorted(requested.named(), key=lambda pair: pair[1] == 0)
     with ExitStack() as held:  # all three at once, so that they differ
         taken = {
             service: held.enter_context(_bind(port, service)).getsockname()[1]
             for service, port in given_first
         }
-    return Ports(*(taken[service] for service, _ in wish.named()))
+    return Ports(*(taken[service] for service, _ in requested.named()))
 
 
 def is_free(port: int) -> bool:
@@ -66,9 +66,9 @@ def listens_on(pid: int, ports: Iterable[int]) -> bool:
     return set(ports) <= {port for link, port in _listening(pid) if link in sockets}
 
 
-def _check_numbers(wish: Ports) -> None:
+def _check_numbers(requested: Ports) -> None:
     seen: dict[int, str] = {}
-    for service, port in wish.named():
+    for service, port in requested.named():
         if not 0 <= port <= 65535:
             raise UsageError(
                 f"the {service} port is {port}, but a port is a number from 1 to 65535",

@@ -85,7 +85,12 @@ class DynamicGrpc(Service):
                 for messages in calls
             )
         control = GrpcControl(self._connection, method.service)
-        wiring = control.wiring(method.name, options, is_whole_calls=not method.is_unary)
+        wiring = control.wiring(
+            method.name,
+            options,
+            is_whole_calls=not method.is_unary,
+            has_one_reply=not method.gives_stream,
+        )
         return Traffic(wiring, requests, findings=findings)
 
     def _look_up(self) -> Method:

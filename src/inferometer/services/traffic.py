@@ -78,6 +78,7 @@ class Wiring:
     is_streaming: bool = False  # any number of responses; gRPC: requests share streams that stay open
     streams: int = 0  # that they share, at most; 0 is one for each slot or sequence
     is_whole_calls: bool = False  # gRPC: a request is all messages of a call; any number come back
+    has_one_reply: bool = False  # gRPC: of whole calls, exactly one message comes back
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2

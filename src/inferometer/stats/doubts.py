@@ -27,6 +27,9 @@ LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
+MOST_LONGER = (
+    60  # times as long as was measured: beyond, one event decides the width and its root says nothing
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,10 @@ def _longer(evidence: DoubtEvidence) -> str:
     width = max((each for each in widths if each is not None), default=None)
     if width is None or evidence.precision is None or not 0 < evidence.precision < width:
         return "the figures vary from window to window"
-    needed_s = evidence.found.duration_ns / NS_PER_S * (width / evidence.precision) ** 2
+    times = (width / evidence.precision) ** 2
+    if times > MOST_LONGER:
+        return "the figures vary so much from window to window that measuring longer would hardly settle them"
+    needed_s = evidence.found.duration_ns / NS_PER_S * times
     return f"about {float(f'{needed_s:.2g}'):.0f} s of measuring would do"
 
 

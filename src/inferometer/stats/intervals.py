@@ -10,42 +10,58 @@ their mean (Student's t). What is compared is what each section has more, or les
 * Sections can also make up for each other: what ends late in one is missing there and counted in the next. Then the
   spread between longer ones is far smaller, and that one is taken.
 * A figure that goes up or down while it is measured has no less sure a mean over the measured time. So a trend, which
-  may bend, is taken out where it stands out from the noise.
+  may bend, is taken out where it stands out from the noise. Where neighbours are much alike even so, it bends another
+  way, and no interval is given.
 * Where a few sections are far above the others, the interval reaches further up (Johnson 1978), and the same for down.
 
 A percentile is not a mean, but the share of requests below a duration is. So the interval of that share is found at
 the percentile itself, and the two percentiles at its ends are the interval: lopsided where the tail is. It is never
-narrower than that of independent requests. The percentile must have enough requests on either side, as many as so many
-independent ones would be; otherwise no interval is given. Percentiles further out have none either, then.
+narrower than with independent requests in each section. The percentile must have enough requests on either side, as
+many as so many independent ones would be; otherwise no interval is given, and none for percentiles further out. How
+many requests are worth one independent one is asked also of the percentiles on the way from the median: the few slowest
+requests of a run may look independent only because the run missed a slow time, and runs that look so would be the ones
+with an interval.
 
-Throughput is counted in sections of time that begin and end with the end of a request. Where answers come in bunches,
-sections are made of whole bunches.
+Throughput, where the same number of requests is outstanding all the time, is that number over the mean latency
+(Little's law), so the interval of the mean latency gives its interval. Requests cut by the ends of the measured time
+add to it, and so does the share by which the number outstanding was not that. Otherwise, or where it is narrower,
+throughput is counted in sections of time that begin and end with the end of a request; where answers come in bunches,
+sections are made of whole bunches. (Sections alone are too wide where many clients send one request after the other: a
+request that just missed one section is counted in the next, which says nothing of the whole.)
+
+What an interval covers is the figure that very many runs like this one have in the mean: the same load, for as long, on
+a server in the same condition. Where the server drifts, that is its mean over a drift like the one measured, and not
+what it would show later; that there is a drift is a remark of its own (`stats.doubts`). What happens less often than a
+few times in a run is not in the interval.
 """
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.quantiles import rank
-from inferometer.stats.series import Series, Sketch
+from inferometer.stats.series import Series, Sketch, Sorted
 
 MOST_SECTIONS = 64
 FEWEST_SECTIONS = 8
 LEAST_UNITS = 2  # requests, pieces or bunches in a section
 ALIKE = 0.3  # correlation of neighbouring sections, either way, above which they count as too short
-TOO_ALIKE = 0.45  # the same of the fewest sections
+TOO_ALIKE = 0.45  # the same of the fewest sections, and of any that a trend was taken out of
 MOST_ALIKE = 0.8  # what is allowed for
 MOST_OPPOSED = 0.5
 FAR_SMALLER = 0.3  # variance with the fewest sections, as a share of that with more
 STANDS_OUT = 14.0  # F of a trend
 MOST_BENDS = 5
 LEAST_BEYOND = 5.0  # independent requests on either side of a percentile
+STEPS = (1, 5, 10, 25, 50, 75, 90, 95, 99)  # percentiles that are looked at on the way out from the median
 SURE = 1.96  # standard errors
 LONG_GAP = 1.5  # times the mean gap between ends
 BUNCHED = 2 / 3  # share of the time in long gaps
@@ -70,7 +86,8 @@ def margin(sections: Sections) -> Margin | None:
         stages.append(_Stage(noise, lost))
     longest = stages[-1]
     chosen = next((stage for stage in stages if abs(stage.alike) <= ALIKE), longest)
-    if chosen is longest and chosen.alike > TOO_ALIKE:
+    is_bent = lost > 1 and stages[0].alike > TOO_ALIKE  # in a way that was not taken out
+    if is_bent or (chosen is longest and chosen.alike > TOO_ALIKE):
         return None
     is_opposed = longest.variance(0.0) < FAR_SMALLER * stages[0].variance(0.0)
     if is_opposed and longest.variance(0.0) < chosen.variance(0.0):
@@ -151,36 +168,78 @@ def mean_estimate(value: float, width: Margin | None) -> Estimate:
 def percentile_estimates(series: Series, wanted: Iterable[int]) -> dict[int, Estimate]:
     """Percentiles with their intervals; of at least one value. Where one has none, those further out have none."""
     whole, parts = series.sorted(), _Parts.of(series)
+    asked = {50, *wanted}
     found: dict[int, Estimate] = {}
-    for p in sorted({50, *wanted}, key=lambda p: abs(p - 50)):
-        border = whole.at(rank(p, whole.count))
-        is_known = all(found[nearer].low is not None for nearer in found if _is_between(nearer, p))
-        ends = _ends(parts.share_margin(border), p, whole.count) if is_known and parts is not None else None
-        found[p] = (
-            Estimate(float(border))
-            if ends is None
-            else Estimate(float(border), float(whole.around(ends[0])[0]), float(whole.around(ends[1])[1]))
+    for outwards in _outwards(asked):
+        clusters: float | None = 1.0  # of the next percentile further in; None when it has no interval
+        for p in outwards:
+            border = whole.at(rank(p, whole.count))
+            found[p] = Estimate(float(border))
+            share = None if parts is None else parts.share(border, p, whole.count)
+            clusters = None if clusters is None or share is None else share.clusters_beyond(clusters)
+            if share is None or clusters is None:
+                continue
+            share = share.reaching(clusters)
+            if not share.is_enough(clusters):
+                clusters = None
+                continue
+            low, high = share.ranks()
+            found[p] = Estimate(float(border), _between(whole, low)[0], _between(whole, high)[1])
+    return {p: found[p] for p in asked}
+
+
+def _outwards(asked: set[int]) -> tuple[list[int], list[int]]:
+    """From the median up and down, by steps that do not depend on what is asked, as far as that goes."""
+    steps = {*STEPS, *asked}
+    return (
+        [p for p in sorted(steps) if 50 <= p <= max(asked)],
+        [p for p in sorted(steps, reverse=True) if min(asked) <= p <= 50],
+    )
+
+
+def _between(whole: Sorted, place: float) -> tuple[float, float]:
+    """The value at a rank that need not be whole; of a sketch, the least and the greatest it may be."""
+    first = min(math.floor(place), whole.count - 1)
+    part, before, after = place - first, whole.around(first), whole.around(min(first + 1, whole.count - 1))
+    return before[0] + part * (after[0] - before[0]), before[1] + part * (after[1] - before[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The share of requests up to a percentile, and how far its interval reaches."""
+
+    share: float
+    count: int
+    width: Margin
+    clusters: float  # how many requests are worth one independent one
+
+    def clusters_beyond(self, nearer: float) -> float:
+        """With what the next percentile further in says of them, which has seen more."""
+        return math.sqrt(self.clusters * max(self.clusters, nearer))
+
+    def reaching(self, clusters: float) -> "_Share":
+        """Outwards as far as with so large clusters: that is where what the run missed would be."""
+        least = SURE * math.sqrt(self.share * (1 - self.share) / self.count * clusters)
+        down, up = self.width
+        if self.share > 0.5:
+            up = max(up, least)
+        elif self.share < 0.5:
+            down = max(down, least)
+        return replace(self, width=Margin(down, up))
+
+    def is_enough(self, clusters: float) -> bool:
+        """There are enough requests on either side, and the interval ends inside the run."""
+        beyond = min(self.share, 1 - self.share) * self.count / clusters
+        low, high = self.ranks()
+        return beyond >= LEAST_BEYOND and low >= 0 and high <= self.count - 1
+
+    def ranks(self) -> tuple[float, float]:
+        """The ends of the interval: these shares of a run may lie below the true percentile."""
+        last = self.count - 1
+        return (
+            (self.share - self.width.down - 0.5 / self.count) * last,
+            (self.share + self.width.up + 0.5 / self.count) * last,
         )
-    return found
-
-
-def _is_between(nearer: int, p: int) -> bool:
-    return 50 <= nearer < p or p < nearer <= 50
-
-
-def _ends(width: Margin | None, p: int, count: int) -> tuple[int, int] | None:
-    """The ranks at the ends of the interval of percentile `p`; None when there are too few on either side of it."""
-    if width is None:
-        return None
-    share = p / 100
-    floor = SURE * math.sqrt(share * (1 - share) / count)  # as if they were independent
-    down, up = max(width.down, floor), max(width.up, floor)
-    independent = share * (1 - share) * (SURE / min(down, up)) ** 2
-    # These are the shares of a run that may lie below the true percentile.
-    low, high = share - down - 0.5 / count, share + up + 0.5 / count
-    if min(share, 1 - share) * independent < LEAST_BEYOND or low < 0 or high > 1:
-        return None
-    return math.floor(low * (count - 1)), math.ceil(high * (count - 1))
 
 
 class _Parts:
@@ -214,14 +273,22 @@ class _Parts:
         """Of the mean over all, from the sum in each section."""
         return _ratio_margin(amounts, self._sizes)
 
-    def share_margin(self, border: int) -> Margin | None:
-        """Of the share of values up to a border."""
+    def share(self, border: int, p: int, count: int) -> _Share | None:
+        """Of values up to a border, which is percentile `p`."""
         if not self._pieces:
             below = np.add.reduceat(self._values <= border, self._starts, dtype=np.float64)
         else:
             counts = np.array([float(part.up_to(border)) for part in self._pieces])
             below = np.add.reduceat(counts, self._starts)
-        return self.margin(below)
+        width = self.margin(below)
+        if width is None:
+            return None
+        # Never surer than with independent requests in each section, also where a trend makes sections differ.
+        inside = float((below * (self._sizes - below) / np.maximum(self._sizes - 1, 1)).sum())
+        least = SURE * math.sqrt(inside) / count
+        down, up = max(width.down, least), max(width.up, least)
+        independent = SURE * math.sqrt(p / 100 * (1 - p / 100) / count)
+        return _Share(p / 100, count, Margin(down, up), max(min(down, up) / independent, 1.0) ** 2)
 
 
 def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
@@ -238,24 +305,64 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
 
 def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
     """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
+    by_sections, by_latency = _rate_by_sections(ends, span_us), _rate_by_latency(ends, span_us)
+    known = [width for width in (by_sections, by_latency.width) if width is not None]
+    if by_latency.width is not None and by_latency.is_steady:
+        known = [by_latency.width]
+    if not known:
+        return Estimate(value)
+    width = min(known, key=sum)
+    return mean_estimate(value, Margin(value * width.down, value * width.up))
+
+
+class _ByLatency(NamedTuple):
+    width: Margin | None  # as shares of the rate
+    is_steady: bool  # the number outstanding hardly adds to it
+
+
+def _rate_by_latency(ends: Groups, span_us: int) -> _ByLatency:
+    """From Little's law: so many requests are outstanding all the time, and each takes so long."""
+    unknown = _ByLatency(None, False)
+    most = _most_outstanding(ends) if ends.is_exact else 0
+    mean = mean_margin(Series(ends.slowest_ns)) if most > 0 else None
+    mean_us = float(ends.slowest_ns.mean()) / NS_PER_US if len(ends) else 0.0
+    if mean is None or mean_us == 0:
+        return unknown
+    # A request that is half done when the measured time begins counts as a whole one; another, at its end, as none.
+    halves = SURE * math.sqrt(most / 6) / len(ends)
+    down, up = (math.hypot(part / NS_PER_US / mean_us, halves) for part in (mean.up, mean.down))
+    outstanding = len(ends) * mean_us / span_us
+    missing = max(abs(1 - outstanding / most) - halves, 0.0)
+    return _ByLatency(Margin(down + missing, up + missing), missing <= min(down, up) / 4)
+
+
+def _most_outstanding(ends: Groups) -> int:
+    """At the same time; where one request ends and the next one begins within a microsecond they are not."""
+    if not len(ends):
+        return 0
+    starts_us = np.sort(ends.last_us - ends.slowest_ns // NS_PER_US + 1, kind="stable")
+    ended = np.searchsorted(np.sort(ends.last_us, kind="stable"), starts_us, side="right")
+    return int((np.arange(1, len(starts_us) + 1) - ended).max())
+
+
+def _rate_by_sections(ends: Groups, span_us: int) -> Margin | None:
+    """As shares of the rate; from how many requests end in sections of the time."""
     ended = np.cumsum(ends.counts)
     chosen = _bunch_ends(ends)
     # The last response of a stream may be older than what was known before its end mark came.
     last_us, counts = np.maximum.accumulate(ends.last_us)[chosen], ended[chosen]
     sections = _section_count(len(last_us) - 1)
     if sections is None:
-        return Estimate(value)
+        return None
     edges = _nearest(last_us, sections)
     amounts, times = np.diff(counts[edges]).astype(np.float64), np.diff(last_us[edges]).astype(np.float64)
     width = _ratio_margin(amounts, times)
     if width is None:
-        return Estimate(value)
+        return None
     # Where the first and the last answer fall into the span is chance too.
     between, within = amounts.sum() / times.sum(), ended[-1] / span_us
     chance = abs(between - within)
-    return mean_estimate(
-        value, Margin(*(value * (part + chance) / within for part in (width.down, width.up)))
-    )
+    return Margin((width.down + chance) / within, (width.up + chance) / within)
 
 
 def _bunch_ends(ends: Groups) -> NDArray[np.bool_]:

@@ -1,8 +1,8 @@
 """A whole run as one value and one file: every report can be made again from it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from inferometer.base.notes import Remark
 from inferometer.options.effective import Effective
@@ -41,6 +41,43 @@ class Finding:
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_rows(value: object, *names: str) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(row, Mapping) and all(name in row for name in names) for row in value
+    )
+
+
+def _is_configuration(value: object) -> bool:
+    """As far as the steps of an ensemble are read from it."""
+    if not isinstance(value, Mapping):
+        return value is None
+    schedule = value.get("ensemble_scheduling")
+    return schedule is None or (isinstance(schedule, Mapping) and _is_rows(schedule.get("step") or ()))
+
+
+def _is_inputs(value: object) -> bool:
+    return _is_rows(value, "name", "shape") and all(
+        isinstance(row["shape"], list | tuple) for row in cast(Sequence[Mapping[str, Any]], value)
+    )
+
+
+_COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
+    "host": {
+        "ports": lambda value: value is None or isinstance(value, int),
+        "memory_bytes": _is_number,
+    },
+    "model": {
+        "inputs": _is_inputs,
+        "config": _is_configuration,
+        "composing": lambda value: value is None or _is_rows(value),
+    },
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """`asked` is what the user typed, `effective` what ran; neither ever holds a header's value or a key."""
@@ -61,6 +98,14 @@ class Result:
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
     account: Account | None = None  # known when the load is over
+
+    def __post_init__(self) -> None:
+        """What reports compute with is what it was written as; all the rest of the mappings is only shown."""
+        for name, fields in _COMPUTED.items():
+            found = getattr(self, name)
+            for key, fits in fields.items():
+                if key in found and not fits(found[key]):
+                    raise ValueError(f"{name}.{key} is of the wrong kind")
 
     @property
     def failed_share(self) -> float:

@@ -28,7 +28,7 @@ class Watcher:
         """The tuner wants a configuration measured, or knows its figures already."""
 
     def tried(self, trial: Any) -> None:
-        """A configuration was measured, or could not be: a `Trial` of the diagnosis or the tuner."""
+        """A configuration was measured, or could not be: a `ChangeTrial` of a diagnosis, or a `Trial` of the tuner."""
 
     def skipped(self, skip: Any) -> None:
         """The tuner leaves a configuration out."""

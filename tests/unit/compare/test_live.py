@@ -4,8 +4,8 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.compare.live import Order, check_order, contestants
-from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, Look, Pace, schedules
+from inferometer.compare.live import CompareRequest, check_request, variants_of
+from inferometer.compare.turns import FEWEST_ROUNDS, ROUNDS, PilotRun, TimeBudget, round_plans
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.checks import changed
 from inferometer.measure.instrument import LoadPoint
@@ -29,7 +29,7 @@ from inferometer.options.options import Options
     ],
 )
 def test_variants_are_named_as_short_as_can_be(models, urls, expected):
-    assert [(row.name, row.model, row.url) for row in contestants(models, urls)] == expected
+    assert [(row.name, row.model, row.url) for row in variants_of(models, urls)] == expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_variants_are_named_as_short_as_can_be(models, urls, expected):
 )
 def test_what_is_no_comparison_is_refused(models, urls, words):
     with pytest.raises(UsageError, match=words):
-        contestants(models, urls)
+        variants_of(models, urls)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,15 @@ def test_what_is_no_comparison_is_refused(models, urls, words):
 )
 def test_options_without_meaning_are_refused(given):
     with pytest.raises(UsageError):
-        check_order(
-            Order(contestants(["a", "b"], []), changed(Options(), model="a", **{"duration_s": 1.0, **given}))
+        check_request(
+            CompareRequest(
+                variants_of(["a", "b"], []), changed(Options(), model="a", **{"duration_s": 1.0, **given})
+            )
         )
 
 
 def look(per_s, latency_ns=NS_PER_S // 100):
-    return Look(per_s, latency_ns)
+    return PilotRun(per_s, latency_ns)
 
 
 def closed(concurrency=1):
@@ -76,36 +78,40 @@ def closed(concurrency=1):
 
 
 def test_about_equal_lanes_send_the_same_number_and_others_their_own():
-    base, near, far = schedules(closed(), Pace(100 * NS_PER_S), [look(100), look(400), look(10)], steps=1)
+    base, near, far = round_plans(
+        closed(), TimeBudget(100 * NS_PER_S), [look(100), look(400), look(10)], steps=1
+    )
     assert base.rounds == near.rounds == far.rounds == ROUNDS
     assert base.count == near.count == pytest.approx(200, abs=1)
     assert far.count == 10
 
 
 def test_every_turn_goes_through_the_data_a_whole_number_of_times():
-    (plan, _) = schedules(closed(), Pace(100 * NS_PER_S), [look(100), look(100)], steps=8)
+    (plan, _) = round_plans(closed(), TimeBudget(100 * NS_PER_S), [look(100), look(100)], steps=8)
     assert plan.count == 104
-    (plan, _) = schedules(closed(), Pace(100 * NS_PER_S), [look(6), look(6)], steps=8)
+    (plan, _) = round_plans(closed(), TimeBudget(100 * NS_PER_S), [look(6), look(6)], steps=8)
     assert plan.count == 6
 
 
 def test_slow_models_get_fewer_rounds_but_never_too_few():
-    (plan, _) = schedules(closed(4), Pace(10 * NS_PER_S), [look(32), look(32)], steps=1)
+    (plan, _) = round_plans(closed(4), TimeBudget(10 * NS_PER_S), [look(32), look(32)], steps=1)
     assert (plan.rounds, plan.count) == (20, 16)
-    (plan, _) = schedules(closed(4), Pace(NS_PER_S), [look(1), look(1)], steps=1)
+    (plan, _) = round_plans(closed(4), TimeBudget(NS_PER_S), [look(1), look(1)], steps=1)
     assert (plan.rounds, plan.count) == (FEWEST_ROUNDS, 16)
 
 
 def test_a_number_of_requests_is_shared_out_among_the_rounds():
-    (plan, _) = schedules(closed(), Pace(10 * NS_PER_S, request_count=2000), [look(1), look(1)], steps=1)
+    (plan, _) = round_plans(
+        closed(), TimeBudget(10 * NS_PER_S, request_count=2000), [look(1), look(1)], steps=1
+    )
     assert (plan.rounds, plan.count) == (ROUNDS, 20)
 
 
 def test_by_rate_turns_have_a_length():
     point = LoadPoint("request_rate", 50, Open(Constant(50.0)))
-    (plan, _) = schedules(point, Pace(100 * NS_PER_S), [look(50), look(50)], steps=1)
+    (plan, _) = round_plans(point, TimeBudget(100 * NS_PER_S), [look(50), look(50)], steps=1)
     assert (plan.count, plan.turn_ns) == (None, NS_PER_S)
-    (plan, _) = schedules(point, Pace(10 * NS_PER_S), [look(50), look(50, NS_PER_S)], steps=1)
+    (plan, _) = round_plans(point, TimeBudget(10 * NS_PER_S), [look(50), look(50, NS_PER_S)], steps=1)
     assert (plan.rounds, plan.turn_ns) == (
         FEWEST_ROUNDS,
         4 * NS_PER_S,

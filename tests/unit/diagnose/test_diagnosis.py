@@ -11,12 +11,12 @@ from inferometer.diagnose.diagnosis import (
     COMPUTE,
     INSTANCES,
     Change,
+    ChangeTrial,
     CurvePoint,
     Diagnosis,
     Machine,
     StepFigures,
     Suggestion,
-    Trial,
     Verdict,
 )
 from inferometer.options.effective import Effective
@@ -62,8 +62,8 @@ DIAGNOSIS = Diagnosis(
     curve=(CurvePoint(1, 16.6, 60e6, None, None),),
     results=(RESULT,),
     trials=(
-        Trial(SUGGESTION, 33.0, 120e6, 0.875, True, 0),
-        Trial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no"),
+        ChangeTrial(SUGGESTION, 33.0, 120e6, 0.875, True, 0),
+        ChangeTrial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no"),
     ),
     after=Verdict(COMPUTE, "second limits it", "second"),
     is_restored=True,

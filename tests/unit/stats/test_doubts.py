@@ -88,6 +88,12 @@ def test_without_a_special_reason_more_time_is_asked_for():
     assert (doubt.kind, doubt.text) == ("too few samples", "about 250 s of measuring would do")
 
 
+def test_where_one_event_decides_the_width_no_time_is_promised():
+    doubt = explain(evidence(latency=Estimate(10 * MS, 2 * MS, 30 * MS)))
+    assert doubt.kind == "too few samples"
+    assert "hardly settle" in doubt.text
+
+
 @pytest.mark.parametrize(
     ("latency", "figure"),
     [

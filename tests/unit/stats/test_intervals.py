@@ -94,9 +94,10 @@ def throughput_interval(ends_us):
     return rate_interval(len(ends_us) / span_us * 1e6, ended(ends_us), span_us)
 
 
-def ended(ends_us):
+def ended(ends_us, latency_us=0.001):
     found = Ends()
-    found.append(np.asarray(ends_us).astype(np.int64), np.ones(len(ends_us), dtype=np.int64))
+    latencies = np.broadcast_to(np.asarray(latency_us) * 1000, len(ends_us)).astype(np.int64)
+    found.append(np.asarray(ends_us).astype(np.int64), latencies)
     return found.groups()
 
 
@@ -256,6 +257,35 @@ def test_too_few_rounds_in_lockstep_give_no_interval_of_the_rate():
     assert rate_interval(1.0, ended(ends), int(ends[-1])).low is None
 
 
+def _clients(seed, clients, each, spread):
+    """Of clients that send one request after the other, not all at once; what ends in the first 12 s."""
+    rng = np.random.default_rng(seed)
+    latency = 1e6 * np.exp(spread * rng.standard_normal((clients, each)))
+    ends = np.cumsum(latency, axis=1) - 1e6 * (2 + rng.random((clients, 1)))
+    inside = (ends > 0) & (ends <= 12e6)
+    order = np.argsort(ends[inside])
+    return ends[inside][order], latency[inside][order]
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.1, 0.3])
+def test_many_clients_have_a_rate_as_sure_as_their_latency(spread):
+    """Requests that just missed a part of the time are counted in the next one: that says nothing of the whole."""
+    runs = [_clients(seed, clients=30, each=60, spread=spread) for seed in range(60)]
+    truth = np.mean([len(ends) for ends, _ in runs])
+    found = [rate_interval(len(ends), ended(ends, latency), 12_000_000) for ends, latency in runs]
+    assert np.mean([estimate.low <= truth <= estimate.high for estimate in found]) >= 0.85
+    widths = [(estimate.high - estimate.low) / 2 for estimate in found]
+    assert np.median(widths) < 2 * 1.96 * np.std([len(ends) for ends, _ in runs], ddof=1)
+
+
+@pytest.mark.parametrize("latency_us", [500, 20_000])
+def test_random_arrivals_are_not_surer_because_every_request_takes_as_long(latency_us):
+    """The number outstanding is as random as the arrivals are, so the latency says nothing of the rate."""
+    ends = np.cumsum(np.random.default_rng(3).exponential(1000, 2000))
+    found = rate_interval(1000.0, ended(ends, latency_us), int(ends[-1]) + 1)
+    assert found.relative_half_width > 1.5 / math.sqrt(2000)
+
+
 def test_drift_does_not_widen_the_interval_of_the_mean_over_the_measured_time():
     rng = np.random.default_rng(6)
     noise = 1e6 * (1 + 0.1 * rng.standard_normal(5000))
@@ -264,6 +294,13 @@ def test_drift_does_not_widen_the_interval_of_the_mean_over_the_measured_time():
         for part in (0, np.linspace(0, 0.6, 5000))
     )
     assert drifting.high - drifting.low < 2 * (steady.high - steady.low)
+
+
+def test_tail_of_a_run_that_missed_the_slow_times_is_not_taken_for_independent():
+    """A queue whose waits are shared by dozens: the p99 of 4,000 requests is that of a few busy times."""
+    server = Server(4000, "queue", 0.8)
+    found = [latency_interval(series, 99) for series in server.latencies()]
+    assert np.mean([estimate.low is None for estimate in found]) > 0.95
 
 
 def test_interval_of_a_percentile_is_lopsided_where_the_tail_is():

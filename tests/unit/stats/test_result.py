@@ -105,3 +105,18 @@ def test_file_of_before_a_figure_was_known_is_still_read():
     found = from_json(json.dumps(document), "x", Result)
     assert found.levels[0].doubt is None
     assert found.levels[0].measurement.client.lag_p99_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "value"),
+    [
+        ("host", "ports", "many"),
+        ("model", "inputs", [{"name": "INPUT0", "shape": 4}]),
+        ("model", "config", {"ensemble_scheduling": {"step": [3]}}),
+    ],
+)
+def test_what_reports_compute_with_is_refused_by_its_name_where_it_is_of_another_kind(group, key, value):
+    document = json.loads(to_json(RESULT))
+    document[group][key] = value
+    with pytest.raises(UsageError, match=rf"{group}\.{key}"):
+        from_json(json.dumps(document), "it.json", Result)

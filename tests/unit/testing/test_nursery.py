@@ -1,5 +1,6 @@
 """A command out of the nursery is a process as any other."""
 
+import json
 import os
 import socket
 import subprocess
@@ -39,6 +40,25 @@ def test_asking_is_a_program_too() -> None:
 def test_one_that_takes_too_long_is_killed() -> None:
     with pytest.raises(TimeoutError):
         call("inferometer", "selftest", timeout_s=0.01)
+
+
+@pytest.mark.parametrize("said", [b"", b'{"command": "infero', b"whole"])
+def test_one_that_is_killed_while_it_asks_harms_no_other(said: bytes) -> None:
+    request = {
+        "command": "inferometer",
+        "words": ["--version"],
+        "folder": "/",
+        "environment": {},
+        "limits": [],
+        "group": None,
+        "places": [0],
+    }
+    with socket.socket(socket.AF_UNIX) as asker, open(os.devnull) as nothing:
+        asker.connect(nursery_address())
+        if said:
+            text = json.dumps(request).encode() + b"\n" if said == b"whole" else said
+            socket.send_fds(asker, [text], [nothing.fileno()])
+    assert call("inferometer", "--version").code == 0
 
 
 def open_ones(pid: int) -> set[int]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from inferometer.stats.result import Result
 
 VERSION = "2.51.0"  # of the dialect
+MOST_SAID = 1000  # characters of what a server says of a failure; it may be a page
 
 # What the classic tool says in words of its own, or not at all.
 _NOT_SHOWN = (
@@ -268,12 +269,13 @@ def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> No
 
 
 def _words(example: str) -> str:
-    """The server's own sentence, out of the JSON it may have put it in."""
+    """The server's own sentence, out of the JSON it may have put it in; of a whole page, how it begins."""
     try:
         document = decode(example)
     except ValueError:
-        return example
-    return str(document["error"]) if isinstance(document, dict) and "error" in document else example
+        document = None
+    said = str(document["error"]) if isinstance(document, dict) and "error" in document else example
+    return said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]}... ({len(said)} characters)"
 
 
 if __name__ == "__main__":

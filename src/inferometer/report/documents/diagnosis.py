@@ -10,10 +10,10 @@ from inferometer.diagnose.diagnosis import (
     LIGHT,
     UNKNOWN,
     Change,
+    ChangeTrial,
     Diagnosis,
     StepFigures,
     Suggestion,
-    Trial,
 )
 from inferometer.report.axes import plain_number, rate_axis, time_axis
 from inferometer.report.document import (
@@ -136,7 +136,7 @@ def _cores(diagnosis: Diagnosis) -> str:
     return "all cores together" if cores is None else f"of {plural(cores, 'core')}"
 
 
-def _gain(diagnosis: Diagnosis, trial: Trial) -> float:
+def _gain(diagnosis: Diagnosis, trial: ChangeTrial) -> float:
     """Of throughput over where it began."""
     return trial.throughput / diagnosis.throughput - 1 if diagnosis.throughput else 0.0
 
@@ -355,7 +355,7 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
         yield "The server keeps the new configuration until it is restarted."
 
 
-def trial_words(trial: Trial) -> str:
+def trial_words(trial: ChangeTrial) -> str:
     """Predicted against measured."""
     what = _capital(trial.suggestion.text)
     if trial.failure:
@@ -411,7 +411,7 @@ def _trial_table(diagnosis: Diagnosis) -> Table:
     return Table("Predicted against measured", columns, (first, *rows), Depth.DRAWN)
 
 
-def _trial_row(row: Trial) -> tuple[str, ...]:
+def _trial_row(row: ChangeTrial) -> tuple[str, ...]:
     said = (_change(row.suggestion.change), quantity(row.suggestion.throughput))
     if row.failure:
         return (*said, NONE, NONE, NONE, NONE, f"refused: {row.failure}")

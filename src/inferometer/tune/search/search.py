@@ -6,7 +6,7 @@ same it proposes the same: a search is resumed by telling it again what the jour
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from inferometer.base.errors import LocalError
 from inferometer.tune.scoring import Goal
@@ -64,7 +64,6 @@ class Proposal:
     repeat: int = 0
     effort: Effort | None = None  # None: as the measurement options say
     predicted: tuple[tuple[str, float], ...] = ()
-    why: str = ""
 
     @property
     def key(self) -> str:
@@ -120,7 +119,6 @@ class Search:
 
     def __init__(self, steps: SearchSteps) -> None:
         self._steps = steps
-        self._is_begun = False
         self._asked: Proposal | None = None
         self._told: Trial | None = None
         self.ended = ""
@@ -133,11 +131,10 @@ class Search:
             raise LocalError("the search is asked twice in a row", remedy="tell it the trial first")
         while True:
             try:
-                step = self._steps.send(self._told) if self._is_begun else next(self._steps)
+                step = self._steps.send(self._told)  # None starts it
             except StopIteration as stop:
                 self.ended = stop.value
                 return None
-            self._is_begun = True
             self._told = None
             if isinstance(step, SearchMessage):
                 self.said.append(step)
@@ -166,7 +163,3 @@ def load_of(value: float, batch: int, *, by_rate: bool) -> ClientLoad:
     if by_rate:
         return ClientLoad(request_rate=value, batch=batch)
     return ClientLoad(concurrency=round(value), batch=batch)
-
-
-def failed(trial: Trial, reason: str) -> Trial:
-    return replace(trial, status=Status.FAILED, reason=reason)

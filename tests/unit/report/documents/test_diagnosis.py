@@ -11,11 +11,11 @@ from inferometer.diagnose.diagnosis import (
     INSTANCES,
     UNKNOWN,
     Change,
+    ChangeTrial,
     Diagnosis,
     Machine,
     StepFigures,
     Suggestion,
-    Trial,
     Verdict,
 )
 from inferometer.report.documents.diagnosis import trial_words
@@ -109,8 +109,8 @@ def test_without_statistics_only_what_is_known_is_shown():
 
 def test_trials_are_told_predicted_against_measured():
     trials = (
-        Trial(SUGGESTION, 31.0, 129 * MS, 0.78, True, 1),
-        Trial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no memory"),
+        ChangeTrial(SUGGESTION, 31.0, 129 * MS, 0.78, True, 1),
+        ChangeTrial(SUGGESTION, 0.0, 0.0, 0.0, False, None, "no memory"),
     )
     shown = text(
         replace(
