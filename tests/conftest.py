@@ -15,7 +15,8 @@ from tests.support.commands import SHARED, nursery_address
 settings.register_profile(
     "no clock", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("no clock")
+settings.register_profile("quick", settings.get_profile("no clock"), max_examples=5)
+settings.load_profile("quick" if "INFEROMETER_QUICK" in os.environ else "no clock")
 
 # Workers that begin at once. Those of commands that are processes of their own start as everywhere.
 workers.start_process = lambda command, fds: bear_worker(nursery_address(), command, fds)

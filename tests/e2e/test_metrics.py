@@ -149,7 +149,7 @@ def test_people_and_the_result_file_get_cpu_and_memory(run: Callable, tmp_path: 
         ended = run("inferometer", "measure", *words)
     assert ended.code == 0, ended.stderr
     assert "CPU 50 %, memory 0.93 of 1.86 GiB" in ended.stdout
-    assert "this host: " in ended.stdout
+    assert "This host: " in ended.stdout
     assert "Unable to parse" not in ended.stderr
     metrics = json.loads(path.read_text())["levels"][0]["measurement"]["metrics"]
     assert metrics["polls"] >= 1
