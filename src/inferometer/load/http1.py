@@ -190,7 +190,7 @@ class _Connection(SocketConnection):
     # --- receiving
 
     def _ready(self, mask: int) -> None:
-        if mask != READ or self._unsent:
+        if mask != READ or self._waits_to_write:
             self._ready_generally(mask)
             return
         # Names of their own for what is called: calls through `self` cost more when they are no methods.

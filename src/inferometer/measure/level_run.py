@@ -72,7 +72,7 @@ class LevelRun:
         self._silent_since_ns = 0
         self._last_end_ns = 0
         self._open = OpenWindow(0)
-        self._harvest: Collected
+        self._collected: Collected
         self._cost: Cost
         self._cost_ns = 0
         self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None
@@ -95,20 +95,20 @@ class LevelRun:
             earlier = instrument.load.collect(instrument.clock())
             self._start_ns = instrument.clock()
             self._schedule_ns = instrument.load.apply(plan)
-            self._harvest = instrument.load.collect(self._start_ns)
+            self._collected = instrument.load.collect(self._start_ns)
             self._cost, self._cost_ns = earlier.cost, self._start_ns
         else:
             self._schedule_ns = instrument.load.apply(plan)
-            self._harvest = instrument.load.collect(instrument.clock())
+            self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
             self._start_ns = instrument.clock() if self._before is None else self._before.middle_ns
-            self._cost, self._cost_ns = self._harvest.cost, self._harvest.seen_ns
+            self._cost, self._cost_ns = self._collected.cost, self._collected.seen_ns
         self._due = self._due_by(self._cost_ns)
-        self._rest = split(self._harvest.records, self._start_ns)[1]
-        self._is_finished = self._harvest.is_finished and self._settings.is_whole
+        self._rest = split(self._collected.records, self._start_ns)[1]
+        self._is_finished = self._collected.is_finished and self._settings.is_whole
         self._last_good_ns = self._silence.since_ns = self._start_ns
         self._sent_before = self._cost.sent
-        self._readings.add(self._rest, self._harvest.seen_ns, self._harvest.outstanding)
+        self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
         self._open = self._new_window(self._start_ns)
 
     def _read_counters(self) -> CounterReading | None:
@@ -172,13 +172,13 @@ class LevelRun:
             self._take(inside)
             if self._is_finished and not len(self._rest):
                 return max(self._last_end_ns, self._open.start_ns + 1)
-            if self._harvest.seen_ns >= end_ns:
+            if self._collected.seen_ns >= end_ns:
                 return end_ns
             if self._is_given_up:
-                return max(self._harvest.seen_ns, self._open.start_ns + 1)
+                return max(self._collected.seen_ns, self._open.start_ns + 1)
             # The classic rule lets the window end; it is compared with others.
             if isinstance(self._settings.rule, Precision) and self._bench.watcher.is_interrupted():
-                return max(self._harvest.seen_ns, self._open.start_ns + 1)
+                return max(self._collected.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
 
     def _fill_to_count(self, count: int) -> int:
@@ -190,7 +190,7 @@ class LevelRun:
             if self._is_finished and self._last_end_ns:
                 return self._last_end_ns
             if self._is_given_up or self._is_finished or self._bench.watcher.is_interrupted():
-                return max(self._harvest.seen_ns, self._open.start_ns + 1)
+                return max(self._collected.seen_ns, self._open.start_ns + 1)
             if self._settings.is_whole:
                 self._collect(self._bench.clock() + self._settings.patience_ns)
             else:
@@ -198,12 +198,12 @@ class LevelRun:
 
     def _expected_end_ns(self, missing: int) -> int:
         """When so many more requests will have ended if they go on as in this window, or in the one before."""
-        ended, span_ns = self._open.ended_count, self._harvest.seen_ns - self._open.start_ns
+        ended, span_ns = self._open.ended_count, self._collected.seen_ns - self._open.start_ns
         if not ended and self.figures:
             last = self.figures[-1]
             ended, span_ns = last.request_count + last.failed_count, last.duration_ns
-        far_ns = self._harvest.seen_ns + self._settings.patience_ns
-        return min(far_ns, self._harvest.seen_ns + missing * span_ns // ended) if ended else far_ns
+        far_ns = self._collected.seen_ns + self._settings.patience_ns
+        return min(far_ns, self._collected.seen_ns + missing * span_ns // ended) if ended else far_ns
 
     def _collect_until_end(self, end_ns: int) -> None:
         """Collect; if that leads to the window's end, read the server's counters just then, first of all."""
@@ -217,14 +217,14 @@ class LevelRun:
         self._collect(max(end_ns, clock()))
 
     def _collect(self, until_ns: int) -> None:
-        self._harvest = self._bench.load.collect(until_ns)
-        self._is_mute = self._silence.is_over(self._harvest)
-        self._readings.add(self._harvest.records, self._harvest.seen_ns, self._harvest.outstanding)
-        fresh = split(self._harvest.records, self._start_ns)[1]
+        self._collected = self._bench.load.collect(until_ns)
+        self._is_mute = self._silence.is_over(self._collected)
+        self._readings.add(self._collected.records, self._collected.seen_ns, self._collected.outstanding)
+        fresh = split(self._collected.records, self._start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
-        self._is_finished = self._settings.is_whole and self._harvest.is_finished
-        self._loop_lags.append(np.array([self._harvest.loop_lag_ns]))
-        elapsed_s = (self._harvest.seen_ns - self._start_ns) / NS_PER_S
+        self._is_finished = self._settings.is_whole and self._collected.is_finished
+        self._loop_lags.append(np.array([self._collected.loop_lag_ns]))
+        elapsed_s = (self._collected.seen_ns - self._start_ns) / NS_PER_S
         self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
@@ -315,11 +315,11 @@ class LevelRun:
         )
 
     def _expense(self) -> Expense:
-        old, new = self._cost, self._harvest.cost
-        due, self._due = self._due, self._due_by(self._harvest.seen_ns)
+        old, new = self._cost, self._collected.cost
+        due, self._due = self._due, self._due_by(self._collected.seen_ns)
         expense = Expense(
             cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
-            elapsed_ns=self._harvest.seen_ns - self._cost_ns,
+            elapsed_ns=self._collected.seen_ns - self._cost_ns,
             sent=new.sent - old.sent,
             due=self._due - due,
             reconnects=new.reconnects - old.reconnects,
@@ -331,7 +331,7 @@ class LevelRun:
             loop_lags_ns=self._loop_lags,
         )
         self._loop_lags = Series()
-        self._cost, self._cost_ns = new, self._harvest.seen_ns
+        self._cost, self._cost_ns = new, self._collected.seen_ns
         return expense
 
     def _due_by(self, time_ns: int) -> int:
@@ -340,7 +340,7 @@ class LevelRun:
     def abandon(self) -> None:
         """Keep what the window that was filling has got so far."""
         self._after = self._read_counters()
-        self._close(max(self._harvest.seen_ns, self._open.start_ns + 1))
+        self._close(max(self._collected.seen_ns, self._open.start_ns + 1))
 
     # --- deciding
 
@@ -377,7 +377,7 @@ class LevelRun:
     @property
     def _has_time(self) -> bool:
         """For a server that has just stopped answering well; by the precision rule windows are short."""
-        rule, now_ns = self._settings.rule, self._harvest.seen_ns
+        rule, now_ns = self._settings.rule, self._collected.seen_ns
         if self._settings.is_whole or not isinstance(rule, Precision):
             return False
         return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
@@ -404,7 +404,7 @@ class LevelRun:
             note, limit_s = Note.NO_ANSWER, self._bench.silence_ns / NS_PER_S
             text += f", and for {limit_s:g} s no answer at all"
         asked = self._point.plan.count
-        unsent = 0 if asked is None else asked - (self._harvest.cost.sent - self._sent_before)
+        unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
         if unsent > 0:
             text += f"; {unsent} of {asked} requests were not sent"
         return Remark(note, text)
