@@ -302,7 +302,7 @@ def test_demo_tells_the_whole_story(
     for trial in story.trials:
         assert trial.suggestion.change.model == "preprocessing"
         assert trial.throughput > 0
-        assert "What came of trying" in stdout
+        assert "What was tried" in stdout
         assert "The server has its original configuration again." in stdout
     result = api.load(str(folder / "result.json"))
     assert [level.value for level in result.levels] == [1, 2, 4]

@@ -137,8 +137,8 @@ def python_blocks():
 def test_python_of_the_document_runs(code, triton, tmp_path):
     code = code.replace("localhost:8000", triton.http_address).replace("concurrency=(1, 4)", "duration_s=0.3")
     before = (
-        f"from inferometer import api\nfrom inferometer.stats import result\nfrom pathlib import Path\n"
-        f"result.write(api.measure('simple', url='{triton.http_address}', duration_s=0.3), Path('before.json'))\n"
+        "from inferometer import api\n"
+        f"api.save(api.measure('simple', url='{triton.http_address}', duration_s=0.3), 'before.json')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", before + code],

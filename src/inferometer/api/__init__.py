@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
 
-__all__ = ["compare", "diagnose", "find", "load", "measure", "to_html", "to_markdown", "tune"]
+__all__ = ["compare", "diagnose", "find", "load", "measure", "save", "to_html", "to_markdown", "tune"]
 
 
 def measure(
@@ -208,6 +208,13 @@ def load(path: str) -> "Result":
     from inferometer.stats.result import Result
 
     return read(Path(path), Result)
+
+
+def save(answer: "Result | Comparison | Diagnosis | Study", path: str) -> None:
+    """Write what `--json` writes."""
+    from inferometer.base.answer_file import write
+
+    write(answer, Path(path))
 
 
 def to_html(report: "Report") -> str:
