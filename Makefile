@@ -8,11 +8,11 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit bench side-by-side trust fuzz torture mutate docs dist clean
+.PHONY: help demo test tests test-live fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
-$(COMPILED) test tests unit fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
-$(COMPILED) test tests unit fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
+$(COMPILED) test tests unit quick fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -77,6 +77,11 @@ type: $(STAMP)  ## strict types only
 
 unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
 	$(PYTHON) -m pytest -m 'not live' -n 3 --dist worksteal
+
+quick: export INFEROMETER_QUICK := 1
+quick: $(STAMP)  ## linter and the quick tests, in half a minute: no server, no browser
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m pytest tests/unit tests/test_layers.py -m 'not slow' -n 2 --dist worksteal
 
 FUZZ_CASES ?= 200000
 FUZZ_SEED  ?= 1

@@ -32,6 +32,26 @@ LONG = (
 # Tests of real servers and processes, where a busy machine can be the reason for a failure: only these are tried again.
 # What runs on a simulated clock or on bytes alone fails for good.
 DEPEND_ON_THE_MACHINE = ("tests/live/", "tests/peers/", "tests/e2e/", "tests/torture/")
+# What `make quick` leaves out: each takes a second or more.
+SLOW = (
+    *(
+        "tests/unit/base/test_answer_file.py",
+        "tests/unit/dataset/test_json_file.py",
+        "tests/unit/dataset/test_json_reader.py",
+    ),
+    *(
+        "tests/unit/diagnose/test_seed.py",
+        "tests/unit/dialects/model_analyzer/",
+        "tests/unit/report/documents/test_any_result.py",
+    ),
+    *("tests/unit/report/test_nasty_texts.py", "tests/unit/server/", "tests/unit/stats/test_coverage.py"),
+    *("tests/unit/stats/test_intervals.py", "tests/unit/test_earlier_files.py", "tests/unit/tune/report/"),
+    *(
+        "tests/unit/wire/test_http2_h2.py",
+        "tests/unit/wire/test_http2_headers.py",
+        "tests/unit/wire/test_http2_windows.py",
+    ),
+)
 AGAIN = pytest.mark.flaky(reruns=2, reruns_delay=2)
 
 
@@ -51,6 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.nodeid.startswith(DEPEND_ON_THE_MACHINE):
             item.add_marker("machine")
             item.add_marker(AGAIN)
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
     _deal(items)
 
 
