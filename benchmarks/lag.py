@@ -68,4 +68,5 @@ def main(what: str, where: str, rate: str, seconds: str, rest: Sequence[str]) ->
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(main(*sys.argv[1:5], sys.argv[5:]))))
+    what, where, rate, seconds, *rest = sys.argv[1:]
+    print(json.dumps(asdict(main(what, where, rate, seconds, rest))))

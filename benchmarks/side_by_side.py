@@ -223,9 +223,8 @@ def _outcome(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int,
 
 def judge(cell: Cell, ours: Sequence[Run], theirs: Sequence[Run]) -> Iterator[Row]:
     """What a cell's runs say: exit codes, our counts, and every figure that theirs has."""
-    codes = [{run.code for run in runs} for runs in (ours, theirs)]
-    same = codes[0] == codes[1]
-    yield Row(cell, "exit code", *(_codes(found) for found in codes), "agrees" if same else "differs")
+    mine, other = ({run.code for run in runs} for runs in (ours, theirs))
+    yield Row(cell, "exit code", _codes(mine), _codes(other), "agrees" if mine == other else "differs")
     if any(run.code for run in (*ours, *theirs)):
         return
     yield _counted(cell, ours)

@@ -16,6 +16,7 @@ from inferometer import api
 from inferometer.options.options import Options, Tls
 from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.kinds import KINDS
+from tests.support.commands import Ended
 from tests.support.grpc_servers import (
     ENHANCE_YOUR_CALM,
     INITIAL_WINDOW_SIZE,
@@ -53,7 +54,7 @@ Certificate = Callable[[str], tuple[str, ssl.SSLContext]]
 def measure(run: Callable) -> Callable:
     """The script against a fake server, a count of requests at a concurrency."""
 
-    def call(fake: FakeGrpcTriton, count: int, concurrency: int, *words: str) -> object:
+    def call(fake: FakeGrpcTriton, count: int, concurrency: int, *words: str) -> Ended:
         return run(
             "perf_analyzer",
             *("-m", "fake", "-i", "grpc", "-u", fake.server.address, "--request-count", str(count)),
@@ -63,7 +64,7 @@ def measure(run: Callable) -> Callable:
     return call
 
 
-def assert_all_good(ended: object, count: int) -> None:
+def assert_all_good(ended: Ended, count: int) -> None:
     assert ended.code == 0, ended.stderr
     assert f"    Request count: {count}\n" in ended.stdout
     assert "Failed" not in ended.stdout

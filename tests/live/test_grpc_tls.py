@@ -116,9 +116,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for future in starting:
             servers.append(future.result())
             stack.callback(servers[-1].stop)
-        ports = [server.grpc_address.rpartition(":")[2] for server in servers]
+        port, other_port = (server.grpc_address.rpartition(":")[2] for server in servers)
         yield Scene(
-            *ports,
+            port,
+            other_port,
             authority.certificate,
             stranger.certificate,
             authority.issue("client"),

@@ -10,6 +10,7 @@ import pytest
 from inferometer import api
 from inferometer.base.notes import Note
 from inferometer.server.embedded import EmbeddedTriton
+from inferometer.stats.result import Result
 from tests.support.commands import script
 
 pytestmark = pytest.mark.live
@@ -22,7 +23,7 @@ def address(triton: EmbeddedTriton, protocol: str) -> str:
     return triton.grpc_address if protocol == "grpc" else triton.http_address
 
 
-def said(result: object) -> list[str]:
+def said(result: Result) -> list[str]:
     return [remark.text for level in result.levels for remark in level.remarks if remark.note in ABOUT_COUNTS]
 
 

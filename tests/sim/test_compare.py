@@ -102,7 +102,8 @@ def test_turns_alternate_and_count_the_same_requests():
 
 @pytest.mark.parametrize(("slower_ms", "percent"), [(4.0, 0.0), (4.2, 5.0), (8.0, 100.0), (400.0, 9900.0)])
 def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent):
-    rows = of_turns(*all_series({"a": steady(4), "b": steady(slower_ms)}), headline_metrics(None), looks=4)
+    first, second = all_series({"a": steady(4), "b": steady(slower_ms)})
+    rows = of_turns(first, second, headline_metrics(None), looks=4)
     found = {row.metric: row.percent for row in rows}
     assert found["p50"].value == pytest.approx(percent, abs=1e-6)
     assert found["throughput"].value == pytest.approx(100 / (1 + percent / 100) - 100, abs=1e-6)
@@ -110,8 +111,10 @@ def test_steady_servers_differ_by_exactly_their_service_time(slower_ms, percent)
 
 def test_by_rate_latencies_are_compared():
     point = LoadPoint("request_rate", 100.0, Open(Constant(100.0)))
+    first, second = all_series({"a": steady(4), "b": steady(6)}, point=point, duration_s=10)
     rows = of_turns(
-        *all_series({"a": steady(4), "b": steady(6)}, point=point, duration_s=10),
+        first,
+        second,
         headline_metrics(None),
         looks=4,
     )

@@ -161,15 +161,15 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
     if task is not None:
         task.cancel()
     left = await _left(case, process.pid, work, scratch) + await _registered(around.regions)
-    texts = [path.read_bytes().decode("utf-8", "replace") for path in (out, err)]
-    return Ended(code, took_s, *texts, work, left)
+    said, complained = (path.read_bytes().decode("utf-8", "replace") for path in (out, err))
+    return Ended(code, took_s, said, complained, work, left)
 
 
 async def _end(process: Born, limit_s: float) -> int | None:
     """The exit code; a command that takes too long is killed."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
-    loop.add_reader(process.fileno(), lambda: over.done() or over.set_result(None))
+    loop.add_reader(process.fileno(), lambda: None if over.done() else over.set_result(None))
     try:
         await asyncio.wait_for(over, limit_s)
     except TimeoutError:

@@ -29,9 +29,9 @@ RESULTS = ("measure", "find", "find_with_interval", "perf_analyzer", "all_failed
 
 
 def printed(answer) -> str:
-    screen = Console(file=io.StringIO(), width=100)
-    show(document(answer), screen)
-    return screen.file.getvalue()
+    text = io.StringIO()
+    show(document(answer), Console(file=text, width=100))
+    return text.getvalue()
 
 
 @pytest.mark.parametrize("name", RESULTS)

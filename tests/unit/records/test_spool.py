@@ -22,7 +22,7 @@ def write(spool, rows):
         spool.begin(number)
         for time_ns, (header_length, body) in enumerate(parts):
             spool.respond(number, time_ns, bytearray(body), header_length)
-        spool.end(number, SpoolHead(*fields, 0))
+        spool.end(number, SpoolHead._make((*fields, 0)))
     spool.flush()
 
 

@@ -13,6 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from inferometer.base.text import printable
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report import csv as classic_table
 from inferometer.report import escape
@@ -126,7 +127,7 @@ def test_a_nasty_text_alone_is_a_paragraph_of_text(text: str) -> None:
     shown = [
         token.content for token in unmarked(parser.parse(escape.markdown_block(text))) if token.type == "text"
     ]
-    assert "".join(shown) == escape.printable(" ".join(text.split()))
+    assert "".join(shown) == printable(" ".join(text.split()))
 
 
 def test_addresses_are_no_links_where_bare_ones_are() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.selftest.behaviour import Behaviour, Stall, dealt, fault, from_json
-from inferometer.selftest.check import FULL, QUICK
+from inferometer.selftest.check import FULL, QUICK, Thoroughness
 from inferometer.stats.quantiles import percentile
 
 ISSUE = Stall(2000 * NS_PER_MS, 500 * NS_PER_MS)
@@ -43,7 +43,7 @@ def test_faults_are_counted_as_they_are_dealt(requests: int) -> None:
 
 
 @pytest.mark.parametrize("pace", [FULL, QUICK])
-def test_faults_have_the_shares_that_were_promised(pace: object) -> None:
+def test_faults_have_the_shares_that_were_promised(pace: Thoroughness) -> None:
     total = pace.fault_requests
     shares = {kind: count / total for kind, count in dealt(total).items()}
     assert shares == {"http 503": 0.02, "reset": 0.01, "timeout": 0.01, "malformed": 0.01}

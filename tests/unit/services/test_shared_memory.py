@@ -286,7 +286,7 @@ def test_what_the_driver_refuses_is_named_and_the_rest_given_back(
     region: str, monkeypatch: pytest.MonkeyPatch, failing: str, freed: list[str]
 ):
     driver = Driver(failing)
-    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: driver)
     with pytest.raises(LocalError, match=f"{failing} with: error 2"), contextlib.ExitStack() as stack:
         stack.enter_context(shared_region(shared(region, kind="cuda"), Server()))
     after = driver.called[driver.called.index("cuGetErrorString") + 1 :]
@@ -303,7 +303,7 @@ def test_the_server_forgets_device_memory_before_it_is_freed(region: str, monkey
         def unregister_memory(self, kind: str, region: str) -> None:
             driver.called.append(f"unregister {kind}")
 
-    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: driver)
     with shared_region(shared(region, kind="cuda"), Gpu()):
         driver.called.append("load")
     assert driver.called == [

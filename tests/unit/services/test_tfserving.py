@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 from ovmsclient.tfs_compat.protos.tensorflow.core.framework import types_pb2
@@ -126,7 +127,7 @@ def test_a_number_is_a_version_and_anything_else_a_label(version: str, choice: s
 # --- replies
 
 
-def reply(**fields: object) -> bytes:
+def reply(**fields: Any) -> bytes:
     response = predict_pb2.PredictResponse()
     tensor = response.outputs["y"]
     shape = fields.pop("shape")

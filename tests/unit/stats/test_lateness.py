@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from inferometer.records.records import COLUMNS, from_rows
+from inferometer.records.records import from_rows
+from inferometer.records.ring import COLUMNS
 from inferometer.stats.lateness import Lateness
 
 MS = 1_000_000

@@ -105,9 +105,9 @@ def test_sections_of_sketches_give_the_interval_that_values_give():
     coarse.condense(PIECES)
     for one, other in zip(mean_margin(exact), mean_margin(coarse), strict=True):
         assert other == pytest.approx(one, rel=0.5)
-    one, other = (percentile_estimates(series, [50, 99])[99] for series in (exact, coarse))
-    assert other.value == pytest.approx(one.value, rel=ERROR)
-    assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.5)
+    fine, rough = (percentile_estimates(series, [50, 99])[99] for series in (exact, coarse))
+    assert rough.value == pytest.approx(fine.value, rel=ERROR)
+    assert rough.high - rough.low == pytest.approx(fine.high - fine.low, rel=0.5)
 
 
 def test_joined_series_are_one_after_the_other():

@@ -2,10 +2,12 @@
 
 import gzip
 import zlib
+from typing import Any
 
 import pytest
 from hpack import Decoder
 
+from inferometer.base.codes import GRPC_CODES
 from inferometer.base.errors import UsageError
 from inferometer.wire import frames, grpc
 from inferometer.wire.grpc import (
@@ -68,7 +70,7 @@ def ending_of(*parts: bytes, largest: int = grpc.LARGEST_MESSAGE) -> Ending:
 
 
 def decoded(raw: bytes) -> dict[str, str]:
-    rows = Decoder().decode(raw)
+    rows: list[Any] = list(Decoder().decode(raw))
     assert [name for name, _ in rows[:4]] == [":method", ":scheme", ":path", ":authority"]
     found = dict(rows)
     assert len(found) == len(rows)
@@ -174,7 +176,7 @@ def test_codes_have_names() -> None:
         "UNAUTHENTICATED",
         "status 17",
     )
-    assert grpc.CODES[grpc.UNAVAILABLE] == "UNAVAILABLE"
+    assert GRPC_CODES[grpc.UNAVAILABLE] == "UNAVAILABLE"
 
 
 # --- replies
