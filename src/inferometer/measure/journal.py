@@ -32,6 +32,9 @@ class _Span:
     value: float
     boundaries_ns: tuple[int, ...]
     count: int  # good requests that ended in them
+    start_ns: (
+        int  # what ended before belongs to an earlier load, though a window may begin with an earlier send
+    )
 
 
 @dataclass(slots=True)
@@ -69,8 +72,10 @@ class RequestJournal:
         """The last one is measured again."""
         self._spans.pop()
 
-    def add_level(self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int) -> None:
-        self._spans.append(_Span(mode, value, boundaries_ns, count))
+    def add_level(
+        self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int, *, start_ns: int = 0
+    ) -> None:
+        self._spans.append(_Span(mode, value, boundaries_ns, count, max(start_ns, boundaries_ns[0])))
 
     def export(self) -> Export:
         """What was kept, once: the files are gone afterwards."""
@@ -116,14 +121,14 @@ class RequestJournal:
 
     def _entries(self, worker: int, span: _Span, offsets: list[int]) -> Iterator[SpoolEntry]:
         """Those of the span; the next span begins where this one's last could be followed by another's."""
-        start_ns, end_ns = span.boundaries_ns[0], span.boundaries_ns[-1]
+        end_ns = span.boundaries_ns[-1]
         later: int | None = None
         for entry in read_spool(self._spools[worker], offsets[worker]):
             if entry.head.end_ns > end_ns:
                 later = entry.offset if later is None else later
                 if entry.head.end_ns > end_ns + DISORDER_NS:
                     break
-            elif entry.head.end_ns > start_ns:
+            elif entry.head.end_ns > span.start_ns:
                 yield entry
         if later is not None:
             offsets[worker] = later

@@ -60,7 +60,7 @@ def _concluded(instrument: Instrument, point: LoadPoint, run: LevelRun, decision
     level = conclude(run.raw(decision))
     if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
-        instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count)
+        instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count, start_ns=run.start_ns)
     instrument.watcher.level_finished(level)
     return level
 

@@ -295,6 +295,11 @@ class LevelRun:
         self._open = self._new_window(end_ns)
 
     @property
+    def start_ns(self) -> int:
+        """What ended before is not of this level."""
+        return self._start_ns
+
+    @property
     def spanned_ns(self) -> tuple[int, ...]:
         """The windows' boundaries, with a last one that leaves out no request that was counted.
 

@@ -71,6 +71,15 @@ def test_a_counted_window_has_no_more_than_it_counted(tmp_path):
     assert ends(journal) == [[1, 2, 3, 5, 5], []]
 
 
+def test_a_warm_up_that_was_cut_short_is_not_of_the_level(tmp_path):
+    """A level of counted requests begins with its first send, which may be before the last of the warm-up ended."""
+    journal = make(tmp_path, [3, 4, 6, 8, 9])
+    journal.add_level("concurrency", 1, (2, 9), 3, start_ns=5)
+    ((level, requests),) = levels(journal)
+    assert level.boundaries_ns == (2, 9)
+    assert [request.end_ns for request in requests] == [6, 8, 9]
+
+
 def test_failed_requests_are_there_with_their_kind(tmp_path):
     journal = make(tmp_path, [1, (2, status.HTTP + 503, b""), 3])
     journal.add_level("request_rate", 2.5, (0, 9), 2)
