@@ -22,6 +22,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.units import NS_PER_S
 
 OWNER_TIMEOUT_S = 2.0
+GONE_NS = 500_000_000
 _PAUSE_S = 0.05
 
 
@@ -33,15 +34,21 @@ class Undo:
     timeout_s: float  # how long the guard tries
 
     def is_done(self, timeout_s: float) -> bool:
-        """Tries until the server agrees. Never raises: the error that brought us here matters more."""
-        end_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
+        """Tries until the server agrees. Never raises: the error that brought us here matters more.
+
+        A server that refuses connections for a while is gone, and so is the change.
+        """
+        begun_ns = refused_ns = monotonic_ns()
         while True:
             try:
                 self.call()
             except PeerError as error:
-                if isinstance(error.__cause__, ConnectionRefusedError):
-                    return True  # the server is gone, and so is the change
-                if monotonic_ns() >= end_ns:
+                now_ns = monotonic_ns()
+                if not isinstance(error.__cause__, ConnectionRefusedError):
+                    refused_ns = now_ns
+                elif now_ns - refused_ns >= GONE_NS:
+                    return True
+                if now_ns - begun_ns >= timeout_s * NS_PER_S:
                     return False
             else:
                 return True

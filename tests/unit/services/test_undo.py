@@ -33,7 +33,7 @@ def caused_by(cause: Exception) -> PeerError:
 ROWS = (
     ("it agrees", (), 1),
     ("it agrees at last", (PeerError("busy"), PeerError("busy")), 3),
-    ("a refused connection: it is gone", (caused_by(ConnectionRefusedError()),), 1),
+    ("refused once, and back", (caused_by(ConnectionRefusedError()),), 2),
     ("a reset: it may still be there", (caused_by(ConnectionResetError()),), 2),
     ("a time-out: it may still be there", (caused_by(TimeoutError()),), 2),
 )
@@ -77,3 +77,9 @@ def test_without_a_change_the_guard_is_ended(tmp_path: Path):
     with guarded(Undo(trace.touch, 0)):
         pass
     assert not trace.exists()
+
+
+def test_a_server_that_goes_on_refusing_connections_is_gone():
+    server = Server(*(caused_by(ConnectionRefusedError()) for _ in range(1000)))
+    assert Undo(server.call, 60).is_done(60)
+    assert 1 < server.calls < 1000
