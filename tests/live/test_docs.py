@@ -45,6 +45,8 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
     span = "3s" if words[0] == "find" or "ensemble_image" in words else "300ms"
     short = ["--duration", span, *(["--budget", "1s"] if "--apply" in words else [])]
     words += ["-p", "150", "-r", "3", "-s", "999999"] if name == "perf_analyzer" else short
+    if words[0] == "find":
+        words += ["--slo", "p99<5s"]
 os.execv({python!r}, [{python!r}, "-IS", {asking!r}, {nursery!r}, name, *words])
 """
 

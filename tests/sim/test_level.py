@@ -468,7 +468,7 @@ def test_the_export_spans_failures_after_the_last_good_answer(rig, level_setting
     spans = []
 
     class Journal:
-        def add_level(self, mode, value, boundaries_ns, count):
+        def add_level(self, mode, value, boundaries_ns, count, *, start_ns):
             spans.append(boundaries_ns)
 
         def forget_level(self):
