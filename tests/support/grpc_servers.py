@@ -452,14 +452,6 @@ class GrpcServer:
 Infer = Callable[[int, Call], Act | None]
 """(number of the inference from 0, its call) -> what happens to it; None is the usual answer."""
 
-_TIMES_NS = {
-    "queue": 1_000,
-    "compute_input": 2_000,
-    "compute_infer": 3_000,
-    "compute_output": 4_000,
-    "success": 11_000,
-}
-
 
 class FakeGrpcTriton:
     """Metadata, configuration, statistics and inference of one model. Use as a context manager."""
@@ -533,16 +525,8 @@ class FakeGrpcTriton:
 
     def _statistics(self) -> Any:
         with self._counting:
-            good, bad = self._good, self._bad
-        times = {name: {"count": good, "ns": good * ns} for name, ns in _TIMES_NS.items()}
-        row = {
-            "name": self.model.name,
-            "version": "1",
-            "inference_count": good,
-            "execution_count": good,
-            "inference_stats": {**times, "fail": {"count": bad, "ns": bad * 1_000}},
-        }
-        return ParseDict({"model_stats": [row]}, service_pb2.ModelStatisticsResponse())
+            found = self.model.statistics(good=self._good, bad=self._bad)
+        return ParseDict(found, service_pb2.ModelStatisticsResponse())
 
 
 def asked(call: Call) -> Any:

@@ -287,6 +287,17 @@ class FakeModel:
     def config(self) -> dict[str, Any]:
         return {"name": self.name, "platform": "", "backend": "fake", "max_batch_size": self.max_batch_size}
 
+    def statistics(self, *, good: int, bad: int) -> dict[str, Any]:
+        times = {name: {"count": good, "ns": good * ns} for name, ns in _STEPS_NS.items()}
+        row = {
+            "name": self.name,
+            "version": "1",
+            "inference_count": good,
+            "execution_count": good,
+            "inference_stats": {**times, "fail": {"count": bad, "ns": bad * 1_000}},
+        }
+        return {"model_stats": [row]}
+
     def _described(self, tensor: Tensor) -> dict[str, Any]:
         name, datatype, shape = tensor
         return {
@@ -371,13 +382,4 @@ class FakeTriton:
 
     def _statistics(self) -> dict[str, Any]:
         with self._counting:
-            good, bad = self._good, self._bad
-        stats = {name: {"count": good, "ns": good * ns} for name, ns in _STEPS_NS.items()}
-        row = {
-            "name": self.model.name,
-            "version": "1",
-            "inference_count": good,
-            "execution_count": good,
-            "inference_stats": {**stats, "fail": {"count": bad, "ns": bad * 1_000}},
-        }
-        return {"model_stats": [row]}
+            return self.model.statistics(good=self._good, bad=self._bad)

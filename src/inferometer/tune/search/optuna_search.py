@@ -46,13 +46,12 @@ def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
     """All that is searched, over all models and members."""
     found: list[Dimension] = []
     for task in problem.tasks:
-        for part in (*task.members, task):
-            if not part.is_ensemble:
-                found += [
-                    Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
-                    for row in part.space.parameters
-                    if len(row.choices) > 1
-                ]
+        for part in task.tunable:
+            found += [
+                Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
+                for row in part.space.parameters
+                if len(row.choices) > 1
+            ]
         if len(task.batches) > 1:
             found.append(Dimension(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
         if problem.settings.by_rate or not problem.settings.optuna.use_formula:

@@ -40,9 +40,8 @@ def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
     """An ensemble's own model has none; its members and all others have both where they batch."""
     found: list[Knob] = []
     for task in problem.tasks:
-        for part in (*task.members, task):
-            if not part.is_ensemble:
-                found += _knobs_of(problem, part)
+        for part in task.tunable:
+            found += _knobs_of(problem, part)
     return tuple(found)
 
 

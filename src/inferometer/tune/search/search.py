@@ -34,6 +34,11 @@ class ModelProblem:
     def is_ensemble(self) -> bool:
         return "ensemble_scheduling" in self.space.base
 
+    @property
+    def tunable(self) -> tuple["ModelProblem", ...]:
+        """The members and the model itself, where it is more than its members."""
+        return tuple(part for part in (*self.members, self) if not part.is_ensemble)
+
 
 @dataclass(frozen=True, slots=True)
 class SearchProblem:
