@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
 from inferometer.options.help import read_or_answer

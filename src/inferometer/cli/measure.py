@@ -160,7 +160,7 @@ def make_progress(interrupts: "Interrupts", verbose: int = 0) -> "Progress":
     """A block on a terminal, lines elsewhere; with -v a line for every window."""
     from rich.console import Console
 
-    from inferometer.base.clock import monotonic_ns
+    from inferometer.base.units import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress
 
     if sys.stderr.isatty() and not verbose:

@@ -64,8 +64,7 @@ def _run(*, is_quick: bool) -> "SelfTest":
     from datetime import UTC, datetime
 
     from inferometer import __version__
-    from inferometer.base.clock import monotonic_ns
-    from inferometer.base.units import NS_PER_S
+    from inferometer.base.units import NS_PER_S, monotonic_ns
     from inferometer.observe.host import describe_host
     from inferometer.selftest.check import FULL, QUICK, SCHEMA, SelfTest
 

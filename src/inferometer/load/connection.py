@@ -26,8 +26,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
+from inferometer.base.units import Clock
 from inferometer.load.engine import Explain, Finish, NextStep
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies

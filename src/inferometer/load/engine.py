@@ -31,9 +31,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS
+from inferometer.base.units import NS_PER_MS, Clock
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records import status as outcome

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
+from inferometer.base.units import Clock
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.engine import Explain, Finish, NextStep, Responded
 from inferometer.load.plain import PlainCalls, Steps

@@ -4,8 +4,8 @@ import ssl
 from collections.abc import Sequence
 from itertools import count
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
+from inferometer.base.units import Clock
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.engine import Explain, Finish, NextStep, Responded, always_finish
 from inferometer.load.reactor import READ, EpollReactor

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inferometer.base.clock import Clock
+from inferometer.base.units import Clock
 from inferometer.load.engine import Explain, Finish, NextStep
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies

@@ -15,11 +15,9 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import InferometerError
+from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
-from inferometer.base.shortage import maybe_shortage
-from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_S, NS_PER_US, monotonic_ns
 from inferometer.load.engine import Engine, OpenLink
 from inferometer.load.http1 import Http1Link, Request
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced

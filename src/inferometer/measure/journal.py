@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.model.spec import Tensor
 from inferometer.records import status
 from inferometer.records.spool import Response, SpoolEntry, read_spool

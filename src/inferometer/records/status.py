@@ -1,6 +1,6 @@
 """How a request ended, as one integer. 0 is good; everything else is a failure with a kind."""
 
-from inferometer.base.codes import GRPC_CODES
+from inferometer.base.errors import GRPC_CODES
 
 OK = 0
 CONNECT = 1

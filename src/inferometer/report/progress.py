@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console, Group
 from rich.live import Live
 
-from inferometer.base.clock import Clock
 from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, Clock
 from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
 from inferometer.report.sentences import level_sentence

@@ -17,9 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 
 OWNER_TIMEOUT_S = 2.0
 GONE_NS = 500_000_000

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hpack import Decoder
 
-from inferometer.base.codes import GRPC_CODES
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import GRPC_CODES, UsageError
 from inferometer.wire import frames, grpc
 from inferometer.wire.grpc import (
     Ending,
