@@ -11,6 +11,7 @@ from types import FrameType
 from inferometer.base.errors import LocalError, maybe_shortage
 from inferometer.base.writing import FULL, unwritten
 
+INTERRUPTED = 128 + signal.SIGINT  # the exit code, as a shell has it
 WHILE_IMPORTING_S = 0.02  # between two tries to end a command
 
 

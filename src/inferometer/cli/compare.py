@@ -1,9 +1,9 @@
 """`inferometer compare`: variants side by side, live or from saved results."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,9 @@ from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
-from inferometer.options.help import read_or_answer
-from inferometer.options.option import appended, option, rows
-from inferometer.options.options import OPTIONS, OURS
-from inferometer.options.values import text, whole
-from inferometer.options.words import WORDS, Command, taken, without
+from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.commands import CompareOptions
+from inferometer.options.options import OPTIONS
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -29,87 +27,50 @@ if TYPE_CHECKING:
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
 PERIOD_NS = 5 * NS_PER_S
 
-
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """What only `compare` is asked."""
-
-    models: tuple[str, ...] = option(
-        (),
-        "-m",
-        "Model of a variant, or MODEL@URL; give it several times. The first is the baseline.",
-        text("NAME"),
-        group="Comparison",
-        combine=appended,
-        origin=OURS,
-    )
-    urls: tuple[str, ...] = option(
-        (),
-        "-u",
-        "Address of a server; several compare the same model on each.",
-        text("URL"),
-        shown="localhost:8000",
-        combine=appended,
-        origin=OURS,
-    )
-    fail_if: tuple[str, ...] = option(
-        (),
-        "--fail-if",
-        "Conditions of a regression, such as 'p99 > +5%, throughput < -3%, snr < 40'.",
-        text("CONDITIONS"),
-        combine=appended,
-        origin=OURS,
-    )
-    outputs: int = option(
-        20,
-        "--compare-outputs",
-        "How many requests' outputs to compare; 0 is none.",
-        whole(least=0),
-        origin=OURS,
-    )
-    force: bool = option(
-        False, "--force", "Compare saved results although load, payload or host differ.", origin=OURS
-    )
-    markdown: str | None = option(
-        None, "--markdown", "Write tables for a pull request here.", text("FILE"), origin=OURS
-    )
-    junit: str | None = option(
-        None, "--junit", "Write test cases for CI here, as JUnit XML.", text("FILE"), origin=OURS
-    )
-
-
-_OWN = rows(CompareOptions, prefix="compare.")
 COMMAND = Command(
     "inferometer compare",
     "-m MODEL -m MODEL ... [options]\nBASE.json NEW.json ... [options]",
     "Compare variants of a model, measured in turns, or results that were saved with --json.",
-    (*_OWN, *without(OPTIONS, _OWN)),
+    CompareOptions,
+    shared=OPTIONS,
+    shows_shared=True,
     epilog="Exit status: 0 fine, 1 regression by --fail-if, 2 inconclusive, 3 invalid run, 64 wrong usage.",
+    usage_code=USAGE,
     takes_words=True,
 )
 _OF_SAVED = frozenset(
     (
         WORDS,
-        *(f"compare.{name}" for name in ("fail_if", "force", "markdown", "junit")),
+        *(f"{OWN}{name}" for name in ("fail_if", "force", "markdown", "junit")),
         *("json", "html", "max_error_rate"),
     )
 )
 
 
-def main(argv: list[str]) -> int:
-    try:
-        given = read_or_answer(argv, COMMAND)
-        if given is None:
-            return 0
-        _check(given)
-        names = given.pop(WORDS, ())
-        own = taken(given, CompareOptions, "compare.")
-        files = {**_chosen(given, ("json", "html")), "markdown": own.markdown, "junit": own.junit}
-        comparison = _compare(names, own, given, files)
-        _report(comparison, names, files)
-    except UsageError as error:
-        print(f"inferometer compare: {error}", file=sys.stderr)
-        return USAGE
+def run(given: dict[str, Any]) -> int:
+    from inferometer.base.answer_file import write
+    from inferometer.base.writing import writable
+    from inferometer.compare.gates import Terms, parse_gates
+    from inferometer.report.junit import to_junit
+    from inferometer.report.saved import consistent, document, to_markdown, write_page
+    from inferometer.report.terminal import show
+
+    _check(given)
+    names = given.pop(WORDS, ())
+    own = own_options(given, CompareOptions)
+    conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
+    json, html = given.get("json"), given.get("html")
+    writable(json, html, own.markdown, own.junit)
+    terms = Terms(conditions, given.get("max_error_rate", 0.0))
+    comparison = _saved(names, terms, own) if names else _live(given, terms, own)
+    outputs = Outputs()
+    with consistent(*names) if names else nullcontext():
+        outputs.attempt(SCREEN, lambda: show(document(comparison)))
+        outputs.file(json, partial(write, comparison))
+        outputs.file(html, lambda path: write_page(path, comparison))
+        outputs.file(own.markdown, lambda path: write_file(path, to_markdown(comparison)))
+        outputs.file(own.junit, lambda path: write_file(path, to_junit(comparison)))
+    outputs.settle()
     return comparison.exit_code
 
 
@@ -121,24 +82,6 @@ def _check(given: Mapping[str, Any]) -> None:
             f"{names[0]} has no meaning for saved results ({', '.join(given[WORDS])})",
             remedy="give result files, or models to measure",
         )
-
-
-def _chosen(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, str | None]:
-    return {name: given.get(name) for name in names}
-
-
-def _compare(
-    names: Sequence[str], own: CompareOptions, given: Mapping[str, Any], files: Mapping[str, str | None]
-) -> "Comparison":
-    from inferometer.base.writing import writable
-    from inferometer.compare.gates import Terms, parse_gates
-
-    conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
-    for file in files.values():
-        if file is not None:
-            writable(Path(file))
-    terms = Terms(conditions, given.get("max_error_rate", 0.0))
-    return _saved(names, terms, own) if names else _live(given, terms, own)
 
 
 def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Comparison":
@@ -163,32 +106,8 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
         )
     chosen = variants_of(own.models, own.urls)
     request = CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
-    with (
-        messages_shown(options.verbose),
-        Interrupts().caught() as interrupts,
-    ):
+    with messages_shown(options.verbose), Interrupts().caught() as interrupts:
         return compare_live(request, _Progress(interrupts))
-
-
-def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, str | None]) -> None:
-    from inferometer.base.answer_file import write
-    from inferometer.report.junit import to_junit
-    from inferometer.report.saved import consistent, document, to_markdown, write_page
-    from inferometer.report.terminal import show
-
-    outputs = Outputs()
-    writers: Mapping[str, Callable[[Path], None]] = {
-        "json": lambda path: write(comparison, path),
-        "html": lambda path: write_page(path, comparison),
-        "markdown": lambda path: write_file(path, to_markdown(comparison)),
-        "junit": lambda path: write_file(path, to_junit(comparison)),
-    }
-    with consistent(*names) if names else nullcontext():
-        outputs.attempt(SCREEN, lambda: show(document(comparison)))
-        for kind, file in files.items():
-            if file is not None:
-                outputs.attempt(file, partial(writers[kind], Path(file)))
-    outputs.settle()
 
 
 class _Progress(Watcher):

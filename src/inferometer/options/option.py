@@ -6,14 +6,14 @@ spelling, the help and the values beside the name, the type and the default: an 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from inferometer.base.errors import UsageError
-from inferometer.options.values import Values
+from inferometer.options.values import GENERATED, Values
 
 T = TypeVar("T")
 Combine = Callable[[Any, Any], Any]  # (what was given before, or None; the new value)
@@ -27,13 +27,6 @@ class Origin(Enum):
     REFERENCE = "perf_analyzer 2.51"
     NEWER = "perf_analyzer after 2.51"
     OURS = "inferometer"
-
-
-class Ask(Enum):
-    """What can be asked instead of a run."""
-
-    HELP = "help"
-    VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +107,11 @@ def option(
     return dataclasses.field(default=default, metadata=metadata, repr=not row.is_secret)
 
 
+def ours(default: T, names: str, help: str, values: Values | None = None, **more: Any) -> T:
+    """The field of an option that no version of perf_analyzer has."""
+    return option(default, names, help, values, origin=Origin.OURS, **more)
+
+
 def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
     """A field that holds options of its own kind; `also` are options that set several of its fields."""
     return dataclasses.field(default_factory=cls, metadata={_ROWS: tuple(also)})
@@ -147,3 +145,30 @@ def _shown(default: object) -> str:
     if isinstance(default, int | float):
         return f"{default:g}" if isinstance(default, float) else str(default)
     return str(default) if isinstance(default, str | Path) else ""
+
+
+# --- combinations of options that are refused
+
+Given = Mapping[str, Any]
+"""What was given, from field to value, and nothing else: rules can be checked before `Options` are made of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A combination of options that is refused, and the sentence that says so."""
+
+    is_broken: Callable[[Given], bool]
+    message: str
+
+
+def is_grpc(given: Given) -> bool:
+    return bool(given.get("protocol") == "grpc")
+
+
+def is_async(given: Given) -> bool:
+    return "asynchronous" in given or "streaming" in given
+
+
+def names_data(given: Given) -> bool:
+    """Whether a file or a directory of data was given."""
+    return any(source not in GENERATED for source in given.get("data.sources", ()))

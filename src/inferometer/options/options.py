@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from inferometer.options.option import (
-    Ask,
     Groups,
     Option,
     Origin,
@@ -17,6 +16,7 @@ from inferometer.options.option import (
     counted,
     named,
     option,
+    ours,
     part,
     rows,
 )
@@ -54,7 +54,8 @@ SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", 
 AUTO = "auto"
 """No kind was asked for: the address is asked what it is."""
 
-GENERATED = ("random", "zero")
+REQUEST_TIMEOUT_S = 60.0  # of our own commands and the API; the classic tool waits for ever
+DURATION_S = 10.0  # of a level that is to be precise
 
 NEWER, OURS = Origin.NEWER, Origin.OURS
 
@@ -119,12 +120,11 @@ class Tls:
         "Format of the key: PEM or DER.",
         choice("TYPE", "PEM", "DER"),
     )
-    server_name: str | None = option(
+    server_name: str | None = ours(
         None,
         "--server-name",
         "Name to expect in the server's certificate instead of the address's.",
         text("NAME"),
-        origin=OURS,
     )
 
 
@@ -161,16 +161,13 @@ class DataOptions:
             ),
         ),
     )
-    files: tuple[tuple[str, str], ...] = (
-        option(  # (input, `@` and a path or pattern, or the values themselves)
-            (),
-            "--input",
-            "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
-            ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
-            Values(named_source, "NAME=@FILE"),
-            combine=appended,
-            origin=OURS,
-        )
+    files: tuple[tuple[str, str], ...] = ours(  # (input, `@` and a path or pattern, or the values themselves)
+        (),
+        "--input",
+        "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
+        ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
+        Values(named_source, "NAME=@FILE"),
+        combine=appended,
     )
     shapes: Mapping[str, tuple[int, ...]] = option(
         {},
@@ -183,29 +180,26 @@ class DataOptions:
     string_data: str | None = option(
         None, "--string-data", "Send this string in every element of BYTES inputs.", text("STRING")
     )
-    seed: int = option(
+    seed: int = ours(
         0,
         "--seed",
         "Start of the random values: same seed, same bytes.",
         whole("NUMBER", least=0),
-        origin=OURS,
     )
     pool: int = 8  # different requests made when random
-    prompts: str | None = option(
+    prompts: str | None = ours(
         None,
         "--prompts",
         "Prompts to send with --service-kind openai: a file with one per line, or of JSON lines with "
         '"prompt" or "messages".',
         existing_file(),
-        origin=OURS,
     )
-    prompt_tokens: int | None = option(
+    prompt_tokens: int | None = ours(
         None,
         "--prompt-tokens",
         "Length of the prompts made for --service-kind openai: so many common words, each about a token.",
         whole(least=1),
         shown="100",
-        origin=OURS,
     )
 
 
@@ -290,28 +284,25 @@ class Options:
         choice("ALGORITHM", "none", "gzip", "deflate"),
     )
     grpc_tls: bool = option(False, "--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.")
-    validate_tolerance: tuple[float, float] = option(  # absolute and relative
+    validate_tolerance: tuple[float, float] = ours(  # absolute and relative
         (0.0, 0.0),
         "--validate-tolerance",
         "How far floats may be from the validation data: absolute[,relative].",
         Values(tolerance, "NUMBERS"),
         shown="0,0",
-        origin=OURS,
     )
-    validate_sample: float = option(
+    validate_sample: float = ours(
         1.0,
         "--validate-sample",
         "Share of the replies that is compared with the validation data, such as 10%.",
         share(zero=False),
         shown="100%",
-        origin=OURS,
     )
-    connections: int | None = option(
+    connections: int | None = ours(
         None,
         "--connections",
         "Connections to share among the requests of a gRPC run (default: one for every four).",
         whole(least=1),
-        origin=OURS,
     )
     grpc_method: str = option(
         "",
@@ -320,21 +311,19 @@ class Options:
         text("METHOD"),
         origin=NEWER,
     )
-    proto: str | None = option(
+    proto: str | None = ours(
         None,
         "--proto",
         "File that describes the method of --grpc-method: .proto, or a compiled descriptor set (.pb). "
         "Without it the server is asked, by reflection.",
         existing_file(),
-        origin=OURS,
     )
-    proto_paths: tuple[str, ...] = option(
+    proto_paths: tuple[str, ...] = ours(
         (),
         "--proto-path",
         "Folder that the imports of --proto start from (default: the file's own). May be given several times.",
         text("DIR"),
         combine=appended,
-        origin=OURS,
     )
     endpoint: str = option(
         "",
@@ -342,35 +331,31 @@ class Options:
         "Path appended to the address with --service-kind openai (inferometer: v1/chat/completions).",
         text("PATH"),
     )
-    output_tokens: int | None = option(
+    output_tokens: int | None = ours(
         None,
         "--output-tokens",
         "Most tokens of an answer, in the requests made for --service-kind openai.",
         whole(least=1),
-        origin=OURS,
     )
-    method: str | None = option(
+    method: str | None = ours(
         None,
         "--method",
         "Method of the request with --service-kind http (GET without a body, else POST).",
         text("METHOD"),
-        origin=OURS,
     )
-    path: str = option(
+    path: str = ours(
         "",
         "--path",
         "Path of the request with --service-kind http, appended to the address.",
         text("PATH"),
-        origin=OURS,
     )
-    bodies: tuple[str, ...] = option(
+    bodies: tuple[str, ...] = ours(
         (),
         "--body",
         "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
         "or @FILE. Given several times, the requests take turns.",
         text("BODY"),
         combine=appended,
-        origin=OURS,
     )
     signature: str = option(
         "serving_default",
@@ -378,12 +363,11 @@ class Options:
         "Signature to call with --service-kind tfserving.",
         text("NAME"),
     )
-    management_url: str | None = option(
+    management_url: str | None = ours(
         None,
         "--management-url",
         "Address of TorchServe's management API (default: the port after the one of -u).",
         text("URL"),
-        origin=OURS,
     )
     triton_directory: str | None = option(
         None,
@@ -437,26 +421,23 @@ class Options:
         "Send each step of the data file at its own timestamp, in milliseconds after the start.",
         origin=NEWER,
     )
-    replay: str | None = option(
+    replay: str | None = ours(
         None,
         "--replay",
         "Trace to replay: one JSON object per line with a timestamp (milliseconds) or timestamp_s (seconds).",
         existing_file(),
-        origin=OURS,
     )
-    speed: float = option(
+    speed: float = ours(
         1.0,
         "--speed",
         "How fast a trace is replayed: 2 takes half its time.",
         above_zero("FACTOR", "factor", "write it like 2 or 0.5", suffix="x"),
-        origin=OURS,
     )
-    shape_load: str | None = option(
+    shape_load: str | None = ours(
         None,
         "--shape-load",
         "How the rate changes, such as 'ramp 10..500 over 60s then hold 500 for 2m'; see docs/load.md.",
         text("SHAPE"),
-        origin=OURS,
     )
     session_concurrency: int | None = option(
         None,
@@ -471,21 +452,19 @@ class Options:
     warmup_request_count: int = option(
         0, "--warmup-request-count", "Requests sent and finished before measuring.", whole(least=0)
     )
-    request_timeout_s: float = option(
+    request_timeout_s: float = ours(
         0.0,
         "--request-timeout",
         "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
         "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
         duration(zero=True),
         shown="",
-        origin=OURS,
     )
-    workers: int | Literal["auto"] = option(
+    workers: int | Literal["auto"] = ours(
         1,
         "--workers",
         "Processes that make the load; auto adds some when one cannot keep up.",
         workers(),
-        origin=OURS,
     )
     max_threads: int | None = option(
         None,
@@ -590,38 +569,32 @@ class Options:
         "Stop raising the load when a level's latency reaches this many milliseconds; 0 is no limit.",
         whole("MSEC", least=0),
     )
-    duration_s: float | None = (
-        option(  # given: stop by precision or time instead of the classic stability rule
-            None,
-            "--duration",
-            "Measure a level until it is precise or this time is spent, such as 90s or 2m, "
-            "instead of judging windows.",
-            duration(zero=False),
-            origin=OURS,
-        )
+    duration_s: float | None = ours(  # given: stop by precision or time instead of the classic stability rule
+        None,
+        "--duration",
+        "Measure a level until it is precise or this time is spent, such as 90s or 2m, "
+        "instead of judging windows.",
+        duration(zero=False),
     )
-    precision: float = option(
+    precision: float = ours(
         0.02,
         "--precision",
         "How precise is precise enough: half width of the 95 % interval, as a share of the figure.",
         share(zero=False),
         shown="2%",
-        origin=OURS,
     )
-    slo: str | None = option(
+    slo: str | None = ours(
         None,
         "--slo",
         "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
         "those that keep it are reported as goodput.",
         text("PROMISE"),
-        origin=OURS,
     )
-    max_error_rate: float = option(
+    max_error_rate: float = ours(
         0.0,
         "--max-error-rate",
         "Share of failed requests that is acceptable, such as 1% or 0.01.",
         share(zero=True),
-        origin=OURS,
     )
     binary_search: bool = option(
         False, "--binary-search", "Search the range by halving it instead of stepping through."
@@ -663,15 +636,12 @@ class Options:
 
     csv: str | None = option(None, "-f", "Write the CSV report to this file.", output_file(), group="Output")
     verbose_csv: bool = option(False, "--verbose-csv", "Write more columns to the CSV report.")
-    json: str | None = option(
-        None, "--json", "Write the whole result to this file.", output_file(), origin=OURS
-    )
-    html: str | None = option(
+    json: str | None = ours(None, "--json", "Write the whole result to this file.", output_file())
+    html: str | None = ours(
         None,
         "--html",
         "Write the report to this file, one page that opens anywhere.",
         output_file(),
-        origin=OURS,
     )
     verbose: int = option(0, "-v", "Say more; twice for every message.", combine=counted)
     profile_export: str | None = option(
@@ -720,15 +690,6 @@ class Options:
 
 
 OPTIONS: Groups = rows(Options)
-ABOUT: Groups = (
-    (
-        "About",
-        (
-            Option(("-h", "--help"), "Show this text.", field="ask", value=Ask.HELP),
-            Option(("--version",), "Show the version.", field="ask", value=Ask.VERSION),
-        ),
-    ),
-)
 PARTS: Mapping[str, type] = {"data": DataOptions, "tls": Tls}
 
 

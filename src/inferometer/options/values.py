@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share
 
 Read = Callable[[str, str], Any]  # (the option as it was written, the word given to it)
@@ -18,6 +19,9 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # "token" of RFC 9110, 5.6.2
 _IDENTIFIERS = re.compile(r"([0-9]{1,20})(?::([0-9]{1,20}))?")
+
+
+GENERATED = ("random", "zero")  # what is sent where no file of data is given
 
 
 def _nothing(name: str, value: Any) -> None:
@@ -243,6 +247,23 @@ def identifiers() -> Values:
     return Values(read, "RANGE")
 
 
+def bounds() -> Values:
+    """`lowest:highest`, from 1 on; a single number is both."""
+
+    def read(name: str, word: str) -> tuple[int, int]:
+        low, colon, high = word.partition(":")
+        if not is_digits(low) or (colon and not is_digits(high)):
+            raise UsageError(f"{name} is '{word}'", remedy="write lowest:highest, such as 1:8")
+        found = int(low), int(high or low)
+        if not 1 <= found[0] <= found[1]:
+            raise UsageError(
+                f"{name} is '{word}'", remedy="the lowest is 1 or more, and not above the highest"
+            )
+        return found
+
+    return Values(read, "LOW:HIGH")
+
+
 def workers() -> Values:
     """A number of processes, or auto."""
     numbers = whole(least=1)
@@ -339,7 +360,7 @@ def data_source() -> Values:
     """zero, random, or the path of something that exists."""
 
     def read(name: str, word: str) -> str:
-        if word not in ("zero", "random") and not os.path.exists(word):
+        if word not in GENERATED and not os.path.exists(word):
             raise UsageError(
                 f"Failed to parse {name}. Unsupported type provided: '{word}'",
                 remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
@@ -393,6 +414,14 @@ def header(name: str, word: str) -> tuple[str, str]:
     if any(mark in value for mark in "\r\n\0"):
         raise UsageError(f"Failed to parse {name}. The value of header '{field}' has a line break in it")
     return field, value
+
+
+def whole_numbers(name: str, word: str) -> tuple[int, ...]:
+    """`number,number`, from 0 on."""
+    words = [part.strip() for part in word.split(",") if part.strip()]
+    if not all(map(is_digits, words)):
+        raise UsageError(f"{name} is '{word}'", remedy="write whole numbers, such as 100,500")
+    return tuple(map(int, words))
 
 
 def members(name: str, word: str) -> tuple[tuple[str, str], ...]:

@@ -1,6 +1,6 @@
 """The service kinds: one row for each, chosen by `--service-kind`."""
 
-from inferometer.options.rule import Rule, is_grpc, names_data
+from inferometer.options.option import Rule, is_grpc, names_data
 from inferometer.services.kind import Kind
 
 
