@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from inferometer.base.errors import UsageError
-from inferometer.options.option import Groups, Option, Origin, appended, rows
+from inferometer.options.option import Groups, Option, appended, rows
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
     if prefix in by_name:
         return prefix
     names = [name for name in by_name if name.startswith(prefix) and name.startswith("--")]
-    reference = [name for name in names if by_name[name].origin is Origin.REFERENCE]
+    reference = [name for name in names if not by_name[name].is_ours]
     if len(names) == 1 or len(reference) == 1:
         return (reference or names)[0]
     if names:

@@ -8,9 +8,8 @@ spelling, the help and the values beside the name, the type and the default: an 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 from inferometer.base.errors import UsageError
 from inferometer.options.values import GENERATED, Values
@@ -19,14 +18,6 @@ T = TypeVar("T")
 Combine = Callable[[Any, Any], Any]  # (what was given before, or None; the new value)
 _ROWS = "options"
 _GROUP = "group"
-
-
-class Origin(Enum):
-    """Where an option comes from. Prefixes of the reference's options win over all others."""
-
-    REFERENCE = "perf_analyzer 2.51"
-    NEWER = "perf_analyzer after 2.51"
-    OURS = "inferometer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +33,7 @@ class Option:
     default: str | None = None  # as shown; None shows the field's own
     is_built: bool = True
     meanwhile: str = ""  # what to use until it is built
-    origin: Origin = Origin.REFERENCE
+    is_ours: bool = False  # not in perf_analyzer 2.51; where a prefix fits several names, those of 2.51 win
     is_deprecated: bool = False
     is_secret: bool = False  # its value is never shown
     is_required: bool = False
@@ -84,32 +75,44 @@ def named(before: Any, value: Any) -> dict[str, Any]:
     return dict([*(before or {}).items(), value])
 
 
+_EMPTY: Mapping[Combine | None, Any] = {appended: (), counted: 0, named: {}}
+"""What was given before the first time."""
+
+
+@overload
 def option(
-    default: T,
+    names: str, help: str, values: Values | None = None, *, default: T, group: str = "", **more: Any
+) -> T: ...
+@overload
+def option(names: str, help: str, values: Values | None = None, *, group: str = "", **more: Any) -> Any: ...
+def option(
     names: str,
     help: str,
     values: Values | None = None,
     *,
-    also: Sequence[Option] = (),
+    default: Any = None,
     group: str = "",
     shown: str | None = None,
+    also: Sequence[Option] = (),
     **more: Any,
-) -> T:
-    """The field of an option.
+) -> Any:
+    """The field of an option; without a default it is None, False for a flag, and empty where values are collected.
 
-    `names` are separated by blanks; `more` are fields of `Option`; `also` are further spellings of the same field.
-    `group` is the title in the help for this field and those that follow.
+    `names` are separated by blanks; `more` are fields of `Option`. `group` is the title in the help for this field and
+    those that follow. `also` are other options that set the field.
     """
     row = Option(tuple(names.split()), help, values, default=shown, **more)
     metadata = {_ROWS: (row, *also), _GROUP: group}
+    if default is None:
+        default = _EMPTY.get(row.combine, False if values is None else None)
     if isinstance(default, dict):
-        return cast("T", dataclasses.field(default_factory=default.copy, metadata=metadata))
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not row.is_secret)
 
 
-def ours(default: T, names: str, help: str, values: Values | None = None, **more: Any) -> T:
-    """The field of an option that no version of perf_analyzer has."""
-    return option(default, names, help, values, origin=Origin.OURS, **more)
+def ours(names: str, help: str, values: Values | None = None, **more: Any) -> Any:
+    """The field of an option that perf_analyzer 2.51 does not have."""
+    return option(names, help, values, is_ours=True, **more)
 
 
 def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
