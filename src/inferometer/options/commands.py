@@ -9,15 +9,14 @@ from typing import Any
 
 from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
-    Values,
     above_zero,
     bounds,
     choice,
     duration,
+    microseconds,
     path,
     text,
     whole,
-    whole_numbers,
 )
 
 DIAGNOSED_S = 3.0  # for one load of `diagnose`
@@ -145,19 +144,16 @@ class TuneOptions:
         default="smart",
     )
     instances: tuple[int, int] = option(
-        "--instances", "where to look for instances: lowest:highest", bounds(), default=(1, 5), shown="1:5"
+        "--instances", "where to look for instances: lowest:highest", bounds, default=(1, 5), shown="1:5"
     )
     batch: tuple[int, int] = option(
-        "--batch", "where to look for batch: lowest:highest", bounds(), default=(1, 128), shown="1:128"
+        "--batch", "where to look for batch: lowest:highest", bounds, default=(1, 128), shown="1:128"
     )
     load: tuple[int, int] = option(
-        "--load", "where to look for load: lowest:highest", bounds(), default=(1, 1024), shown="1:1024"
+        "--load", "where to look for load: lowest:highest", bounds, default=(1, 1024), shown="1:1024"
     )
     delays: tuple[int, ...] = option(
-        "--delays",
-        "delays of the dynamic batcher to try, such as 100,500",
-        Values(whole_numbers, "MICROSECONDS"),
-        default=(),
+        "--delays", "delays of the dynamic batcher to try, such as 100,500", microseconds, default=()
     )
     journal: Path = option(
         "--journal", "every trial, to resume from", path(), default=Path("inferometer-tune.sqlite"), shown=""

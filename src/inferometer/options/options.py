@@ -11,7 +11,6 @@ from typing import Any, Literal
 from inferometer.options.option import Groups, Option, appended, counted, named, option, ours, part, rows
 from inferometer.options.values import (
     Range,
-    Values,
     above_zero,
     choice,
     data_source,
@@ -68,28 +67,28 @@ class Tls:
     ca_file: str | None = option(
         "--ssl-https-ca-certificates-file",
         "Authorities to trust instead of the system's.",
-        existing_file(),
+        existing_file,
         also=(
-            Option(("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file()),
-            Option(("--cacert",), "Authorities to trust, PEM.", existing_file(), is_ours=True),
+            Option(("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file),
+            Option(("--cacert",), "Authorities to trust, PEM.", existing_file, is_ours=True),
         ),
     )
     certificate_file: str | None = option(
         "--ssl-https-client-certificate-file",
         "Our own certificate.",
-        existing_file(),
+        existing_file,
         also=(
-            Option(("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file()),
-            Option(("--cert",), "Our own certificate, PEM.", existing_file(), is_ours=True),
+            Option(("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file),
+            Option(("--cert",), "Our own certificate, PEM.", existing_file, is_ours=True),
         ),
     )
     key_file: str | None = option(
         "--ssl-https-private-key-file",
         "The key of our certificate.",
-        existing_file(),
+        existing_file,
         also=(
-            Option(("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file()),
-            Option(("--key",), "The key of our certificate, PEM.", existing_file(), is_ours=True),
+            Option(("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file),
+            Option(("--key",), "The key of our certificate, PEM.", existing_file, is_ours=True),
         ),
     )
     certificate_type: str = option(
@@ -121,7 +120,7 @@ class DataOptions:
         "What to send: random, zero, a JSON file of requests, or a directory with a file for each input. "
         "JSON files may be given several times. A number that does not fit the datatype of its input, such as 256 for "
         "UINT8, is refused: the classic tool sends it truncated.",
-        data_source(),
+        data_source,
         default=("random",),
         shown="random",
         combine=appended,
@@ -146,13 +145,13 @@ class DataOptions:
         "--input",
         "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
         ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
-        Values(named_source, "NAME=@FILE"),
+        named_source,
         combine=appended,
     )
     shapes: Mapping[str, tuple[int, ...]] = option(
         "--shape",
         "Shape of an input with variable size, as name:d1,d2. May be given several times.",
-        Values(shape, "SHAPE"),
+        shape,
         combine=named,
     )
     string_length: int = option("--string-length", "Length of random strings.", whole(least=1), default=128)
@@ -167,7 +166,7 @@ class DataOptions:
         "--prompts",
         "Prompts to send with --service-kind openai: a file with one per line, or of JSON lines with "
         '"prompt" or "messages".',
-        existing_file(),
+        existing_file,
     )
     prompt_tokens: int | None = ours(
         "--prompt-tokens",
@@ -210,31 +209,24 @@ class Options:
     bls_composing_models: tuple[tuple[str, str], ...] = option(  # (name, version)
         "--bls-composing-models",
         "Models a BLS model may call: name[:version], separated by commas.",
-        Values(members, "MODELS"),
+        members,
         default=(),
     )
     headers: tuple[tuple[str, str], ...] = option(
         "-H",
         "Header for every request, as Name:Value. May be given several times.",
-        Values(header, "HEADER"),
+        header,
         combine=appended,
         is_secret=True,
         also=(
-            Option(
-                ("--header",),
-                "The same as -H.",
-                Values(header, "HEADER"),
-                combine=appended,
-                is_secret=True,
-                is_ours=True,
-            ),
+            Option(("--header",), "The same as -H.", header, combine=appended, is_secret=True, is_ours=True),
         ),
     )
     request_parameters: tuple[tuple[str, str, str], ...] = option(  # (name, value, bool | int | string)
         "--request-parameter",
         "Parameter of every gRPC request, as name:value:type with type bool, int or string. "
         "May be given several times.",
-        Values(parameter, "PARAMETER"),
+        parameter,
         combine=appended,
     )
     tls: Tls = part(
@@ -258,7 +250,7 @@ class Options:
     validate_tolerance: tuple[float, float] = ours(  # absolute and relative
         "--validate-tolerance",
         "How far floats may be from the validation data: absolute[,relative].",
-        Values(tolerance, "NUMBERS"),
+        tolerance,
         default=(0.0, 0.0),
         shown="0,0",
     )
@@ -284,7 +276,7 @@ class Options:
         "--proto",
         "File that describes the method of --grpc-method: .proto, or a compiled descriptor set (.pb). "
         "Without it the server is asked, by reflection.",
-        existing_file(),
+        existing_file,
     )
     proto_paths: tuple[str, ...] = ours(
         "--proto-path",
@@ -359,10 +351,10 @@ class Options:
         default="constant",
     )
     request_intervals: str | None = option(
-        "--request-intervals", "File of gaps between requests in microseconds, one per line.", existing_file()
+        "--request-intervals", "File of gaps between requests in microseconds, one per line.", existing_file
     )
     periodic_concurrency: Range | None = option(
-        "--periodic-concurrency-range", "Ramp of streaming requests, as start:end[:step].", ramp()
+        "--periodic-concurrency-range", "Ramp of streaming requests, as start:end[:step].", ramp
     )
     request_period: int = option(
         "--request-period",
@@ -377,7 +369,7 @@ class Options:
     replay: str | None = ours(
         "--replay",
         "Trace to replay: one JSON object per line with a timestamp (milliseconds) or timestamp_s (seconds).",
-        existing_file(),
+        existing_file,
     )
     speed: float = ours(
         "--speed",
@@ -415,7 +407,7 @@ class Options:
     workers: int | Literal["auto"] = ours(
         "--workers",
         "Processes that make the load; auto adds some when one cannot keep up.",
-        workers(),
+        workers,
         default=1,
     )
     max_threads: int | None = option(
@@ -445,7 +437,7 @@ class Options:
     sequence_ids: tuple[int, int | None] | None = option(  # first and, not included, last
         "--sequence-id-range",
         "Ids of sequences, as start[:end]. The script perf_analyzer starts at 1, inferometer at a random one.",
-        identifiers(),
+        identifiers,
     )
     serial_sequences: bool = option(
         "--serial-sequences",
@@ -507,7 +499,7 @@ class Options:
     percentile: int | None = option(
         "--percentile",
         "Judge by this percentile of the latency, 1 to 99, instead of the mean (-1).",
-        percentile(),
+        percentile,
         shown="-1",
     )
     latency_limit_ms: int = option(
@@ -574,17 +566,17 @@ class Options:
         default="binary",
     )
 
-    csv: str | None = option("-f", "Write the CSV report to this file.", output_file(), group="Output")
+    csv: str | None = option("-f", "Write the CSV report to this file.", output_file, group="Output")
     verbose_csv: bool = option("--verbose-csv", "Write more columns to the CSV report.")
-    json: str | None = ours("--json", "Write the whole result to this file.", output_file())
+    json: str | None = ours("--json", "Write the whole result to this file.", output_file)
     html: str | None = ours(
-        "--html", "Write the report to this file, one page that opens anywhere.", output_file()
+        "--html", "Write the report to this file, one page that opens anywhere.", output_file
     )
     verbose: int = option("-v", "Say more; twice for every message.", combine=counted)
     profile_export: str | None = option(
         "--profile-export-file",
         "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
-        new_file(),
+        new_file,
     )
     collect_metrics: bool = option("--collect-metrics", "Collect the server's Prometheus metrics.")
     metrics_url: str | None = option(
