@@ -1,6 +1,5 @@
 """`inferometer compare`: variants side by side, live or from saved results."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,22 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
-from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import CompareOptions
 from inferometer.options.options import OPTIONS
-from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.base.signals import Interrupts
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.gates import Terms
 
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
-PERIOD_NS = 5 * NS_PER_S
 
 COMMAND = Command(
     "inferometer compare",
@@ -98,6 +92,7 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
     from inferometer.base.signals import Interrupts
     from inferometer.compare.live import CompareRequest, compare_live, variants_of
+    from inferometer.report.progress import RoundProgress
 
     options = measure_options({**given, "model": next(iter(own.models), "")})
     if own.force:
@@ -107,37 +102,4 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
     chosen = variants_of(own.models, own.urls)
     request = CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
     with messages_shown(options.verbose), Interrupts().caught() as interrupts:
-        return compare_live(request, _Progress(interrupts))
-
-
-class _Progress(Watcher):
-    """Says on stderr how far it is: every five seconds a line, on a terminal one line that is written over."""
-
-    def __init__(self, interrupts: "Interrupts") -> None:
-        self._interrupts = interrupts
-        self._label = ""
-        self._last_ns = 0
-
-    def level_started(self, mode: str, value: float) -> None:
-        from inferometer.report.format import level_label
-
-        self._label = level_label(mode, value)
-        self._say(f"{self._label}: started")
-
-    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
-        from inferometer.report.format import quantity
-
-        if not sys.stderr.isatty() and monotonic_ns() - self._last_ns < PERIOD_NS and number < rounds:
-            return
-        figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
-        self._say(f"{self._label}: round {number} of {rounds}: {figures}", is_last=number == rounds)
-
-    def is_interrupted(self) -> bool:
-        return self._interrupts.asked
-
-    def _say(self, text: str, *, is_last: bool = False) -> None:
-        self._last_ns = monotonic_ns()
-        over = sys.stderr.isatty()
-        end = "\n" if not over or is_last else ""
-        words = printable(text)
-        print(f"\r\x1b[K{words}" if over else words, end=end, file=sys.stderr, flush=True)
+        return compare_live(request, RoundProgress(interrupts.is_asked))
