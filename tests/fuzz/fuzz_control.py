@@ -21,12 +21,11 @@ from inferometer.observe.statistics import difference, snapshot
 from inferometer.options.options import Options
 from inferometer.services.detect import QUESTIONS, ProbeAnswer, recognize
 from inferometer.services.discovery import describe_model, plain_sentence
+from inferometer.services.dynamic_grpc import method_of_file
 from inferometer.services.grpc_control import document
 from inferometer.services.http_control import reason_of
 from inferometer.services.kserve import load_messages
-from inferometer.services.proto_schema import method_of_file
-from inferometer.services.tensorflow_messages import message
-from inferometer.services.tfserving import model_of
+from inferometer.services.tfserving import message, model_of
 
 TENSOR = {"name": "A", "datatype": "INT32", "shape": [-1, 4]}
 METADATA = {"name": "m", "versions": ["1"], "platform": "", "inputs": [TENSOR], "outputs": [TENSOR]}

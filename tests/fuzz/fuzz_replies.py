@@ -7,8 +7,7 @@ from harness import Choices, Family, corpus, damaged
 
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, http_tensors, load_messages
 from inferometer.services.openai_reply import OpenAiReader
-from inferometer.services.tensorflow_messages import message
-from inferometer.services.tfserving import Columns, predicted
+from inferometer.services.tfserving import Columns, message, predicted
 from tests.support.strange import strange, text_of
 
 JSON_WORDS = (

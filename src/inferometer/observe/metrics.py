@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from inferometer.observe.gpu import Gpu
-from inferometer.observe.host import HostSample
+from inferometer.observe.host import Gpu, HostSample
 from inferometer.wire.prometheus import metric_lines
 
 GPU_METRICS = {

@@ -16,8 +16,8 @@ from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
 from inferometer.services.shared_memory import CUDA, Placed, Placement, RegionPart, maybe_part, placed
-from inferometer.services.trace import TraceSettings
 from inferometer.services.traffic import Traffic
+from inferometer.services.undo import TraceSettings
 
 service_pb2 = load_messages()
 

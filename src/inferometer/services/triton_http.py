@@ -18,8 +18,8 @@ from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reaso
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
 from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
-from inferometer.services.trace import TraceSettings
 from inferometer.services.traffic import Traffic, Wiring, render_http
+from inferometer.services.undo import TraceSettings
 
 BINARY, JSON = "binary", "json"
 _TRACE_PATH = "/v2/trace/setting"

@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.options.options import SERVICE_KINDS
 from inferometer.services.detect import ProbeAnswer, recognize
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 
 MISSING = ProbeAnswer(404, {"detail": "Not Found"})
 TRITON = {"name": "triton", "version": "2.51.0", "extensions": ["statistics"]}

@@ -9,7 +9,7 @@ import pytest
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
-from inferometer.services import cuda
+from inferometer.services import shared_memory
 from inferometer.services.shared_memory import (
     FOLDER,
     OutputPlaces,
@@ -257,7 +257,7 @@ def test_a_name_that_is_taken_is_never_used(region: str):
 
 
 def test_without_a_driver_cuda_is_one_sentence(region: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cuda, "LIBRARY", "libcuda-of-nobody.so.1")
+    monkeypatch.setattr(shared_memory, "CUDA_LIBRARY", "libcuda-of-nobody.so.1")
     with pytest.raises(UsageError) as caught, shared_region(shared(region, kind="cuda"), Server()):
         raise AssertionError
     assert "\n" not in str(caught.value)

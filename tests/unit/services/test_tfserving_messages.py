@@ -10,7 +10,7 @@ from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import (
     predict_pb2,
 )
 
-from inferometer.services.tensorflow_messages import DATA_TYPES, message
+from inferometer.services.tfserving import DATA_TYPES, message
 
 OFFICIAL = {
     "TensorShapeProto.Dim": tensor_shape_pb2.TensorShapeProto.Dim,
