@@ -31,7 +31,7 @@ from inferometer.services.grpc_control import GrpcControl
 from inferometer.services.http import OUTPUT, read_body
 from inferometer.services.kind import Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic
+from inferometer.services.traffic import Steps, Traffic
 from inferometer.wire.grpc import frame_message
 from inferometer.wire.protobuf import fields, string_field
 
@@ -317,9 +317,7 @@ class DynamicGrpc(Service):
             raise PeerError(f"the reply is no {method.reply.DESCRIPTOR.full_name} ({error})") from error
         return {OUTPUT.name: text.encode()}
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         method, options = self._known(), self._options
         calls = [self._messages(number, step) for number, step in enumerate(steps)]
         findings: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the command line reads the table and must not wait for what
     from inferometer.model.spec import ModelSpec, Tensor
     from inferometer.services.endpoint import Connection
     from inferometer.services.shared_memory import Placement
-    from inferometer.services.traffic import Traffic
+    from inferometer.services.traffic import Steps, Traffic
 
 Document = Mapping[str, Any]
 
@@ -44,9 +44,7 @@ class Service(Protocol):
         """The model; its inputs tell which data is read or generated. `called` are models that its code calls."""
         ...
 
-    def traffic(
-        self, model: "ModelSpec", steps: "Sequence[Sequence[Tensor]]", placement: "Placement | None" = None
-    ) -> "Traffic":
+    def traffic(self, model: "ModelSpec", steps: "Steps", placement: "Placement | None" = None) -> "Traffic":
         """Every request, rendered once, and how it travels; what is placed in shared memory is only pointed at."""
         ...
 

@@ -13,7 +13,7 @@ from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Conversations, Reply, Traffic, Wiring, render_http
+from inferometer.services.traffic import Conversations, Reply, Steps, Traffic, Wiring, render_http
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
 """The one input: the JSON body of a request. Data may also hold `prompt` or `messages`, of which one is made."""
@@ -45,9 +45,7 @@ class OpenAi(Service):
 
     # --- requests
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         has_sessions = self._options.session_concurrency is not None
         wiring = Wiring(
             self._connection.endpoint,

@@ -16,7 +16,7 @@ import math
 import mmap
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from typing import Protocol, runtime_checkable
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.numbers import DATATYPES
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
 
 SYSTEM, CUDA = "system", "cuda"
@@ -71,7 +72,7 @@ Placed = tuple[Tensor, RegionPart | None]
 """A tensor and where it lies; None travels with the request."""
 
 
-def placed(steps: Sequence[Sequence[Tensor]], placement: Placement | None) -> Iterator[list[Placed]]:
+def placed(steps: Steps, placement: Placement | None) -> Iterator[list[Placed]]:
     """The tensors of each request."""
     for number, step in enumerate(steps):
         parts = repeat(None) if placement is None else placement.inputs[number]
@@ -92,9 +93,7 @@ class OutputPlaces:
     are_inline: bool = False  # someone reads them: one place for all requests would not do
 
 
-def layout(
-    model: ModelSpec, steps: Sequence[Sequence[Tensor]], outputs: OutputPlaces, *, region: str
-) -> Placement:
+def layout(model: ModelSpec, steps: Steps, outputs: OutputPlaces, *, region: str) -> Placement:
     """A place for every tensor of every request, and for every output."""
     _require_all_inputs(model, steps)
     end = 0
@@ -129,7 +128,7 @@ def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
     return size
 
 
-def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> None:
+def _require_all_inputs(model: ModelSpec, steps: Steps) -> None:
     names = {spec.name for spec in model.inputs}
     for number, step in enumerate(steps):
         missing = sorted(names - {tensor.name for tensor in step})
@@ -161,7 +160,7 @@ class Shared:
 
     kind: str  # system or cuda
     placement: Placement
-    steps: Sequence[Sequence[Tensor]] = field(repr=False)
+    steps: Steps = field(repr=False)
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
         """(offset, bytes) of every input."""

@@ -24,7 +24,7 @@ from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic, Wiring, render_http
+from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
 
 _FIELDS = {
     "tensorflow.TensorShapeProto.Dim": ("1 int64 size", "2 string name"),
@@ -223,9 +223,7 @@ class TfServing(Service):
 
     # --- inference
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         wiring = self._control.wiring("Predict", self._options, outputs=predicted)
         return Traffic(wiring, tuple(self._render(model, step) for step in steps))
 
@@ -393,9 +391,7 @@ class TfServingRest(Service):
         self._outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
         return model
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         wiring = Wiring(self._connection.endpoint, outputs=self._outputs)
         return Traffic(wiring, tuple(self._render(model, step) for step in steps))
 

@@ -23,7 +23,7 @@ from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Reply, ReplyBody, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, ReplyBody, Steps, Traffic, Wiring, render_http
 from inferometer.wire.http1 import Head
 from inferometer.wire.prometheus import metric_lines
 
@@ -119,9 +119,7 @@ class TorchServe(Service):
 
     # --- requests
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         wiring = Wiring(
             self._connection.endpoint,
             reader=TorchServeReader(keeps_texts=self._options.profile_export is not None),

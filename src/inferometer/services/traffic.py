@@ -10,6 +10,9 @@ from inferometer.model.spec import Tensor
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
+Steps = Sequence[Sequence[Tensor]]
+"""The tensors of each request."""
+
 
 class Reply(NamedTuple):
     """What a reply turned out to be."""

@@ -16,7 +16,7 @@ from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
 from inferometer.services.shared_memory import CUDA, Placed, Placement, RegionPart, maybe_part, placed
-from inferometer.services.traffic import Traffic
+from inferometer.services.traffic import Steps, Traffic
 from inferometer.services.undo import TraceSettings
 
 service_pb2 = load_messages()
@@ -106,9 +106,7 @@ class TritonGrpc(Service):
 
     # --- inference
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
         options = self._options
         wiring = self._control.wiring(

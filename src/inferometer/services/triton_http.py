@@ -18,7 +18,7 @@ from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reaso
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
 from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
-from inferometer.services.traffic import Traffic, Wiring, render_http
+from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
 from inferometer.services.undo import TraceSettings
 
 BINARY, JSON = "binary", "json"
@@ -115,9 +115,7 @@ class TritonHttp(Service):
 
     # --- inference
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
         formats, findings = self._options, tuple[str, ...]()
         if model.is_plain and steps and placement is None:
