@@ -2,7 +2,6 @@
 
 import contextlib
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,17 +16,14 @@ from inferometer.server.repository import example_repository
 from inferometer.server.wheel import (
     Wheel,
     backends_folder,
-    check_stub,
     find_wheel,
-    make_backends,
-    make_interpreter,
     maybe_numpy_remark,
     numpy_version,
+    prepare,
     server_environment,
 )
 
 _ATTEMPTS = 5
-_POLL_S = 0.02
 _PROBE_TIMEOUT_S = 1.0
 _CACHE_BYTES = 64 * 1024 * 1024
 _EXIT_TIMEOUT_S = 3
@@ -124,7 +120,9 @@ class EmbeddedTriton:
     def _attempt(self, wheel: Wheel) -> "_Running":
         running = _launch(wheel, self, choose_ports(self._requested))
         try:
-            _wait_until_ready(running, self.startup_timeout_s)
+            problem = running.guarded.wait_until(lambda: _is_ready(running), self.startup_timeout_s)
+            if problem:
+                raise _start_failure(running, problem)
         except BaseException as error:
             running.guarded.end(keep_log=isinstance(error, InferometerError))
             if isinstance(error, _PortLostError):
@@ -206,9 +204,7 @@ def _prepare(wheel: Wheel, guarded: GuardedProcess, repositories: tuple[Path, ..
         link = _folder_for_server(folder, number, runtime)
         if link != folder.resolve():
             link.symlink_to(folder.resolve())
-    make_backends(wheel, runtime)
-    make_interpreter(runtime)
-    check_stub(runtime)
+    prepare(wheel, runtime)
     guarded.release()
 
 
@@ -248,20 +244,6 @@ def _create_log(log: Path, *, scratch: bool) -> None:
             f"the log file '{log}' cannot be written: {error.strerror}",
             remedy="give a file in a writable folder",
         ) from None
-
-
-def _wait_until_ready(running: _Running, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running.process.wait(_POLL_S)
-            raise _start_failure(
-                running, f"ended with status {running.process.returncode} instead of starting"
-            )
-        if _is_ready(running):
-            return
-        if time.monotonic() >= deadline:
-            raise _start_failure(running, f"was not ready after {timeout_s:g} s")
 
 
 def _is_ready(running: _Running) -> bool:

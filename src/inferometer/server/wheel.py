@@ -80,6 +80,13 @@ def find_wheel(find_spec: FindSpec = importlib.util.find_spec) -> Wheel:
     return wheel
 
 
+def prepare(wheel: Wheel, runtime: Path) -> None:
+    """Make all that the wheel's server needs under `runtime`."""
+    make_backends(wheel, runtime)
+    make_interpreter(runtime)
+    check_stub(runtime)
+
+
 def backends_folder(runtime: Path) -> Path:
     """Where `make_backends` puts the backends."""
     return runtime / "pytriton" / "tritonserver" / "backends"
