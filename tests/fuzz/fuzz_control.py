@@ -173,7 +173,7 @@ def read_messages(data: bytes) -> None:
 
 
 def _signatures() -> bytes:
-    made = message("serving.SignatureDefMap")()
+    made = message("SignatureDefMap")()
     ParseDict({"signature_def": {"serving_default": SIGNATURE}}, made)
     return bytes(made.SerializeToString(deterministic=True))
 
@@ -187,7 +187,7 @@ def make_signatures(choices: Choices) -> bytes:
 
 def read_signatures(data: bytes) -> None:
     try:
-        found = message("serving.SignatureDefMap").FromString(data)
+        found = message("SignatureDefMap").FromString(data)
     except DecodeError:
         return
     signatures = document(found, {"signature_def": answers.SIGNATURES}, "GetModelMetadata").get(

@@ -167,7 +167,7 @@ def read_infer(data: bytes) -> None:
 
 
 def _predict() -> bytes:
-    made = message("serving.PredictResponse")()
+    made = message("PredictResponse")()
     made.outputs["y"].dtype = 1
     made.outputs["y"].tensor_shape.dim.add(size=2)
     made.outputs["y"].float_val.extend([1.5, 2.5])

@@ -4,7 +4,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -26,15 +26,21 @@ from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
 
+# --- messages
+#
+# Those that a client needs, with the names and numbers of the official protos. They are made at run time from a table:
+# the official Python packages bring all of TensorFlow, or grpcio. A pool of our own holds them, so that whoever imports
+# the official ones in the same process gets those. Fields that nobody here reads are left out; what a server sends in
+# them is passed over, as protobuf wants it.
+
+_PACKAGE = "tensorflow.serving"
+
 _FIELDS = {
-    "tensorflow.TensorShapeProto.Dim": ("1 int64 size", "2 string name"),
-    "tensorflow.TensorShapeProto": (
-        "2 repeated tensorflow.TensorShapeProto.Dim dim",
-        "3 bool unknown_rank",
-    ),
-    "tensorflow.TensorProto": (
-        "1 enum dtype",
-        "2 tensorflow.TensorShapeProto tensor_shape",
+    "Dim": ("1 int64 size", "2 string name"),
+    "TensorShapeProto": ("2 repeated Dim dim", "3 bool unknown_rank"),
+    "TensorProto": (
+        "1 DataType dtype",
+        "2 TensorShapeProto tensor_shape",
         "4 bytes tensor_content",
         "5 repeated float float_val",
         "6 repeated double double_val",
@@ -46,105 +52,54 @@ _FIELDS = {
         "16 repeated uint32 uint32_val",
         "17 repeated uint64 uint64_val",
     ),
-    "tensorflow.TensorInfo": (
-        "1 string name",
-        "2 enum dtype",
-        "3 tensorflow.TensorShapeProto tensor_shape",
-    ),
-    "tensorflow.SignatureDef": (
-        "1 map tensorflow.TensorInfo inputs",
-        "2 map tensorflow.TensorInfo outputs",
-        "3 string method_name",
-    ),
-    "tensorflow.serving.ModelSpec": (
+    "TensorInfo": ("1 string name", "2 DataType dtype", "3 TensorShapeProto tensor_shape"),
+    "SignatureDef": ("1 map TensorInfo inputs", "2 map TensorInfo outputs", "3 string method_name"),
+    "ModelSpec": (
         "1 string name",
         "2 google.protobuf.Int64Value version",
         "3 string signature_name",
         "4 string version_label",
     ),
-    "tensorflow.serving.SignatureDefMap": ("1 map tensorflow.SignatureDef signature_def",),
-    "tensorflow.serving.GetModelMetadataRequest": (
-        "1 tensorflow.serving.ModelSpec model_spec",
-        "2 repeated string metadata_field",
-    ),
-    "tensorflow.serving.GetModelMetadataResponse": (
-        "1 tensorflow.serving.ModelSpec model_spec",
-        "2 map google.protobuf.Any metadata",
-    ),
-    "tensorflow.serving.PredictRequest": (
-        "1 tensorflow.serving.ModelSpec model_spec",
-        "2 map tensorflow.TensorProto inputs",
-    ),
-    "tensorflow.serving.PredictResponse": (
-        "1 map tensorflow.TensorProto outputs",
-        "2 tensorflow.serving.ModelSpec model_spec",
-    ),
+    "SignatureDefMap": ("1 map SignatureDef signature_def",),
+    "GetModelMetadataRequest": ("1 ModelSpec model_spec", "2 repeated string metadata_field"),
+    "GetModelMetadataResponse": ("1 ModelSpec model_spec", "2 map google.protobuf.Any metadata"),
+    "PredictRequest": ("1 ModelSpec model_spec", "2 map TensorProto inputs"),
+    "PredictResponse": ("1 map TensorProto outputs", "2 ModelSpec model_spec"),
 }
 """By message: number, perhaps `repeated` or `map` (from strings), type and name of each field."""
 
 DATA_TYPES = (
-    *(
-        "INVALID",
-        "FLOAT",
-        "DOUBLE",
-        "INT32",
-        "UINT8",
-        "INT16",
-        "INT8",
-        "STRING",
-        "COMPLEX64",
-        "INT64",
-        "BOOL",
-    ),
-    *("QINT8", "QUINT8", "QINT32", "BFLOAT16", "QINT16", "QUINT16", "UINT16", "COMPLEX128", "HALF"),
+    *("INVALID", "FLOAT", "DOUBLE", "INT32", "UINT8", "INT16", "INT8", "STRING", "COMPLEX64", "INT64"),
+    *("BOOL", "QINT8", "QUINT8", "QINT32", "BFLOAT16", "QINT16", "QUINT16", "UINT16", "COMPLEX128", "HALF"),
     *("RESOURCE", "VARIANT", "UINT32", "UINT64"),
 )
 """The values of tensorflow.DataType from 0 on, without their `DT_`."""
 
-_ENUM = ".tensorflow.DataType"
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
 @cache
 def message(name: str) -> Any:
-    """The class of a message, such as `serving.PredictRequest`."""
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"tensorflow.{name}"))
+    """The class of a message, such as `PredictRequest`."""
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 @cache
 def _pool() -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
-    known = [any_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR]
-    for file in known:
+    made = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
+    for file in (any_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR):
         pool.AddSerializedFile(file.serialized_pb)
-    names: list[str] = [file.name for file in known]
-    for package in ("tensorflow", "tensorflow.serving"):
-        made = _file(package, names)
-        pool.AddSerializedFile(made.SerializeToString())
-        names.append(made.name)
-    return pool
-
-
-def _file(package: str, dependencies: list[str]) -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
-    file.dependency.extend(dependencies)
-    if package == "tensorflow":
-        data_type = file.enum_type.add(name="DataType")
-        for number, value in enumerate(DATA_TYPES):
-            data_type.value.add(name=f"DT_{value}", number=number)
-    own = {name: fields for name, fields in _FIELDS.items() if _package(name) == package}
-    made = {name: descriptor_pb2.DescriptorProto(name=name.rpartition(".")[2]) for name in own}
-    for name, fields in own.items():
+        made.dependency.append(file.name)
+    data_type = made.enum_type.add(name="DataType")
+    for number, value in enumerate(DATA_TYPES):
+        data_type.value.add(name=f"DT_{value}", number=number)
+    for name, fields in _FIELDS.items():
+        described = made.message_type.add(name=name)
         for field in fields:
-            _add_field(made[name], name, field)
-    for name, described in made.items():  # inner messages stand before the outer ones
-        outer = name.rpartition(".")[0]
-        (made[outer].nested_type if outer in made else file.message_type).append(described)
-    return file
-
-
-def _package(name: str) -> str:
-    return "tensorflow.serving" if name.startswith("tensorflow.serving.") else "tensorflow"
+            _add_field(described, name, field)
+    pool.AddSerializedFile(made.SerializeToString())
+    return pool
 
 
 def _add_field(described: descriptor_pb2.DescriptorProto, owner: str, text: str) -> None:
@@ -158,11 +113,11 @@ def _add_field(described: descriptor_pb2.DescriptorProto, owner: str, text: str)
         nested.options.map_entry = True
         _add_field(nested, owner, "1 string key")
         _add_field(nested, owner, f"2 {kind} value")
-        kind = f"{owner}.{entry}"
-    if kind == "enum":
-        field.type, field.type_name = _Field.TYPE_ENUM, _ENUM
-    elif "." in kind:
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{kind}"
+        kind = f"{_PACKAGE}.{owner}.{entry}"
+    if kind in _FIELDS or kind == "DataType":
+        kind = f"{_PACKAGE}.{kind}"
+    if "." in kind:
+        field.type_name = f".{kind}"  # which of an enum and a message it is, the pool sees by the name
     else:
         field.type = _Field.Type.Value(f"TYPE_{kind.upper()}")
 
@@ -207,11 +162,11 @@ class TfServing(Service):
         raise MissingError(_NO_LIST)
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
-        asked = message("serving.GetModelMetadataRequest")(metadata_field=["signature_def"])
+        asked = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
         _choose(asked.model_spec, name, version)
         try:
-            reply = self._control.call("GetModelMetadata", asked, message("serving.GetModelMetadataResponse"))
-            found = message("serving.SignatureDefMap").FromString(reply.metadata["signature_def"].value)
+            reply = self._control.call("GetModelMetadata", asked, message("GetModelMetadataResponse"))
+            found = message("SignatureDefMap").FromString(reply.metadata["signature_def"].value)
         except DecodeError as error:
             raise PeerError(f"failed to get model metadata: {error}") from error
         except PeerError as error:
@@ -233,14 +188,14 @@ class TfServing(Service):
     def infer(self, request: bytes) -> dict[str, Tensor]:
         """The outputs that come back for a rendered request, by name."""
         body = self._control.call_bytes("Predict", request)
-        data, reply = predicted(body), message("serving.PredictResponse").FromString(body)
+        data, reply = predicted(body), message("PredictResponse").FromString(body)
         return {
             name: Tensor(name, _datatype(row), tuple(dim.size for dim in row.tensor_shape.dim), data[name])
             for name, row in reply.outputs.items()
         }
 
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
-        request = message("serving.PredictRequest")()
+        request = message("PredictRequest")()
         _choose(request.model_spec, model.name, model.version)
         request.model_spec.signature_name = self._options.signature
         for tensor in step:
@@ -280,7 +235,7 @@ def _fill(described: Any, tensor: Tensor) -> None:
 def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
     """The outputs of a PredictResponse."""
     try:
-        response = message("serving.PredictResponse").FromString(bytes(reply))
+        response = message("PredictResponse").FromString(bytes(reply))
         return {name: content(tensor) for name, tensor in response.outputs.items()}
     except (DecodeError, LookupError, OverflowError, ValueError) as error:
         raise PeerError(f"the reply is no PredictResponse ({error!r})") from error
@@ -321,11 +276,17 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
             if known
             else "export it with one",
         )
-    inputs, outputs = (_tensors(signature.get(noun, {})) for noun in ("inputs", "outputs"))
+    inputs, outputs = (
+        tuple(_tensor(name, row) for name, row in sorted(signature.get(noun, {}).items()))
+        for noun in ("inputs", "outputs")
+    )
     is_batched = options.batch is not None
     if is_batched:
         _require_batches(name, inputs)
-        inputs, outputs = _samples(inputs), _samples(outputs)
+        # Samples are without the dimension of the batch, which only inputs must have.
+        inputs, outputs = (
+            tuple(replace(spec, shape=spec.shape[1:]) for spec in specs) for specs in (inputs, outputs)
+        )
     return ModelSpec(
         name=name,
         version=version,
@@ -334,10 +295,6 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
         max_batch_size=ANY_BATCH if is_batched else 0,
         config={"signature_def": {options.signature: signature}},
     )
-
-
-def _tensors(rows: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-    return tuple(_tensor(name, row) for name, row in sorted(rows.items()))
 
 
 def _tensor(name: str, row: Mapping[str, Any]) -> TensorSpec:
@@ -359,11 +316,6 @@ def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:
                 f"shape [{','.join(map(str, spec.shape))}]",
                 remedy="leave out -b",
             )
-
-
-def _samples(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Without the dimension of the batch, which only inputs must have."""
-    return tuple(TensorSpec(spec.name, spec.datatype, spec.shape[1:]) for spec in specs)
 
 
 # --- the REST API: tensors as JSON
