@@ -218,8 +218,8 @@ DESCRIBED = _described()
 
 def read_described(data: bytes) -> None:
     path = Path(file("set.pb", data))
-    for name in ("p.S/U", "p.S/T"):
-        method = method_of_file(name, path, ())
+    for name in ("U", "T"):
+        method = method_of_file("p.S", name, path, ())
         method.request().SerializeToString()
 
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,13 +85,12 @@ def split_method(text: str) -> tuple[str, str]:
     return service, name
 
 
-def method_of_file(text: str, path: Path, folders: Sequence[Path]) -> Method:
+def method_of_file(service: str, name: str, path: Path, folders: Sequence[Path]) -> Method:
     """The method, as a .proto file or a compiled descriptor set has it."""
     files = _read_set(path) if path.suffix in DESCRIPTOR_SETS else _compile(path, folders)
-    service, name = split_method(text)
     known = sorted(f"{file.package}.{row.name}".strip(".") for file in files for row in file.service)
     if service not in known:
-        raise UsageError(f"{path} has no service '{service}'", remedy=_choose("it has", known))
+        raise UsageError(f"{path} has no service '{service}'", remedy=_choose(known))
     return _find(_pool(files, lambda missing: ()), service, name, str(path))
 
 
@@ -109,10 +109,9 @@ def _read_set(path: Path) -> list[File]:
 def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
     if not path.is_file():
         raise UsageError(f"--proto {path} cannot be read: no such file")
-    folders = folders or (path.parent,)
+    includes = [f"--proto_path={folder}" for folder in folders or (path.parent,)]
     with tempfile.TemporaryDirectory(prefix="inferometer-proto-") as scratch:
         made = Path(scratch) / "set.pb"
-        includes = [f"--proto_path={folder}" for folder in folders]
         command = [*_compiler(), *includes, "--include_imports", f"--descriptor_set_out={made}", str(path)]
         try:
             done = subprocess.run(
@@ -156,12 +155,11 @@ class Reflection:
         reply = self._ask(LIST_SERVICES, "*")
         return sorted(_text(row, 1) for row in _parts(_part(reply, SERVICES), 1))
 
-    def method(self, text: str) -> Method:
-        service, name = split_method(text)
+    def method(self, service: str, name: str) -> Method:
         try:
             files = self._files(BY_SYMBOL, service)
         except UsageError as error:
-            raise UsageError(error.message, remedy=_choose("it has", self.services())) from error
+            raise UsageError(error.message, remedy=_choose(self.services())) from error
         pool = _pool(files, lambda missing: self._files(BY_FILE, missing))
         return _find(pool, service, name, self._connection.endpoint.authority)
 
@@ -257,7 +255,7 @@ def _find(pool: descriptor_pool.DescriptorPool, service: str, name: str, origin:
     if method is None:
         raise UsageError(
             f"service '{service}' has no method '{name}'",
-            remedy=_choose("it has", sorted(described.methods_by_name)),
+            remedy=_choose(sorted(described.methods_by_name)),
         )
     return Method(
         service=service,
@@ -270,8 +268,8 @@ def _find(pool: descriptor_pool.DescriptorPool, service: str, name: str, origin:
     )
 
 
-def _choose(lead: str, names: Sequence[str]) -> str:
-    return f"{lead} {', '.join(names)}" if names else "check the name"
+def _choose(names: Sequence[str]) -> str:
+    return f"it has {', '.join(names)}" if names else "check the name"
 
 
 # --- the service
@@ -284,14 +282,13 @@ class DynamicGrpc(Service):
         self._connection = connection
         self._options = options
         self._reflection = Reflection(connection)
-        self._method: Method | None = None
 
     def models(self) -> Sequence[str]:
         return self._reflection.services()
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """There is no model; what is measured is called after its method."""
-        method = self._method = self._look_up()
+        method = self._method
         if self._options.streaming and method.is_unary:
             raise UsageError(f"the method {method.name} does not stream", remedy="leave out --streaming")
         return ModelSpec(
@@ -309,7 +306,7 @@ class DynamicGrpc(Service):
 
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
         """The reply as JSON."""
-        method = self._known()
+        method = self._method
         try:
             reply = method.reply.FromString(body)
             text = MessageToJson(reply, indent=None, descriptor_pool=method.pool)
@@ -318,7 +315,7 @@ class DynamicGrpc(Service):
         return {OUTPUT.name: text.encode()}
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
-        method, options = self._known(), self._options
+        method, options = self._method, self._options
         calls = [self._messages(number, step) for number, step in enumerate(steps)]
         findings: tuple[str, ...] = ()
         if options.bodies:
@@ -342,20 +339,17 @@ class DynamicGrpc(Service):
         )
         return Traffic(wiring, requests, findings=findings)
 
-    def _look_up(self) -> Method:
+    @cached_property
+    def _method(self) -> Method:
+        """Looked up for a run, and again where a result is read later."""
         options = self._options
-        split_method(options.grpc_method)
+        service, name = split_method(options.grpc_method)
         if options.proto is None:
-            return self._reflection.method(options.grpc_method)
-        return method_of_file(options.grpc_method, Path(options.proto), [*map(Path, options.proto_paths)])
-
-    def _known(self) -> Method:
-        if self._method is None:  # a result is read again later: nobody has asked yet
-            self._method = self._look_up()
-        return self._method
+            return self._reflection.method(service, name)
+        return method_of_file(service, name, Path(options.proto), [*map(Path, options.proto_paths)])
 
     def _messages(self, number: int, step: Sequence[Tensor]) -> list[bytes]:
-        method, where = self._known(), f"call {number} of the data"
+        method, where = self._method, f"call {number} of the data"
         messages = [
             self._parse(tensor.data, where)
             if tensor.datatype == "JSON"
@@ -370,19 +364,19 @@ class DynamicGrpc(Service):
         return messages
 
     def _parse(self, text: bytes, where: str) -> bytes:
-        method = self._known()
-        name = method.request.DESCRIPTOR.full_name
+        request = self._method.request
         try:
-            message = Parse(text, method.request(), descriptor_pool=method.pool)
+            message = Parse(text, request(), descriptor_pool=self._method.pool)
             return bytes(message.SerializeToString())
         except (ParseError, SystemError, ValueError, RecursionError) as error:
-            known = ", ".join(field.name for field in method.request.DESCRIPTOR.fields)
+            known = ", ".join(field.name for field in request.DESCRIPTOR.fields)
             raise UsageError(
-                f"{where} is no {name}: {' '.join(str(error).split())}", remedy=f"its fields are {known}"
+                f"{where} is no {request.DESCRIPTOR.full_name}: {' '.join(str(error).split())}",
+                remedy=f"its fields are {known}",
             ) from error
 
     def _checked(self, data: bytes, where: str) -> bytes:
-        request = self._known().request
+        request = self._method.request
         try:
             request.FromString(data)
         except DecodeError as error:

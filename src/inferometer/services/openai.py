@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.model.answers import OPENAI_MODELS
@@ -13,7 +12,7 @@ from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Conversations, Reply, Steps, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
 """The one input: the JSON body of a request. Data may also hold `prompt` or `messages`, of which one is made."""
@@ -52,7 +51,7 @@ class OpenAi(Service):
             reader=OpenAiReader(
                 keeps_message=has_sessions, keeps_texts=self._options.profile_export is not None
             ),
-            dialogue=Chat(self._connection, self.path) if has_sessions else None,
+            conversations=Chats(self._connection, self.path) if has_sessions else None,
         )
         bodies = (self._body(model, step) for step in steps)
         return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in bodies))
@@ -102,22 +101,15 @@ class OpenAi(Service):
 # --- sessions
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """Chat sessions: each turn carries all that was said before it in its session, answers included."""
+class Chats:
+    """Chat sessions: each turn carries all that was said before it in its session, answers included.
 
-    connection: Connection
-    path: str
+    Every worker has its own, and a slot has one session at a time.
+    """
 
-    def start(self) -> Conversations:
-        return _Chats(self)
-
-
-class _Chats:
-    """The sessions of one worker: a slot has one at a time."""
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, connection: Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
         self._said: dict[int, list[Any]] = {}
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
@@ -132,9 +124,8 @@ class _Chats:
         whole = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
-        return render_http(self._chat.connection, self._chat.path, whole)
+        return render_http(self._connection, self._path, whole)
 
     def answered(self, slot: int, reply: Reply) -> None:
-        message: Mapping[str, Any] | None = reply.message
-        if message is not None:
-            self._said.setdefault(slot, []).append(message)
+        if reply.message is not None:
+            self._said.setdefault(slot, []).append(reply.message)

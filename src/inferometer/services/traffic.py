@@ -55,18 +55,12 @@ class OutputReader(Protocol):
 
 
 class Conversations(Protocol):
-    """Sessions whose requests depend on earlier answers; a slot has one at a time."""
+    """Sessions whose requests depend on earlier answers; a slot has one at a time. Must pickle."""
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
         """The next turn, of the request as it was rendered."""
 
     def answered(self, slot: int, reply: Reply) -> None: ...
-
-
-class Dialogue(Protocol):
-    """Makes the sessions of one worker. Goes to the workers, so it must pickle."""
-
-    def start(self) -> Conversations: ...
 
 
 IN_PROCESS = "in-process"
@@ -87,7 +81,7 @@ class Wiring:
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2
-    dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
+    conversations: Conversations | None = None  # HTTP: the turns of a sequence carry what was said before
     has_ids: bool = False  # every request carries another id; on streams they always do
     worker: int = 0  # whose it is, of so many
     workers: int = 1
