@@ -48,7 +48,8 @@ class EmbeddedTriton:
         startup_timeout_s: float = 60.0,
         wheel: Wheel | None = None,
     ) -> None:
-        self.repositories = _repositories(model_repository)
+        given = example_repository() if model_repository is None else model_repository
+        self.repositories = given if isinstance(given, tuple) else (given,)
         self.load_models = ("*",) if load_models is None else load_models
         self.log_file = log_file
         self.extra_args = extra_args
@@ -125,8 +126,10 @@ class EmbeddedTriton:
                 raise _start_failure(running, problem)
         except BaseException as error:
             running.guarded.end(keep_log=isinstance(error, InferometerError))
-            if isinstance(error, _PortLostError):
-                _blame_given_port(self._requested, error.ports)
+            lost = error.ports if isinstance(error, _PortLostError) else ()
+            for service, port in self._requested.named():
+                if port in lost:
+                    raise port_in_use(service, port) from None
             raise
         return running
 
@@ -162,12 +165,6 @@ class _PortLostError(Exception):
         self.ports = ports
 
 
-def _repositories(given: Path | tuple[Path, ...] | None) -> tuple[Path, ...]:
-    if given is None:
-        return (example_repository(),)
-    return given if isinstance(given, tuple) else (given,)
-
-
 def _check_repository(folder: Path) -> None:
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "does not exist"
@@ -175,12 +172,6 @@ def _check_repository(folder: Path) -> None:
             f"the model repository '{folder}' {problem}",
             remedy="give a folder that holds one folder per model, or none for the example models",
         )
-
-
-def _blame_given_port(requested: Ports, lost: tuple[int, ...]) -> None:
-    for service, port in requested.named():
-        if port in lost:
-            raise port_in_use(service, port) from None
 
 
 def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:

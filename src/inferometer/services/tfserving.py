@@ -402,17 +402,12 @@ class Columns:
             found = json.loads(bytes(reply))["outputs"]
             columns = {self.outputs[0][0]: found} if len(self.outputs) == 1 else found
             return {
-                name: _read_tensor(name, datatype, columns[name])
+                name: Tensor(name, datatype, _shape(columns[name]), _encoded(datatype, columns[name]))
                 for name, datatype in self.outputs
                 if name in columns
             }
         except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise PeerError(f"the reply cannot be read: {error!r}") from error
-
-
-def _read_tensor(name: str, datatype: str, value: Any) -> Tensor:
-    data = encode(datatype, list(map(_element, flat(value))))
-    return Tensor(name, datatype, _shape(value), data)
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -421,5 +416,6 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (len(value), *(_shape(value[0]) if value else ()))
 
 
-def _element(value: Any) -> Any:
-    return base64.b64decode(value["b64"]) if isinstance(value, dict) else value
+def _encoded(datatype: str, value: Any) -> bytes:
+    elements = (base64.b64decode(row["b64"]) if isinstance(row, dict) else row for row in flat(value))
+    return encode(datatype, list(elements))

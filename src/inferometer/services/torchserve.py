@@ -31,6 +31,7 @@ FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
 
 GOOD = 200
+BYTES = "application/octet-stream"
 NEIGHBOUR_TIMEOUT_S = 3.0
 
 
@@ -126,7 +127,9 @@ class TorchServe(Service):
         )
         if self._options.bodies:
             bodies = map(read_body, self._options.bodies)
-            requests = tuple(self._render(model, _body_type(body), body) for body in bodies)
+            requests = tuple(
+                self._render(model, "application/json" if is_json(body) else BYTES, body) for body in bodies
+            )
         else:
             requests = tuple(self._render(model, *_form(*_part(step))) for step in steps)
         return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
@@ -197,10 +200,6 @@ def _tail(name: str, version: str) -> str:
 # --- bodies
 
 
-def _body_type(body: bytes) -> str:
-    return "application/json" if is_json(body) else "application/octet-stream"
-
-
 def _part(step: Sequence[Tensor]) -> tuple[str, bytes]:
     """The name of the file and its bytes; data from elsewhere is called after its place in the form."""
     tensors = {tensor.name: tensor.data for tensor in step}
@@ -236,7 +235,7 @@ def _form(name: str, data: bytes) -> tuple[str, bytes]:
     The part is that of a file: TorchServe reads a part without a file name as text, which would break its bytes.
     """
     boundary = f"inferometer-{hashlib.sha256(data).hexdigest()[:32]}"
-    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    kind = mimetypes.guess_type(name)[0] or BYTES
     quoted = name.replace("\\", "_").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
     head = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="{quoted}"\r\n'

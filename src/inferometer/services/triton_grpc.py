@@ -156,10 +156,7 @@ def render_request(
 
 def _point(parameters: MutableMapping[str, Any], part: RegionPart) -> None:
     for name, value in part.parameters().items():
-        if isinstance(value, str):
-            parameters[name].string_param = value
-        else:
-            parameters[name].int64_param = value
+        setattr(parameters[name], "string_param" if isinstance(value, str) else "int64_param", value)
 
 
 def _set_parameter(parameter: Any, name: str, value: str, kind: str) -> None:

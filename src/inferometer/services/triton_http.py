@@ -56,7 +56,7 @@ class TritonHttp(Service):
             return False
 
     def index(self) -> tuple[ModelState, ...]:
-        rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
+        rows = self._control.post("/v2/repository/index", {}, answers.INDEX)
         return tuple(
             ModelState(row["name"], row.get("version", ""), row.get("state", ""), row.get("reason", ""))
             for row in rows

@@ -140,7 +140,13 @@ def asked_settings(options: "Options") -> TraceSettings:
 @contextlib.contextmanager
 def traced(tracer: Tracer, wanted: TraceSettings) -> Iterator[None]:
     """The server with these settings; afterwards they are as they were."""
-    before = _read(tracer)
+    try:
+        before = tracer.trace_settings()
+    except MissingError as error:
+        raise UsageError(
+            f"the server has no trace settings: {error.message}",
+            remedy="leave out --trace-level, --trace-rate, --trace-count and --log-frequency",
+        ) from error
     old = {name: before[name] for name in wanted if name in before}
     with guarded(Undo(partial(_put_back, tracer, old), TRACE_TIMEOUT_S)) as put_back:
         try:
@@ -148,16 +154,6 @@ def traced(tracer: Tracer, wanted: TraceSettings) -> Iterator[None]:
             yield
         finally:
             put_back()
-
-
-def _read(tracer: Tracer) -> TraceSettings:
-    try:
-        return tracer.trace_settings()
-    except MissingError as error:
-        raise UsageError(
-            f"the server has no trace settings: {error.message}",
-            remedy="leave out --trace-level, --trace-rate, --trace-count and --log-frequency",
-        ) from error
 
 
 def _change(tracer: Tracer, wanted: TraceSettings, before: TraceSettings) -> None:
