@@ -46,7 +46,6 @@ class EmbeddedTriton:
         log_file: Path | None = None,
         extra_args: tuple[str, ...] = (),
         startup_timeout_s: float = 60.0,
-        wheel: Wheel | None = None,
     ) -> None:
         given = example_repository() if model_repository is None else model_repository
         self.repositories = given if isinstance(given, tuple) else (given,)
@@ -55,7 +54,6 @@ class EmbeddedTriton:
         self.extra_args = extra_args
         self.startup_timeout_s = startup_timeout_s
         self._requested = Ports(http_port, grpc_port, metrics_port)
-        self._wheel = wheel
         self._running: _Running | None = None
 
     def __enter__(self) -> Self:
@@ -108,7 +106,7 @@ class EmbeddedTriton:
             raise LocalError("the embedded Triton is already started", remedy="call stop() first")
         for folder in self.repositories:
             _check_repository(folder)
-        wheel = find_wheel() if self._wheel is None else self._wheel
+        wheel = find_wheel()
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(_PortLostError):
                 self._running = self._attempt(wheel)

@@ -71,31 +71,23 @@ class OpenAi(Service):
         tensors = {tensor.name: tensor.data for tensor in step}
         if PAYLOAD.name in tensors:
             return tensors[PAYLOAD.name]
+        payload: dict[str, Any] = {"model": model.name}
         if "messages" in tensors:
-            given: Mapping[str, Any] = {"messages": json.loads(tensors["messages"])}
+            payload["messages"] = json.loads(tensors["messages"])
         else:
-            given = self._asking(tensors["prompt"].decode("utf-8", "replace"))
-        return json.dumps(
-            self._payload(model.name, given), separators=(",", ":"), ensure_ascii=False
-        ).encode()
+            payload |= self._asking(tensors["prompt"].decode("utf-8", "replace"))
+        if "input" not in payload and self._options.output_tokens is not None:
+            payload["max_tokens"] = self._options.output_tokens
+        if "input" not in payload and self._options.streaming:
+            payload |= {"stream": True, "stream_options": {"include_usage": True}}
+        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
 
     def _asking(self, prompt: str) -> Mapping[str, Any]:
         if self.path.endswith("/embeddings"):
             return {"input": prompt}
-        return (
-            {"messages": [{"role": "user", "content": prompt}]} if "chat" in self.path else {"prompt": prompt}
-        )
-
-    def _payload(self, model: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        options = self._options
-        payload: dict[str, Any] = {"model": model, **given}
-        if "input" in payload:
-            return payload
-        if options.output_tokens is not None:
-            payload["max_tokens"] = options.output_tokens
-        if options.streaming:
-            payload |= {"stream": True, "stream_options": {"include_usage": True}}
-        return payload
+        if "chat" in self.path:
+            return {"messages": [{"role": "user", "content": prompt}]}
+        return {"prompt": prompt}
 
 
 # --- sessions
