@@ -16,13 +16,13 @@ import math
 import mmap
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.numbers import DATATYPES
@@ -143,13 +143,15 @@ def _require_all_inputs(model: ModelSpec, steps: Steps) -> None:
 # --- the memory itself
 
 
+RegionFields = Mapping[str, Any]
+"""What tells the server where a region is, as its protocol calls it."""
+
+
 @runtime_checkable
 class Registry(Protocol):
     """A server's calls to make a region known and to forget it."""
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None: ...
-
-    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None: ...
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None: ...
 
     def unregister_memory(self, kind: str, region: str) -> None: ...
 
@@ -174,10 +176,10 @@ def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
     """The region, filled and known to the server; afterwards nothing of it is left here or there."""
     region = shared.placement.region
     undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S)
-    with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as register:
+    with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as fields:
         try:
             try:
-                register(registry)
+                registry.register_memory(shared.kind, region, fields)
             except PeerError as error:
                 raise PeerError(
                     f"the server cannot use our {shared.kind} shared memory: {error.message}",
@@ -189,27 +191,23 @@ def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
             unregister()
 
 
-Register = Callable[[Registry], None]
-
-
 @contextmanager
-def _system_memory(shared: Shared) -> Iterator[Register]:
+def _system_memory(shared: Shared) -> Iterator[RegionFields]:
     region, size = shared.placement.region, shared.placement.size
     with _file(region, size) as fd:
         with mmap.mmap(fd, size) as memory:
             for offset, data in shared.contents():
                 memory[offset : offset + len(data)] = data
-        yield lambda registry: registry.register_system_memory(region, key=f"/{region}", size=size)
+        yield {"key": f"/{region}", "offset": 0, "byte_size": size}
 
 
 @contextmanager
-def _cuda_memory(shared: Shared) -> Iterator[Register]:
-    region, size = shared.placement.region, shared.placement.size
+def _cuda_memory(shared: Shared) -> Iterator[RegionFields]:
+    size = shared.placement.size
     with device_memory(DEVICE, size) as memory:
         for offset, data in shared.contents():
             memory.write(offset, data)
-        handle = memory.handle()
-        yield lambda registry: registry.register_cuda_memory(region, handle=handle, device=DEVICE, size=size)
+        yield {"raw_handle": memory.handle(), "device_id": DEVICE, "byte_size": size}
 
 
 _MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}

@@ -17,7 +17,7 @@ from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
-from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
+from inferometer.services.shared_memory import Placed, Placement, RegionFields, RegionPart, maybe_part, placed
 from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
 from inferometer.services.undo import TraceSettings
 
@@ -85,20 +85,12 @@ class TritonHttp(Service):
         document: Document = self._control.get(path, shape)
         return document
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
-        self._control.post(
-            f"/v2/systemsharedmemory/region/{region}/register", {"key": key, "offset": 0, "byte_size": size}
-        )
-
-    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
-        self._control.post(
-            f"/v2/cudasharedmemory/region/{region}/register",
-            {
-                "raw_handle": {"b64": base64.b64encode(handle).decode()},
-                "device_id": device,
-                "byte_size": size,
-            },
-        )
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+        document = {
+            name: {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+            for name, value in fields.items()
+        }
+        self._control.post(f"/v2/{kind}sharedmemory/region/{region}/register", document)
 
     def unregister_memory(self, kind: str, region: str) -> None:
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
