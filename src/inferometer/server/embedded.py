@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.errors import InferometerError, LocalError, PeerError, UsageError
 from inferometer.base.notes import Remark
 from inferometer.server.guard import ServerFiles
 from inferometer.server.guarded import GuardedProcess, is_about_models, ports_in_use, telling_lines
@@ -22,6 +22,7 @@ from inferometer.server.wheel import (
     prepare,
     server_environment,
 )
+from inferometer.services.endpoint import Connection, Endpoint
 
 _ATTEMPTS = 5
 _PROBE_TIMEOUT_S = 1.0
@@ -173,28 +174,23 @@ def _check_repository(folder: Path) -> None:
 
 
 def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
+    """Make every file the server needs, under its guard, then let it run."""
     guarded = GuardedProcess("triton", server.log_file)
     command = _server_command(wheel, server, ports, guarded.files)
     guarded.start(command, server_environment(guarded.runtime))
     try:
-        _prepare(wheel, guarded, server.repositories)
+        _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
+        guarded.runtime.mkdir(mode=0o700)
+        for number, folder in enumerate(server.repositories):
+            link = _folder_for_server(folder, number, guarded.runtime)
+            if link != folder.resolve():
+                link.symlink_to(folder.resolve())
+        prepare(wheel, guarded.runtime)
+        guarded.release()
     except BaseException:
         guarded.end()
         raise
     return _Running(guarded, ports)
-
-
-def _prepare(wheel: Wheel, guarded: GuardedProcess, repositories: tuple[Path, ...]) -> None:
-    """Make every file the server needs, then let it run."""
-    runtime = guarded.runtime
-    _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
-    runtime.mkdir(mode=0o700)
-    for number, folder in enumerate(repositories):
-        link = _folder_for_server(folder, number, runtime)
-        if link != folder.resolve():
-            link.symlink_to(folder.resolve())
-    prepare(wheel, runtime)
-    guarded.release()
 
 
 def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, files: ServerFiles) -> list[str]:
@@ -236,21 +232,14 @@ def _create_log(log: Path, *, scratch: bool) -> None:
 
 
 def _is_ready(running: _Running) -> bool:
-    import http.client
+    from inferometer.services.http_control import HttpControl
 
-    connection = http.client.HTTPConnection(LOOPBACK, running.ports.http, timeout=_PROBE_TIMEOUT_S)
+    control = HttpControl(Connection(Endpoint(LOOPBACK, running.ports.http)))
     try:
-        connection.request("GET", "/v2/health/ready")
-        if connection.getresponse().status != 200:
-            return False
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-    # A stranger that took the port first may well be a ready server too.
-    try:
-        return listens_on(running.process.pid, running.ports.numbers())
-    except OSError:  # it has just ended
+        status, _ = control.exchange("GET", "/v2/health/ready", timeout_s=_PROBE_TIMEOUT_S)
+        # A stranger that took the port first may well be a ready server too.
+        return status == 200 and listens_on(running.process.pid, running.ports.numbers())
+    except (PeerError, OSError):  # it does not answer yet, or has just ended
         return False
 
 
