@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import inferometer
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import (
@@ -20,7 +19,6 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
-from inferometer.compare.differences import CONFIDENCE
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
 from inferometer.stats.measurement import Level
 
@@ -187,18 +185,7 @@ class Terms:
         return tuple(gate.percentile for gate in self.gates if gate.percentile is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Everything that was found out; the first variant is the baseline."""
-
-    variants: tuple[Variant, ...]
-    contrasts: tuple[Contrast, ...]
-    is_live: bool
-    notes: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
+def conclude(found: Comparison, terms: Terms) -> Comparison:
     """The comparison with its gates judged."""
     is_judged_by_errors = any(gate.name == ERRORS for gate in terms.gates)
     problems = tuple(
@@ -209,14 +196,8 @@ def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
     gates = judge(terms.gates, found.contrasts, found.variants)
     limited = tuple(note for variant in found.variants for note in _said(variant, _LIMITED))
     overloaded = tuple(note for variant in found.variants for note in _said(variant, (Note.OVERLOADED,)))
-    return Comparison(
-        tool=f"inferometer {inferometer.__version__}",
-        started_at=started_at,
-        is_live=found.is_live,
-        confidence=CONFIDENCE,
-        baseline=found.variants[0].name,
-        variants=found.variants,
-        contrasts=found.contrasts,
+    return replace(
+        found,
         gates=_without_trust(gates, terms.gates) if limited else gates,
         notes=(*found.notes, *limited, *overloaded),
         problems=(*found.problems, *problems),
