@@ -23,7 +23,6 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.differences import headline
-from inferometer.report.axes import plain_number, rate_axis
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -42,8 +41,14 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
-from inferometer.report.documents.curves import distribution_chart, line_colour, load_points, throughput_chart
-from inferometer.report.documents.levels import measured
+from inferometer.report.documents.levels import (
+    RATE_AXIS,
+    distribution_chart,
+    line_colour,
+    load_points,
+    measured,
+    throughput_chart,
+)
 from inferometer.report.format import (
     NONE,
     difference,
@@ -359,8 +364,7 @@ def _turns_section(comparison: Comparison) -> Section | None:
             for turns in variant.turns
         )
         lines.append(ChartLine(variant.name, runs, line_colour(number)))
-    seconds = ChartAxis("seconds", plain_number)
-    chart = Chart("Throughput of each turn", seconds, rate_axis(), tuple(lines), height=270)
+    chart = Chart("Throughput of each turn", ChartAxis("seconds"), RATE_AXIS, tuple(lines), height=270)
     lead = "The variants took turns, so noise of the machine affects all of them equally."
     return Section("turns", "Round by round", lead, (chart,))
 
