@@ -19,6 +19,7 @@ from inferometer.report.document import (
     Spread,
     Table,
     Tone,
+    text_columns,
 )
 from inferometer.report.format import (
     NONE,
@@ -98,7 +99,7 @@ def levels_section(result: Result) -> Section | None:
         *(Column(f"p{p}", rank=1 if p in (90, 95) and p != chosen else 0) for p in shown),
         *(Column(name, rank=2) for name in ("Slowest", "Requests", "Failed")),
         *map(Column, ("Errors", "Client CPU")),
-        Column("Verdict", is_number=False),
+        *text_columns("Verdict"),
     )
     periodic = result.effective.periodic
     ramp = "" if periodic is None else f"{periodic[0]:g}..{Range(*periodic).last}"
