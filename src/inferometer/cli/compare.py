@@ -45,8 +45,7 @@ def run(given: dict[str, Any]) -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.writing import writable
     from inferometer.compare.gates import Terms, parse_gates
-    from inferometer.report.junit import to_junit
-    from inferometer.report.saved import consistent, document, to_markdown, write_page
+    from inferometer.report.saved import consistent, document, to_junit, to_markdown, write_page
     from inferometer.report.terminal import show
 
     _check(given)
