@@ -9,8 +9,8 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.workers import Collected, Cost
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.measure.points import points

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
+from inferometer.base import status as outcome
 from inferometer.load.engine import Engine, Explain, Finish, Link, NextStep, Responded
-from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.load.workers import ROUND_NS
-from inferometer.records import status as outcome
+from inferometer.load.workers import ROUND_NS, Collected, Cost
 from inferometer.records.records import Records, RingReader, Totals, join
 from inferometer.records.ring import CELLS, RingWriter
 from tests.support.clock import FakeClock

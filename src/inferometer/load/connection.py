@@ -26,13 +26,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.engine import Explain, Finish, NextStep
 from inferometer.load.reactor import READ, WRITE, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.send_cost import SendCost
-from inferometer.records import status as outcome
 from inferometer.services.endpoint import Endpoint, tls_context
 from inferometer.services.traffic import Wiring
 from inferometer.wire.frames import Buffer

@@ -31,12 +31,12 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
+from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.records import status as outcome
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
 from inferometer.records.spool import Spool, SpoolHead
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
@@ -23,7 +24,6 @@ from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK
 from inferometer.load.sequences import Mark
 from inferometer.load.streams import SharedStream, SharedStreams
-from inferometer.records import status as outcome
 from inferometer.services.kserve import (
     REQUEST_ID,
     StreamReply,

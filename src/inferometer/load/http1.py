@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Sequence
 from itertools import count
 
+from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
@@ -12,7 +13,6 @@ from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK
 from inferometer.load.sequences import Mark
-from inferometer.records import status as outcome
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader, Wiring
 from inferometer.wire.http1 import Head, ReplyDecoder

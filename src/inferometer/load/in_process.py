@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
 from inferometer.load.engine import Explain, Finish, NextStep
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.send_cost import FIRST, MASK, SendCost
 from inferometer.load.sequences import Mark
-from inferometer.records import status as outcome
 from inferometer.services.in_process import serve_control
 from inferometer.services.traffic import Wiring
 from inferometer.services.tritonserver import (

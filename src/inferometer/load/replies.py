@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import is_digits
-from inferometer.records import status as outcome
 from inferometer.records.spool import Buffer, Spool
 
 if TYPE_CHECKING:

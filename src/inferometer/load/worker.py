@@ -15,6 +15,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from inferometer.base import status as outcome
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError
 from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
@@ -27,7 +28,6 @@ from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.replies import Replies
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.records import status as outcome
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
 from inferometer.services.traffic import IN_PROCESS

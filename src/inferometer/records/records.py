@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.records import status
+from inferometer.base import status
 from inferometer.records.ring import CAPACITY, COLUMNS, HEADER, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
 
 Column = NDArray[np.int64]

@@ -32,8 +32,8 @@ from functools import lru_cache
 from struct import Struct
 from urllib.parse import unquote_to_bytes
 
-from inferometer.base.codes import GRPC_CODES as CODES
 from inferometer.base.errors import UsageError
+from inferometer.base.status import GRPC_CODES as CODES
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.wire import frames, http2
 from inferometer.wire.frames import Buffer

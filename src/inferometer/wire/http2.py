@@ -33,7 +33,7 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
-replies in a row were also of the same size, that reply is the usual one (usual.py): a caller that only counts replies
+replies in a row were also of the same size, that reply is the usual one (frames.py): a caller that only counts replies
 may recognise it by `next_reply`, and then has to update this connection itself. Only load/plain.py does so, and says
 which attributes it reads and writes.
 """
@@ -55,16 +55,18 @@ from inferometer.wire.frames import (
     LARGEST_STREAM_ID,
     PADDED,
     SETTINGS,
+    UNKNOWN_REPLY,
     Buffer,
     Fault,
+    UsualReply,
     frame_head,
     name_of_error,
     name_of_kind,
     unpack_head,
+    usual_reply,
 )
 from inferometer.wire.headers import LIST_LIMIT, BlockReader, Headers
 from inferometer.wire.sender import Http2Request, Sender, Stream, pack_id
-from inferometer.wire.usual import UNKNOWN_REPLY, UsualReply, usual_reply
 
 WINDOW = 2**30
 OUR_FRAME_SIZE = 2**20

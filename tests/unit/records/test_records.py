@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from inferometer.records import status
+from inferometer.base import status
 from inferometer.records.records import EMPTY, Records, from_rows, join
 from inferometer.records.ring import COLUMNS
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from inferometer.records import status
+from inferometer.base import status
 from inferometer.records.records import from_rows
 from inferometer.records.ring import COLUMNS
 from inferometer.stats.ends import Ends

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hpack import Decoder
 
-from inferometer.base.codes import GRPC_CODES
 from inferometer.base.errors import UsageError
+from inferometer.base.status import GRPC_CODES
 from inferometer.wire import frames, grpc
 from inferometer.wire.grpc import (
     Ending,
