@@ -6,7 +6,10 @@ at one moment is sent together: while the events of one receive are handled, new
 A unary call whose reply is only counted is plain (load/plain.py). That path, in _ready, is what a load test spends its
 time on.
 
-With `is_streaming` requests go out on bidirectional streams that stay open and are shared (load/streams.py).
+With `is_streaming` requests go out on bidirectional streams that stay open and are shared. A request on a stream has an
+id of its own, which its responses repeat: so each is matched with its request, and one to a request that was cancelled
+is dropped. Requests go out in the order in which they were sent, so those of a sequence, which keeps its stream, reach
+the server in order.
 """
 
 from collections.abc import Sequence
@@ -14,16 +17,12 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from inferometer.base import status as outcome
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
-from inferometer.load.engine import Explain, Finish, NextStep, Responded
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup
 from inferometer.load.plain import PlainCalls, Steps
-from inferometer.load.reactor import READ, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK
+from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
-from inferometer.load.streams import SharedStream, SharedStreams
 from inferometer.services.kserve import (
     REQUEST_ID,
     StreamReply,
@@ -34,11 +33,12 @@ from inferometer.services.kserve import (
 from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
-from inferometer.wire.grpc import Ending, GrpcConnection, render_call
+from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_call
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Http2Request, Stream, render
 
 SHARE = 4  # slots to a connection
+LONGEST_ID = 20  # digits
 RETRIES = 5  # of a call that the server says it has not begun
 
 Request = Http2Request | bytes | memoryview
@@ -106,7 +106,7 @@ class _Call:
     lane: int  # what shares a connection or a stream: the slot, or the sequence it carries
     request: Request | None = None
     stream: Stream | None = None  # its own; a shared one is in `shared`
-    shared: SharedStream | None = None
+    shared: "SharedStream | None" = None
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
@@ -119,32 +119,84 @@ class _Call:
     times: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class SharedStream:
+    """A bidirectional stream that carries the requests of several slots, or those of a sequence.
+
+    A channel that goes away takes its streams along.
+    """
+
+    number: int
+    channel: "_Channel"
+    stream: Stream | None = None  # None until there is a request for it
+    first_id: int = 0
+    calls: dict[bytes, _Call] = field(default_factory=dict)  # outstanding, by request id, the oldest first
+    _sent: int = 0  # requests
+    _counted: int = 0  # bytes that came and belong to some request
+
+    @property
+    def next_id(self) -> int:
+        return self.first_id + self._sent
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, and its end is about to be reported; or its connection is closing."""
+        has_ended = self.stream is not None and self.stream.id not in self.channel.http2.streams
+        return has_ended or self.channel.is_leaving
+
+    def send(
+        self, call: _Call, message: bytes | memoryview, connection: GrpcConnection, wiring: Wiring
+    ) -> None:
+        """One more request; the stream is opened for the first."""
+        if self.stream is None:
+            self.stream = connection.open(self, render(wiring.block, ends=False), keep=True)
+            self._counted = 0
+        name = str(self.next_id)
+        self._sent += 1
+        call.request_id = name.encode()
+        self.calls[call.request_id] = call
+        tail = string_field(REQUEST_ID, name)
+        if wiring.compression is None:
+            prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
+            connection.http2.send(self.stream, (prefix, message, tail))
+        else:
+            connection.http2.send(self.stream, frame_message(bytes(message) + tail, wiring.compression))
+
+    def maybe_owner(self, reply: StreamReply) -> _Call | None:
+        """The call that the response is for; None when that was given up. PeerError for an id that was never sent."""
+        name = reply.request_id
+        if name in self.calls:
+            return self.calls[name]
+        is_number = name.isdigit() and len(name) <= LONGEST_ID
+        if not name or (reply.error and not is_number):  # servers answer in order where they name no request
+            return next(iter(self.calls.values()), None)
+        if not is_number or not self.first_id <= int(name) < self.next_id:
+            raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
+        return None
+
+    def take_count(self) -> int:
+        """Bytes that have come since the last time."""
+        assert self.stream is not None
+        before, self._counted = self._counted, self.stream.received
+        return self._counted - before
+
+    def forget(self, call: _Call) -> None:
+        self.calls.pop(call.request_id, None)
+
+    def leave(self) -> list[_Call]:
+        """The stream is over: the calls that it did not answer."""
+        left = list(self.calls.values())
+        self.calls.clear()
+        self.stream = None
+        return left
+
+
 class GrpcLink(SocketLink):
     """Channels and the calls of the slots on them."""
 
-    def __init__(
-        self,
-        *,
-        wiring: Wiring,
-        requests: Sequence[bytes | memoryview],
-        replies: Replies | None = None,
-        reactor: EpollReactor,
-        clock: Clock,
-        finish: Finish,
-        next_step: NextStep,
-        explain: Explain,
-    ) -> None:
-        super().__init__(
-            wiring=wiring,
-            replies=replies,
-            reactor=reactor,
-            clock=clock,
-            finish=finish,
-            next_step=next_step,
-            explain=explain,
-            protocols=("h2",),
-        )
-        self.responded: Responded | None = None
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
+        super().__init__(setup, callbacks, protocols=("h2",))
+        wiring, requests = setup.wiring, setup.requests
         self._messages = requests
         self._numbered = (
             NumberedCalls(wiring.block, requests, wiring.first_id())
@@ -157,13 +209,13 @@ class GrpcLink(SocketLink):
             request for request in rendered if isinstance(request, Http2Request)
         ]
         self._channels: dict[int, _Channel] = {}
-        self.streams = SharedStreams(wiring, self.channel)
+        self._streams: dict[int, SharedStream] = {}
         self._calls: list[_Call] = []
 
     def prepare(self, slots: int) -> None:
         self._grow(slots)
         for call in self._calls[:slots]:
-            channel = self.streams.of(call.slot).channel if self.wiring.is_streaming else call.channel
+            channel = self.stream(call.slot).channel if self.wiring.is_streaming else call.channel
             channel.prepare()
 
     def _grow(self, slots: int) -> None:
@@ -191,7 +243,7 @@ class GrpcLink(SocketLink):
         if mark is not None:
             call.lane = mark.lane
         if self.wiring.is_streaming:
-            call.shared, call.request_id = self.streams.of(call.lane), b""
+            call.shared, call.request_id = self.stream(call.lane), b""
             call.channel = call.shared.channel
         elif mark is not None or call.channel.is_leaving:
             call.channel = self.channel(call.lane)
@@ -220,6 +272,16 @@ class GrpcLink(SocketLink):
             channel = self._channels[number] = _Channel(self, is_shared=not own)
         return channel
 
+    def stream(self, lane: int) -> SharedStream:
+        """The stream of this slot or sequence, one of `wiring.streams`; where that is 0, each has its own."""
+        limit = self.wiring.streams
+        number = lane % limit if limit else lane
+        found = self._streams.get(number)
+        if found is None or found.is_over:
+            first_id = self.wiring.first_id(number) if found is None else found.next_id
+            found = self._streams[number] = SharedStream(number, self.channel(number), first_id=first_id)
+        return found
+
     def cancel(self, slot: int, status: int, text: str) -> None:
         call = self._calls[slot]
         if call.request is not None:
@@ -229,9 +291,6 @@ class GrpcLink(SocketLink):
     def close(self, slot: int) -> None:
         if slot < len(self._calls):
             self._calls[slot].channel.release(self._calls[slot])
-
-    def watch(self, responded: Responded) -> None:
-        self.responded = responded
 
     @property
     def opening(self) -> int:
@@ -572,15 +631,15 @@ class _Channel(SocketConnection):
             return
         try:
             reply = read_stream_reply(message)
-            call = shared.maybe_owner(reply)
+            owner = shared.maybe_owner(reply)
         except PeerError as error:
             self._connection.cancel(stream)
             for call in shared.leave():
                 self._link.end(call, outcome.MALFORMED, str(error), now_ns)
             return
-        if call is not None:
-            call.received += shared.take_count()
-            self._responded(call, reply, message, now_ns)
+        if owner is not None:
+            owner.received += shared.take_count()
+            self._responded(owner, reply, message, now_ns)
         if self.is_leaving:
             self._close_unused(shared)
 
@@ -630,7 +689,7 @@ class _Channel(SocketConnection):
                 if own:
                     call.shared.channel = link.channel(call.shared.number, own=True)
                 else:
-                    call.shared = link.streams.of(call.lane)
+                    call.shared = link.stream(call.lane)
                 call.channel = call.shared.channel
             call.channel.send(call)
 

@@ -5,20 +5,14 @@ from collections.abc import Sequence
 from itertools import count
 
 from inferometer.base import status as outcome
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
-from inferometer.load.engine import Explain, Finish, NextStep, Responded, always_finish
-from inferometer.load.reactor import READ, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
+from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
-from inferometer.services.traffic import Reply, ReplyBody, ReplyReader, Wiring
+from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import Head, ReplyDecoder
-
-Request = bytes | memoryview
-"""Head and body, ready for the socket."""
 
 # What a socket says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
 # ECONNRESET.
@@ -28,30 +22,14 @@ CLOSED = (BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 class Http1Link(SocketLink):
     """Slot n owns connection n."""
 
-    def __init__(
-        self,
-        *,
-        wiring: Wiring,
-        requests: Sequence[Request],
-        replies: Replies | None = None,
-        reactor: EpollReactor,
-        clock: Clock,
-        finish: Finish,
-        next_step: NextStep,
-        explain: Explain,
-    ) -> None:
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
+        super().__init__(setup, callbacks)
+        wiring, requests = setup.wiring, setup.requests
         self.is_reading = (
-            replies is not None or wiring.reader is not None
-        )  # what is read is decided in send()
-        super().__init__(
-            wiring=wiring,
-            replies=replies,
-            reactor=reactor,
-            clock=clock,
-            finish=finish,
-            next_step=always_finish(finish) if self.is_reading else next_step,
-            explain=explain,
-        )
+            self.replies is not None or wiring.reader is not None
+        )  # which ones is decided in send()
+        if self.is_reading:
+            self.next_step = always_finish(self.finish)
         self.is_flushed = True  # a request that is given up closes its connection
         self.reader = wiring.reader
         self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
@@ -89,9 +67,6 @@ class Http1Link(SocketLink):
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
-
-    def watch(self, responded: Responded) -> None:
-        """Nothing to report: a reply is one response."""
 
     @property
     def opening(self) -> int:

@@ -22,7 +22,7 @@ A reply that breaks one of these limits is not taken here, so errors are found b
 
 from typing import Any, Protocol
 
-from inferometer.load.engine import NextStep
+from inferometer.load.link import NextStep
 from inferometer.wire.frames import (
     LARGEST_STREAM_ID,
     LARGEST_WINDOW,

@@ -20,7 +20,7 @@ class Records:
 
     due_ns: Column
     sent_ns: Column
-    wrote_ns: Column  # the request was sent: see load/send_cost.py for how long that took
+    wrote_ns: Column  # the request was sent: see SendCost in load/link.py for how long that took
     first_ns: Column  # the first byte of the reply; of a stream the first response
     end_ns: Column
     status: Column
