@@ -57,15 +57,14 @@ LARGEST_STREAM_ID = 2**31 - 1
 Buffer = bytes | bytearray | memoryview
 
 _HEAD = Struct(">BHBBL")
-unpack_head: Callable[[Buffer, int], tuple[int, int, int, int, int]] = (
-    _HEAD.unpack_from
-)  # size >> 16, size & 0xffff, kind, flags, reserved bit and stream
+unpack_head: Callable[[Buffer, int], tuple[int, int, int, int, int]] = _HEAD.unpack_from
+"""(size >> 16, size & 0xffff, kind, flags, reserved bit and stream)."""
 
 
 class Fault(PeerError):
     """What the peer did ends the connection; the code goes into our GOAWAY."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(message)
         self.code = code
 
@@ -114,7 +113,7 @@ def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> 
 def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
     """Names and values in the order they were sent, which is the order they count in."""
     if len(payload) % 6:
-        raise Fault(FRAME_SIZE_ERROR, f"a SETTINGS frame has {len(payload)} bytes, which is no multiple of 6")
+        raise Fault(f"a SETTINGS frame has {len(payload)} bytes, which is no multiple of 6", FRAME_SIZE_ERROR)
     found = [unpack_from(">HL", payload, at) for at in range(0, len(payload), 6)]
     for name, value in found:
         _check_setting(name, value)
@@ -123,32 +122,29 @@ def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
 
 def _check_setting(name: int, value: int) -> None:
     if name == ENABLE_PUSH and value:
-        raise Fault(PROTOCOL_ERROR, f"the server set ENABLE_PUSH to {value}, where only 0 is its to say")
+        raise Fault(f"the server set ENABLE_PUSH to {value}, where only 0 is its to say")
     if name == INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-        raise Fault(FLOW_CONTROL_ERROR, f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1")
+        raise Fault(f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1", FLOW_CONTROL_ERROR)
     if name == MAX_FRAME_SIZE and not LEAST_FRAME_SIZE <= value <= LARGEST_FRAME_SIZE:
-        raise Fault(PROTOCOL_ERROR, f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")
+        raise Fault(f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")
 
 
 def check_size(kind: int, wanted: int, size: int) -> None:
     if size != wanted:
-        raise Fault(FRAME_SIZE_ERROR, f"a {name_of_kind(kind)} has {size} bytes, not {wanted}")
+        raise Fault(f"a {name_of_kind(kind)} has {size} bytes, not {wanted}", FRAME_SIZE_ERROR)
 
 
 def check_connection(kind: int, stream_id: int) -> None:
-    stream_id &= LARGEST_STREAM_ID
     if stream_id:
-        text = f"a {name_of_kind(kind)} came for stream {stream_id}, not for the connection"
-        raise Fault(PROTOCOL_ERROR, text)
+        raise Fault(f"a {name_of_kind(kind)} came for stream {stream_id}, not for the connection")
 
 
 def padding_of(data: Buffer, start: int, stop: int) -> int:
     if start == stop:
-        raise Fault(FRAME_SIZE_ERROR, "a padded frame is empty")
+        raise Fault("a padded frame is empty", FRAME_SIZE_ERROR)
     padding = data[start]
     if padding >= stop - start:
-        text = f"a frame of {stop - start} bytes has {padding} bytes of padding"
-        raise Fault(PROTOCOL_ERROR, text)
+        raise Fault(f"a frame of {stop - start} bytes has {padding} bytes of padding")
     return padding
 
 
@@ -160,7 +156,7 @@ def strip(flags: int, data: Buffer, start: int, stop: int) -> tuple[int, int]:
     if flags & PRIORITISED:
         start += 5
     if start > stop:
-        raise Fault(FRAME_SIZE_ERROR, "a HEADERS frame is too short for its priority")
+        raise Fault("a HEADERS frame is too short for its priority", FRAME_SIZE_ERROR)
     return start, stop
 
 
