@@ -17,8 +17,7 @@ from inferometer.measure.points import points
 from inferometer.measure.search import LastOutcome
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.records.records import NO_TIMES, from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, NO_TIMES, from_rows
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import Reply

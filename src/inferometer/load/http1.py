@@ -25,9 +25,7 @@ class Http1Link(SocketLink):
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         super().__init__(setup, callbacks)
         wiring, requests = setup.wiring, setup.requests
-        self.is_reading = (
-            self.replies is not None or wiring.reader is not None
-        )  # which ones is decided in send()
+        self.is_reading = self.replies is not None or wiring.reader is not None  # some; send() decides which
         if self.is_reading:
             self.next_step = always_finish(self.finish)
         self.is_flushed = True  # a request that is given up closes its connection

@@ -109,9 +109,8 @@ class InProcessLink(LinkBase):
         except TritonError as error:  # it was not taken: no callback will come
             carrier.is_released = True
             call.status, call.text = outcome.GRPC + error.code, error.text
-            self._responded(
-                carrier.request.number, None, is_final=True
-            )  # in the loop, not from within the engine
+            # In the loop, not from within the engine.
+            self._responded(carrier.request.number, None, is_final=True)
             return
         if is_sampled:
             self.cost.note(begun)

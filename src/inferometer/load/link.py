@@ -96,9 +96,7 @@ class Link(Protocol):
     """All connections of one worker to the server."""
 
     reconnects: int
-    resent: (
-        int  # times a request went out once more: the server had closed the connection, or had not begun it
-    )
+    resent: int  # times a request was sent again: the server had closed the connection, or had not begun it
     connects: int
     connect_ns: int  # summed over `connects`
 

@@ -33,9 +33,7 @@ class SequencePlan:
     lanes: int = 4  # by rate
     is_serial: bool = False
     seed: int = 0
-    is_once: bool = (
-        False  # each stream is one session, played once; a session that is cut short needs no last word
-    )
+    is_once: bool = False  # each stream is one session, played once; one that is cut short needs no last word
     delays_ns: tuple[int, ...] = ()  # of each step: how long its lane pauses after the answer
 
 

@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import repeat
 from multiprocessing.connection import Connection, wait
 from typing import Protocol, TypeVar
 
@@ -155,15 +156,6 @@ def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """What the system says of the workers and of the machine."""
-
-    files: int
-    file_limit: int
-    stolen_ns: int
-
-
 @dataclass(slots=True)
 class _Worker:
     child: WorkerProcess
@@ -171,39 +163,28 @@ class _Worker:
     ring: RingReader
 
 
+@dataclass(slots=True, eq=False)
 class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it."""
 
-    def __init__(
-        self,
-        traffic: Traffic,
-        *,
-        count: int = 1,
-        timeout_ns: int = 0,
-        sequences: SequencePlan | None = None,
-        verbose: int = 0,
-        spool_fds: Sequence[int] = (),
-        start: "StartProcess | None" = None,
-    ) -> None:
-        """`spool_fds`, one for each worker, keep requests for the export; `start` starts the processes."""
-        self.spool_problem = ""  # why some worker could not keep its requests
-        self._start_process = start_process if start is None else start
-        self._traffic = traffic
-        self._count = count
-        self._timeout_ns = timeout_ns
-        self._sequences = sequences
-        self._verbose = verbose
-        self._spool_fds = spool_fds
-        self._processes: list[_Worker] = []
-        self._examples: dict[int, str] = {}
-        self._backlog: list[Records] = []
-        self._totals = Totals()  # of all records taken; what workers that have ended sent
-        # By those at work: requests, and how often one was sent again.
-        self._sent: tuple[int, int] = (0, 0)
-        self._last: Collected | None = None  # without its records
-        self._nap_ns = NAP_NS  # how many records will come is not known yet
-        self._around = _Around(0, 0, 0)
-        self._look_ns = 0  # when to look around again
+    traffic: Traffic
+    _: KW_ONLY
+    count: int = 1
+    timeout_ns: int = 0
+    sequences: SequencePlan | None = None
+    verbose: int = 0
+    spool_fds: Sequence[int] = ()  # one for each worker, to keep its requests for the export
+    start: StartProcess | None = None
+    spool_problem: str = ""  # why some worker could not keep its requests
+    _processes: list[_Worker] = field(default_factory=list)
+    _examples: dict[int, str] = field(default_factory=dict)
+    _backlog: list[Records] = field(default_factory=list)
+    _totals: Totals = field(default_factory=Totals)  # of all records taken; what workers that have ended sent
+    _sent: tuple[int, int] = (0, 0)  # by those at work: requests, and how often one was sent again
+    _last: Collected | None = None  # without its records
+    _nap_ns: int = NAP_NS  # how many records will come is not known yet
+    _around: tuple[int, int, int] = (0, 0, 0)  # the last three parts of `Cost`, which the system tells,
+    _look_ns: int = 0  # and when to ask it again
 
     def __enter__(self) -> "Workers":
         try:
@@ -215,15 +196,13 @@ class Workers:
 
     def _start_all(self) -> None:
         """Returns when every process is ready: a schedule that begins before would begin late."""
-        requests_fd, spans = _share_requests(self._traffic.requests)
+        requests_fd, spans = _share_requests(self.traffic.requests)
         try:
-            for index in range(self._count):
-                self._processes.append(self._start(index, requests_fd, spans))
+            for index in range(self.count):
+                self._processes.append(self._start_one(index, requests_fd, spans))
         finally:
             os.close(requests_fd)
-        for process in self._processes:
-            self._tell(Sync(), process)
-        self._answers(Synced, ANSWER_S)
+        self._ask(Synced, repeat(Sync()))
 
     def __exit__(self, *_: object) -> None:
         self._end_all()
@@ -235,36 +214,32 @@ class Workers:
             process.child.wait()
         self._processes.clear()
 
-    def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Worker:
+    def _start_one(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Worker:
         ours, theirs = socket.socketpair()
         ring_fd = create_ring()
-        spool_fd = self._spool_fds[index] if self._spool_fds else None
+        spool_fd = self.spool_fds[index] if self.spool_fds else None
         fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
-        child = self._start_process(command, fds)
+        child = (self.start or start_process)(command, fds)
         theirs.close()
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
         job = Job(
-            wiring=self._traffic.wiring.share(index, self._count),
+            wiring=self.traffic.wiring.share(index, self.count),
             ring_fd=ring_fd,
             requests_fd=requests_fd,
             spans=spans,
             first_step=index,
-            stride=self._count,
-            timeout_ns=self._timeout_ns,
-            sequences=self._sequences,
-            validation=self._traffic.validation,
-            verbose=self._verbose,
+            stride=self.count,
+            timeout_ns=self.timeout_ns,
+            sequences=self.sequences,
+            validation=self.traffic.validation,
+            verbose=self.verbose,
             spool_fd=spool_fd,
         )
         control.send(job)
         return _Worker(child, control, ring)
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def resize(self, count: int) -> None:
         """Go on with so many processes: the old ones end with their load, and so do their records."""
@@ -272,32 +247,28 @@ class Workers:
         self._end_all()
         self._backlog.clear()
         self._totals, self._sent = self.totals(), (0, 0)
-        self._count, self._last = count, None
+        self.count, self._last = count, None
         self._start_all()
 
     # --- Load
 
     def apply(self, plan: Plan) -> int:
         start_ns = monotonic_ns() + HEAD_START_NS
-        for index, process in enumerate(self._processes):
-            self._tell(Apply(plan.share(index, self._count), start_ns), process)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
-        self._answers(Applied, ANSWER_S)
+        self._ask(Applied, (Apply(plan.share(index, self.count), start_ns) for index in range(self.count)))
         return start_ns
 
     def collect(self, until_ns: int) -> Collected:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
         asked_ns = monotonic_ns()
-        for process in self._processes:
-            self._tell(Sync(), process)
         try:
-            answers = self._answers(Synced, ANSWER_S)
+            answers = self._ask(Synced, repeat(Sync()))
         except LocalError:
             left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
             return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
-        if len(answers) < self._count:
+        if len(answers) < self.count:
             raise LocalError(
                 f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
             )
@@ -307,23 +278,18 @@ class Workers:
             self.spool_problem = self.spool_problem or answer.spool_problem
         if asked_ns >= min(until_ns, self._look_ns):
             self._look_ns = asked_ns + LOOK_NS
-            self._around = _Around(
-                files=max(open_files(process.child.pid) for process in self._processes),
-                file_limit=file_limit(self._processes[0].child.pid),
-                stolen_ns=stolen_ns(),
-            )
+            files = max(open_files(process.child.pid) for process in self._processes)
+            self._around = (files, file_limit(self._processes[0].child.pid), stolen_ns())
         self._last = Collected(
             records=EMPTY,
             seen_ns=min(answer.seen_ns for answer in answers),
             cost=Cost(
-                cpu_ns=tuple(answer.cpu_ns for answer in answers),
-                sent=sum(answer.sent for answer in answers),
-                reconnects=sum(answer.reconnects for answer in answers),
-                connects=sum(answer.connects for answer in answers),
-                connect_ns=sum(answer.connect_ns for answer in answers),
-                files=self._around.files,
-                file_limit=self._around.file_limit,
-                stolen_ns=self._around.stolen_ns,
+                tuple(answer.cpu_ns for answer in answers),
+                self._sent[0],
+                sum(answer.reconnects for answer in answers),
+                sum(answer.connects for answer in answers),
+                sum(answer.connect_ns for answer in answers),
+                *self._around,
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
@@ -331,7 +297,7 @@ class Workers:
             heard=sum(answer.heard for answer in answers),
         )
         records = self._take()
-        self._nap_ns = ROUND_NS if len(records) < self._count * MANY else NAP_NS
+        self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
         return replace(self._last, records=records)
 
     def wait(self, until_ns: int) -> None:
@@ -346,9 +312,8 @@ class Workers:
 
     def stop(self, *, is_urgent: bool = False) -> int:
         limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
-        for process in self._processes:
-            self._tell(Stop(SILENCE_NS, limit_ns), process)
-        answers = self._answers(Stopped, ANSWER_S + limit_ns / NS_PER_S)
+        message = Stop(SILENCE_NS, limit_ns)
+        answers = self._ask(Stopped, repeat(message), timeout_s=ANSWER_S + limit_ns / NS_PER_S)
         self._drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         return sum(answer.cancelled for answer in answers)
@@ -360,12 +325,15 @@ class Workers:
 
     # --- messages
 
-    def _tell(self, message: object, process: _Worker) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer that never comes tells
-            process.control.send(message)
-
-    def _answers(self, kind: type[Answer], timeout_s: float) -> list[Answer]:
-        """One answer of each worker, fewer after the time-out. Meanwhile the rings must not fill up."""
+    def _ask(
+        self, kind: type[Answer], messages: Iterable[object], *, timeout_s: float = ANSWER_S
+    ) -> list[Answer]:
+        """One answer of each worker to its message, fewer after the time-out. Meanwhile the rings must not fill up."""
+        for process, message in zip(self._processes, messages, strict=False):
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # the answer that never comes tells
+                process.control.send(message)
         answers: list[Answer] = []
         waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
@@ -427,11 +395,7 @@ def _receive(process: _Worker) -> object:
     except (EOFError, ConnectionResetError):
         raise _died(process.child) from None
     if isinstance(answer, Failed):
-        raise (
-            answer.error
-            if answer.error is not None
-            else LocalError(f"a worker process failed:\n{answer.text}")
-        )
+        raise answer.error or LocalError(f"a worker process failed:\n{answer.text}")
     return answer
 
 

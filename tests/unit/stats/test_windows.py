@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
-from inferometer.records.records import from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, from_rows
 from inferometer.stats.ends import Ends
 from inferometer.stats.series import Series
 from inferometer.stats.windows import Expense, OpenWindow, Streams, Window, figures, join_expenses
