@@ -35,15 +35,7 @@ from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.link import (
-    NOTHING,
-    Callbacks,
-    Finish,
-    NextStep,
-    OpenLink,
-    RequestLog,
-    always_finish,
-)
+from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
@@ -220,7 +212,7 @@ class Engine:
         return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
-        """NextStep the loop until the given time, or until `stop` says so, or until interrupted."""
+        """Run the loop until the given time, or until `stop` says so, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, next_look = self._cells, 0
         end = NEVER if until_ns is None else until_ns
@@ -282,24 +274,12 @@ class Engine:
         position = ring.position
         mark = self._marks[slot]
         sequence, started = (0, 0) if mark is None else self._end_mark(mark)
+        stamps = ring.stamp(times) if times else 0
         pack_row(
-            self._cells,
-            position,
-            self._due[slot],
-            sent_ns,
-            wrote_ns,
-            first_ns,
-            end_ns,
-            status,
-            self._steps[slot],
-            received,
-            responses,
-            sequence,
-            started,
-            tokens,
-            prompt_tokens,
-            ring.stamp(times) if times else 0,
-        )
+            self._cells, position,
+            self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
+            sequence, started, tokens, prompt_tokens, stamps,
+        )  # fmt: skip
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE
         ring.written += 1

@@ -23,13 +23,7 @@ from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
-from inferometer.services.kserve import (
-    REQUEST_ID,
-    StreamReply,
-    grpc_mark,
-    infer_response,
-    read_stream_reply,
-)
+from inferometer.services.kserve import REQUEST_ID, StreamReply, grpc_mark, infer_response, read_stream_reply
 from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
@@ -250,16 +244,15 @@ class GrpcLink(SocketLink):
         call.channel.send(call)
 
     def _marked(self, step: int, mark: Mark) -> Request:
-        """The request as part of a sequence; on a stream the mark is appended when it is sent."""
+        """The request as part of a sequence."""
         message, tail = self._messages[step], grpc_mark(mark[:3])
         if self._numbered is not None:
             return self._numbered.marked(step, tail)
-        if self.wiring.is_streaming or self.wiring.compression is not None:
-            whole = bytes(message) + tail
-            if self.wiring.is_streaming:
-                return whole
-            return render_call(self.wiring.block, whole, compression=self.wiring.compression)
-        return _render_parts(self.wiring.block, message, tail)
+        if self.wiring.is_streaming:
+            return bytes(message) + tail
+        if self.wiring.compression is None:
+            return _render_parts(self.wiring.block, message, tail)
+        return render_call(self.wiring.block, bytes(message) + tail, compression=self.wiring.compression)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
         """The connection that the slot, sequence or stream shares with others, or one of its own."""
@@ -289,8 +282,9 @@ class GrpcLink(SocketLink):
             self.end(call, status, text, self.clock())
 
     def close(self, slot: int) -> None:
-        if slot < len(self._calls):
-            self._calls[slot].channel.release(self._calls[slot])
+        call = self._calls[slot] if slot < len(self._calls) else None
+        if call is not None and call.shared is not None:
+            call.channel.close_unused(call.shared)
 
     @property
     def opening(self) -> int:
@@ -403,12 +397,8 @@ class _Channel(SocketConnection):
             self._connection.cancel(stream)
             self.flush()
 
-    def release(self, call: _Call) -> None:
-        """The slot has nothing more to send."""
-        if call.shared is not None:
-            self._close_unused(call.shared)
-
-    def _close_unused(self, shared: SharedStream) -> None:
+    def close_unused(self, shared: SharedStream) -> None:
+        """Half-close the stream if it carries nothing."""
         if shared.stream is None or shared.calls or not self._is_open:
             return
         self._connection.half_close(shared.stream)
@@ -500,7 +490,7 @@ class _Channel(SocketConnection):
         self.is_corked = False
         call = plain.only
         if call is None:
-            self._take_from(at, length, now)
+            self._take(length, now, at)
             if self._pending is not None:
                 self._receive_pending()
             return
@@ -528,26 +518,20 @@ class _Channel(SocketConnection):
     def _writable(self) -> None:
         self.flush()
 
-    def _take(self, length: int, now_ns: int) -> None:
-        self._take_from(0, length, now_ns)
-
-    def _take_from(self, at: int, length: int, now_ns: int) -> None:
-        """Of what has come, everything from `at` on."""
+    def _take(self, length: int, now_ns: int, at: int = 0) -> None:
+        """What has come, from `at` on."""
         if self.plain.late:
-            self._send_late()
+            late, self.plain.late = self.plain.late, []
+            self.is_corked = True
+            for call in late:
+                self.send(call)
+            self.is_corked = False
         if not at:
             self._read(self._buffer, length, now_ns)
         elif at < length:
             self._read(self._buffer[at:length], length - at, now_ns)
         else:
             self._after_events()
-
-    def _send_late(self) -> None:
-        late, self.plain.late = self.plain.late, []
-        self.is_corked = True
-        for call in late:
-            self.send(call)
-        self.is_corked = False
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
@@ -561,7 +545,7 @@ class _Channel(SocketConnection):
             self._after_events()
 
     def _notice_first_bytes(self, now_ns: int) -> None:
-        for stream in self._connection.http2.streams.values():
+        for stream in self.http2.streams.values():
             call: _Call = stream.token
             if not self._is_sharing and call.stream is stream and not call.first_ns and stream.received:
                 call.first_ns = now_ns
@@ -641,7 +625,7 @@ class _Channel(SocketConnection):
             owner.received += shared.take_count()
             self._responded(owner, reply, message, now_ns)
         if self.is_leaving:
-            self._close_unused(shared)
+            self.close_unused(shared)
 
     def _responded(self, call: _Call, reply: StreamReply, message: Buffer, now_ns: int) -> None:
         if reply.error:
@@ -662,7 +646,7 @@ class _Channel(SocketConnection):
             self._end_well(call, call.times[-1] if call.times else now_ns)
 
     def _after_events(self) -> None:
-        http2 = self._connection.http2
+        http2 = self.http2
         if http2.broken is not None:
             self.flush()
             self._close()
@@ -699,7 +683,7 @@ class _Channel(SocketConnection):
         status = loss_status(error)
         self._close()
         self.plain.make_streams()
-        for stream in list(self._connection.http2.streams.values()):
+        for stream in list(self.http2.streams.values()):
             lost = stream.token.leave() if self._is_sharing else [stream.token]
             for call in lost:
                 self._link.end(call, status, str(error), now)

@@ -254,18 +254,9 @@ class _Connection(SocketConnection):
         if self._link.conversations is not None:
             self._link.conversations.answered(self._slot, found)
         self._link.finish(
-            self._slot,
-            status,
-            self._sent_ns,
-            self._wrote_ns,
-            self._first_ns,
-            found.end_ns or now_ns,
-            received,
-            found.responses,
-            found.times,
-            found.tokens,
-            found.prompt_tokens,
-        )
+            self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, found.end_ns or now_ns, received,
+            found.responses, found.times, found.tokens, found.prompt_tokens,
+        )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:
         """Hand on what has come of the body of a good reply."""

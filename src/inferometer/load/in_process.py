@@ -190,17 +190,10 @@ class InProcessLink(LinkBase):
             if step >= 0:
                 self.send(call.slot, step, due_ns, None)
             return
-        times, call.times = call.times, []
+        times, call.times = call.times if self._is_streaming else (), []
         if call.status:
             self.explain(call.status, call.text)
+        received = 0  # bytes: there is no network
         self.finish(
-            call.slot,
-            call.status,
-            call.sent_ns,
-            call.wrote_ns,
-            call.first_ns,
-            end_ns,
-            0,  # bytes from the network
-            call.responses,
-            times if self._is_streaming else (),
-        )
+            call.slot, call.status, call.sent_ns, call.wrote_ns, call.first_ns, end_ns, received, call.responses, times
+        )  # fmt: skip

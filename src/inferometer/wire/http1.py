@@ -250,11 +250,12 @@ class ReplyDecoder:
             self._last_size = len(raw) + length
 
     def _take_sized(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        """Of a body, or of a chunk."""
         end = min(stop, at + self._left)
         self._keep(data, at, end)
         self._left -= end - at
         if not self._left:
-            self._step = _DONE
+            self._step = _DONE if self._step == _SIZED else _CHUNK_END
         return end
 
     def _take_until_close(self, data: bytearray | bytes, at: int, stop: int) -> int:
@@ -276,14 +277,6 @@ class ReplyDecoder:
         self._left = size or TRAILERS_LIMIT
         self._step = _CHUNK_DATA if size else _TRAILERS
         return begin
-
-    def _take_chunk_data(self, data: bytearray | bytes, at: int, stop: int) -> int:
-        end = min(stop, at + self._left)
-        self._keep(data, at, end)
-        self._left -= end - at
-        if not self._left:
-            self._step = _CHUNK_END
-        return end
 
     def _take_chunk_end(self, data: bytearray | bytes, at: int, stop: int) -> int:
         if data.startswith(b"\r\n", at, stop):
@@ -324,7 +317,7 @@ _STEPS: tuple[Callable[[ReplyDecoder, bytearray | bytes, int, int], int], ...] =
     ReplyDecoder._take_sized,
     ReplyDecoder._take_until_close,
     ReplyDecoder._take_chunk_size,
-    ReplyDecoder._take_chunk_data,
+    ReplyDecoder._take_sized,
     ReplyDecoder._take_chunk_end,
     ReplyDecoder._take_trailers,
 )
