@@ -351,7 +351,8 @@ class Engine:
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
-        if slot >= self._concurrency or self._remaining == 0 or not self._has_next(slot):
+        has_next = self._sequences is None or self._sequences.has_next(slot)
+        if slot >= self._concurrency or self._remaining == 0 or not has_next:
             self.active -= 1
             if not self._close_sequence(slot, self._lanes[slot]):
                 self.link.close(slot)
@@ -375,9 +376,6 @@ class Engine:
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
-
-    def _has_next(self, lane: int) -> bool:
-        return self._sequences is None or self._sequences.has_next(lane)
 
     def _pauses_between(self, slot: int, mark: Mark, now_ns: int) -> bool:
         """In a session the next turn may have to wait: True when the slot pauses."""

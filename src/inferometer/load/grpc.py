@@ -19,7 +19,7 @@ from itertools import count
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
-from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
@@ -35,9 +35,6 @@ SHARE = 4  # slots to a connection
 LONGEST_ID = 20  # digits
 RETRIES = 5  # of a call that the server says it has not begun
 
-Request = Http2Request | bytes | memoryview
-"""Unary: a call rendered whole. Streaming: the message."""
-
 _CAUSES = {
     grpc.RESET: outcome.RESET,
     grpc.LOST: outcome.RESET,
@@ -47,7 +44,8 @@ _CAUSES = {
 }
 
 
-def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Request]:
+def _render(wiring: Wiring, messages: Sequence[Request]) -> list[Http2Request | Request]:
+    """Calls rendered whole; on streams, the messages."""
     if wiring.is_streaming:
         return list(messages)
     if wiring.is_whole_calls:
@@ -60,7 +58,7 @@ class NumberedCalls:
 
     The id is a field at the end of the message, so requests with ids of one length differ in nothing else."""
 
-    def __init__(self, block: bytes, messages: Sequence[bytes | memoryview], first: int) -> None:
+    def __init__(self, block: bytes, messages: Sequence[Request], first: int) -> None:
         self._block = block
         self._messages = messages
         self._numbers = count(first)
@@ -86,7 +84,7 @@ class NumberedCalls:
         return _render_parts(self._block, self._messages[step], tail)
 
 
-def _render_parts(block: bytes, message: bytes | memoryview, tail: bytes) -> Http2Request:
+def _render_parts(block: bytes, message: Request, tail: bytes) -> Http2Request:
     """A call whose message has fields appended; a large message is not copied."""
     return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
 
@@ -98,7 +96,7 @@ class _Call:
     slot: int
     channel: "_Channel"
     lane: int  # what shares a connection or a stream: the slot, or the sequence it carries
-    request: Request | None = None
+    request: Http2Request | Request | None = None  # a call rendered whole; on a stream, the message
     stream: Stream | None = None  # its own; a shared one is in `shared`
     shared: "SharedStream | None" = None
     sent_ns: int = 0
@@ -138,9 +136,7 @@ class SharedStream:
         has_ended = self.stream is not None and self.stream.id not in self.channel.http2.streams
         return has_ended or self.channel.is_leaving
 
-    def send(
-        self, call: _Call, message: bytes | memoryview, connection: GrpcConnection, wiring: Wiring
-    ) -> None:
+    def send(self, call: _Call, message: Request, connection: GrpcConnection, wiring: Wiring) -> None:
         """One more request; the stream is opened for the first."""
         if self.stream is None:
             self.stream = connection.open(self, render(wiring.block, ends=False), keep=True)
@@ -198,7 +194,7 @@ class GrpcLink(SocketLink):
             else None
         )
         rendered = _render(wiring, requests) if self._numbered is None else []
-        self._requests: NumberedCalls | list[Request] = self._numbered or rendered
+        self._requests: NumberedCalls | list[Http2Request | Request] = self._numbered or rendered
         self.plain_requests: Steps = self._numbered or [
             request for request in rendered if isinstance(request, Http2Request)
         ]
@@ -243,7 +239,7 @@ class GrpcLink(SocketLink):
             call.channel = self.channel(call.lane)
         call.channel.send(call)
 
-    def _marked(self, step: int, mark: Mark) -> Request:
+    def _marked(self, step: int, mark: Mark) -> Http2Request | Request:
         """The request as part of a sequence."""
         message, tail = self._messages[step], grpc_mark(mark[:3])
         if self._numbered is not None:

@@ -12,7 +12,7 @@ from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
-from inferometer.wire.http1 import Head, ReplyDecoder
+from inferometer.wire.http1 import ReplyDecoder
 
 # What a socket says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
 # ECONNRESET.
@@ -232,18 +232,24 @@ class _Connection(SocketConnection):
         head = decoder.head
         assert head is not None
         received = decoder.received
-        status = outcome.OK
-        found = Reply()
+        status, text, found = outcome.OK, "", Reply()
         if not 200 <= head.status < 300:
             status = outcome.HTTP + head.status
             text = bytes(decoder.body).decode("utf-8", "replace") or head.reason
-            reader = self._link.reader
-            self._link.explain(status, text if reader is None else reader.refusal(head.status, text))
+            if self._link.reader is not None:
+                text = self._link.reader.refusal(head.status, text)
         elif self._reading is not None:
             found = self._reading.end()
-            status = self._take_findings(found)
+            status, text = found.status, found.text
+            if self._link.replies is not None:
+                for time_ns, piece in found.texts:
+                    self._link.replies.keep(self._slot, time_ns, piece)
         elif self.step >= 0:
-            status = self._judge(head, decoder.body, now_ns)
+            replies, size = self._link.replies, head.get("inference-header-content-length")
+            assert replies is not None
+            status, text = replies.judge_http(self._slot, self.step, now_ns, decoder.body, size)
+        if status:
+            self._link.explain(status, text)
         decoder.next()
         self._replies += 1
         self._request = None
@@ -270,24 +276,6 @@ class _Connection(SocketConnection):
             body = bytes(decoder.body)
             decoder.body.clear()
             self._reading.receive(body, now_ns)
-
-    def _take_findings(self, found: Reply) -> int:
-        """Pass on what the reader found."""
-        if found.status:
-            self._link.explain(found.status, found.text)
-        if self._link.replies is not None:
-            for time_ns, text in found.texts:
-                self._link.replies.keep(self._slot, time_ns, text)
-        return found.status
-
-    def _judge(self, head: Head, body: bytearray, now_ns: int) -> int:
-        replies = self._link.replies
-        assert replies is not None
-        header_length = head.get("inference-header-content-length")
-        status, text = replies.judge_http(self._slot, self.step, now_ns, body, header_length)
-        if status:
-            self._link.explain(status, text)
-        return status
 
     # --- endings
 

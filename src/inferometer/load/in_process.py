@@ -144,20 +144,20 @@ class InProcessLink(LinkBase):
             number, time_ns, response, is_final = came.popleft()
             carrier = self._carriers[number - 1]
             if time_ns:
-                self._take(carrier, time_ns, response)
+                if response is not None:  # none only says that there will be no more
+                    self._take(carrier.call, time_ns, response)
                 if is_final:
                     carrier.is_answered = True
-                    self._end(carrier, time_ns)
+                    call, carrier.call = carrier.call, None
+                    if call is not None:
+                        call.carrier = None
+                        self._report(call, call.end_ns or time_ns)
             else:
                 carrier.is_released = True
             if carrier.is_answered and carrier.is_released:
                 self._free[carrier.step].append(carrier)
 
-    def _take(self, carrier: _Carrier, time_ns: int, response: int | None) -> None:
-        """A response; none only says that there will be no more."""
-        if response is None:
-            return
-        call = carrier.call
+    def _take(self, call: _Call | None, time_ns: int, response: int) -> None:
         if call is not None:
             error = self._server.outcome(response)
             if error is not None:
@@ -176,12 +176,6 @@ class InProcessLink(LinkBase):
             text = self.replies.judge_grpc(call.slot, call.step, time_ns, message)
             if text and not call.status:
                 call.status, call.text = outcome.MISMATCH, text
-
-    def _end(self, carrier: _Carrier, now_ns: int) -> None:
-        call, carrier.call = carrier.call, None
-        if call is not None:
-            call.carrier = None
-            self._report(call, call.end_ns or now_ns)
 
     def _report(self, call: _Call, end_ns: int) -> None:
         if call.responses == 1 and not call.status and not self._is_streaming:

@@ -140,13 +140,13 @@ def _decode(decoder: "Decoder", block: bytes) -> Headers:
     from hpack import HPACKError, OversizedHeaderListError
 
     try:
-        pairs = [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
+        pairs = decoder.decode(block, raw=True)
     except OversizedHeaderListError:
         raise _TooLong(f"headers of more than the {LIST_LIMIT} bytes announced", ENHANCE_YOUR_CALM) from None
     except HPACKError as error:
         reason = _ADDRESS.sub("", str(error))
         raise Fault(f"a header block cannot be decoded: {reason}", COMPRESSION_ERROR) from None
-    return parse_fields([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
+    return parse_fields([(str(name, "latin-1"), str(value, "latin-1")) for name, value in pairs])
 
 
 def parse_fields(fields: list[tuple[str, str]]) -> Headers:
