@@ -4,6 +4,7 @@ Started as `python -m inferometer.load.worker FD`. It stops by itself when the c
 """
 
 import gc
+import mmap
 import resource
 import select
 import signal
@@ -74,8 +75,6 @@ def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
 
 
 def _requests(job: Job) -> list[Request]:
-    import mmap
-
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
     views = [whole[start:stop] for start, stop in job.spans]
     return [bytes(view) if len(view) <= SMALL else view for view in views]
@@ -162,8 +161,7 @@ class _Worker:
                 self._engine.is_interrupted = True
 
     def _report(self) -> Synced:
-        engine, spool = self._engine, self._spool
-        link = engine.link
+        engine, link, spool = self._engine, self._engine.link, self._spool
         if spool is not None:
             spool.flush()
         return Synced(

@@ -27,10 +27,8 @@ STAMP_CAPACITY: Final = 1 << 19
 MOST_STAMPS: Final = STAMP_CAPACITY // 8  # of one request; of later ones the times are not kept
 CELLS: Final = STAMPS + STAMP_CAPACITY
 
-
 pack_row = Struct(f"={ROW}q").pack_into
 """pack_row(cells, position, due_ns, sent_ns, ...): a whole row in one call."""
-
 
 put_count = Struct("q").pack_into
 """put_count(cells, WRITTEN, count): in one store, as the reader needs it. Offset and number of that cell are both 0."""

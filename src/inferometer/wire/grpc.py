@@ -156,11 +156,9 @@ def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buff
     return _prefix.pack(1, len(packed)), packed
 
 
-def render_call(
-    block: bytes, message: Buffer, *, compression: str | None = None, ends: bool = True
-) -> Http2Request:
-    """A call with its first message, for GrpcConnection.open()."""
-    return render(block, frame_message(message, compression), ends=ends)
+def render_call(block: bytes, message: Buffer, *, compression: str | None = None) -> Http2Request:
+    """A call with its only message, for GrpcConnection.open()."""
+    return render(block, frame_message(message, compression))
 
 
 # --- endings

@@ -71,7 +71,6 @@ from inferometer.wire.sender import Http2Request, Sender, Stream, pack_id
 WINDOW = 2**30
 OUR_FRAME_SIZE = 2**20
 TAKE = 512 * 1024
-BLOCK_LIMIT = LIST_LIMIT  # bytes of a header block over all its frames
 BLOCK_FRAMES_LIMIT = 64
 ANSWERS_LIMIT = 10_000  # that a server may make us owe
 INTERIM_LIMIT = 100  # heads of one reply with a status below 200
@@ -377,9 +376,8 @@ class Http2Connection:
         if stream.unreturned < self.return_at:
             return stream
         if stream.unreturned > self.our_window:
-            self._fail(
-                stream, "the server sent more than the stream's window allows", frames.FLOW_CONTROL_ERROR
-            )
+            text = "the server sent more than the stream's window allows"
+            self._fail(stream, text, frames.FLOW_CONTROL_ERROR)
             return None
         self._queue(frames.window_update(stream.id, stream.unreturned))
         stream.unreturned = 0
@@ -439,7 +437,7 @@ class Http2Connection:
             self._block.clear()
 
     def _check_block(self, size: int) -> None:
-        if size > BLOCK_LIMIT or self._block_frames > BLOCK_FRAMES_LIMIT:
+        if size > LIST_LIMIT or self._block_frames > BLOCK_FRAMES_LIMIT:
             text = f"a header block is too long: {size} bytes in {self._block_frames} frames"
             raise Fault(text, frames.ENHANCE_YOUR_CALM)
 

@@ -18,6 +18,7 @@ from inferometer.wire.grpc import (
     render_call,
 )
 from inferometer.wire.headers import encode_block
+from inferometer.wire.sender import render
 
 PLAIN = [(":status", "200"), ("content-type", "application/grpc")]
 PATH = "/pkg.Service/Method"
@@ -348,7 +349,7 @@ def test_refused_call_may_be_made_again() -> None:
 def test_both_directions() -> None:
     connection = GrpcConnection()
     connection.take()
-    call = connection.open(7, render_call(BLOCK, b"one", ends=False), keep=True)
+    call = connection.open(7, render(BLOCK, frame_message(b"one"), ends=False), keep=True)
     sent = b"".join(connection.take())
     assert sent.endswith(data(message(b"one")))
     connection.http2.send(call, frame_message(b"two"))
