@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.clock import Clock
@@ -19,11 +19,8 @@ from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Mark
 from inferometer.records.spool import Spool
 from inferometer.services.kserve import grpc_outputs, http_outputs
-from inferometer.services.traffic import OutputReader, Wiring
+from inferometer.services.traffic import Checker, OutputReader, Wiring
 from inferometer.wire.frames import Buffer
-
-if TYPE_CHECKING:
-    from inferometer.services.validation import Checker
 
 RECENT = 15  # samples that count,
 OUTLIERS = 3  # without so many at either end: interrupts are charged to whoever runs
@@ -136,7 +133,7 @@ class Replies:
     """Who reads replies: the comparison with what was expected, the export, or both."""
 
     def __init__(
-        self, checker: "Checker | None", spool: Spool | None, outputs: OutputReader | None = None
+        self, checker: Checker | None, spool: Spool | None, outputs: OutputReader | None = None
     ) -> None:
         self._checker = checker
         self._spool = spool

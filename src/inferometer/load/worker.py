@@ -28,7 +28,7 @@ from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
-from inferometer.services.traffic import IN_PROCESS
+from inferometer.services.traffic import IN_PROCESS, Checker
 
 FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
 # Sent to the whole process group: the controller decides when a worker ends.
@@ -69,8 +69,6 @@ def _open_link(setup: LinkSetup) -> OpenLink:
 def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
     if job.validation is None:
         return None if spool is None else Replies(None, spool)
-    from inferometer.services.validation import Checker
-
     return Replies(Checker(job.validation), spool, job.wiring.outputs)
 
 
