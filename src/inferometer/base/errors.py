@@ -1,6 +1,6 @@
 """Every error a user can meet. Two questions: whose fault is it, and what can be done.
 
-Also what a lack of memory, files or processes is called, and the names of the gRPC status codes.
+Also what a lack of memory, files or processes is called.
 """
 
 import errno
@@ -67,11 +67,3 @@ def maybe_shortage(error: BaseException) -> LocalError | None:
         return None
     what, remedy = _REMEDIES[number]
     return LocalError(f"this machine has not enough {what} for that", remedy=remedy)
-
-
-GRPC_CODES = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-)  # fmt: skip
-"""The names of the gRPC status codes, in the order of their numbers."""

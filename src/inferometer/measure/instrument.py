@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S, Clock
-from inferometer.load.load import Load, ResizableLoad
 from inferometer.load.plan import Plan
+from inferometer.load.workers import Load, ResizableLoad
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.silence import LIMIT_NS
 from inferometer.model.spec import ModelSpec
