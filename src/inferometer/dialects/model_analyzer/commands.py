@@ -17,7 +17,6 @@ from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog, LoadGenerator, ProgramMeter
-from inferometer.dialects.model_analyzer.report_files import ReportFiles
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.dialects.model_analyzer.stored import SentData
 from inferometer.observe.gpu import open_nvml
@@ -174,10 +173,9 @@ def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
 def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:
     if config.skip_summary_reports:
         return
-    files = ReportFiles()
-    outputs.write_tables(config, studies, files, console.warn)
-    if console.is_verbose:
-        for sheet in outputs.sheets(config, studies):
+    files = outputs.ReportFiles()
+    for sheet in outputs.write_tables(config, studies, files, console.warn):
+        if console.is_verbose:
             console.plain(sheet.text())
     outputs.write_summaries(config, studies, files, console.warn)
     names = [
@@ -199,7 +197,7 @@ def _write_reports(config: Config, program: Program, studies: Sequence[Study], c
             console.info(reason)
 
 
-def _print_all(files: ReportFiles, console: Console) -> None:
+def _print_all(files: outputs.ReportFiles, console: Console) -> None:
     problem = files.print_all()
     for path in files.written:
         console.info(f"Wrote {path}")
@@ -252,7 +250,7 @@ def run_report(config: Config, console: Console) -> int:
             remedy="report on one model at a time",
         )
     study = replace(known.study(models[0]), mode=config.mode)
-    files = ReportFiles()
+    files = outputs.ReportFiles()
     for name, plots in wanted.items():
         outputs.write_detailed(config, study, name, files, plots=plots, formats=config.output_formats)
     _print_all(files, console)
