@@ -186,7 +186,7 @@ def classic_checkpoint() -> Any:
 
 def read_checkpoint(data: bytes) -> None:
     found = checkpoint.read(Path(file("0.ckpt", data)))
-    checkpoint.document(found.variants, found.trials, seed=found.seed)
+    checkpoint.document(found.variants, found.trials, seed=5)
 
 
 def read_study(data: bytes) -> None:

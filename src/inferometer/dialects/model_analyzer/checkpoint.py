@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
-from inferometer.base.writing import write_file
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
@@ -31,7 +30,6 @@ class Checkpoint:
     variants: tuple[ModelVariant, ...]
     trials: tuple[Trial, ...]
     sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
-    seed: int | None = None
     is_ours: bool = False
 
 
@@ -57,8 +55,7 @@ _BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
-        document = json.loads(path.read_text())
-        return _checkpoint(document)
+        return _checkpoint(json.loads(path.read_text()))
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (*_BROKEN, UsageError) as error:
@@ -92,7 +89,6 @@ def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
         tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
         tuple(trials),
         tuple(sent),
-        document.get("OptunaRunConfigGenerator.seed"),
         is_ours=MARK in document,
     )
 
@@ -139,8 +135,7 @@ def _without_completed(config: model_config.Fields) -> model_config.Fields:
     kept = {name: value for name, value in config.items() if _COMPLETED.get(name) != value}
     if kept.get("default_model_filename") in _FILES:
         del kept["default_model_filename"]
-    groups = kept.get("instance_group")
-    if groups:
+    if groups := kept.get("instance_group"):
         kept["instance_group"] = [
             {name: value for name, value in group.items() if name != "name"} for group in groups
         ]
@@ -155,9 +150,7 @@ def _with_overrides(variant: ModelVariant, default: ModelVariant | None) -> Mode
         for name, value in variant.config.items()
         if name != "name" and default.config.get(name) != value
     }
-    return ModelVariant(
-        variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing
-    )
+    return replace(variant, overrides=changed)
 
 
 def _trial(number: int, variants: Sequence[ModelVariant], row: Mapping[str, Any]) -> Trial:
@@ -197,11 +190,6 @@ def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
 
 # The classic tool refuses a whole checkpoint for one figure it does not know.
 _OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utilization")
-
-
-def write(path: Path, variants: Sequence[ModelVariant], trials: Sequence[Trial], *, seed: int | None) -> None:
-    """Whole or not at all."""
-    write_file(path, json.dumps(document(variants, trials, seed=seed)))
 
 
 def document(

@@ -162,12 +162,7 @@ def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
     with journals.opened(job.config.journal) as journal:
         stored.remember(journal, studies)
         known = stored.of_journal(journal)
-    return [
-        stored.with_trials(
-            study, known.variants, [trial for trial in known.trials if trial.models == study.name]
-        )
-        for study in studies
-    ]
+    return [known.whole(study) for study in studies]
 
 
 def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:

@@ -1,5 +1,6 @@
 """How the tuner's commands speak: console lines, Ctrl-C, and what is written while a search goes on."""
 
+import json
 import shutil
 import signal
 import time
@@ -184,12 +185,9 @@ class SearchConsole(Watcher):
         """The classic checkpoint, beside the journal."""
         if self._checkpoint is None:
             self._checkpoint = checkpoint.next_path(self._job.config.checkpoint_directory)
-        checkpoint.write(
-            self._checkpoint,
-            tuple(self._variants.values()),
-            self._trials,
-            seed=self._job.settings.search.seed,
-        )
+        seed = self._job.settings.search.seed
+        document = checkpoint.document(tuple(self._variants.values()), self._trials, seed=seed)
+        write_file(self._checkpoint, json.dumps(document))
 
     def tell_saved(self) -> None:
         if not self._is_made:

@@ -1,7 +1,7 @@
 """Variants and trials of earlier searches, read from the journal or from a classic checkpoint."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inferometer.base.answer_file import plain
@@ -24,32 +24,27 @@ class Stored:
 
     variants: tuple[ModelVariant, ...] = ()
     trials: tuple[Trial, ...] = ()
-    studies: Mapping[str, Study] | None = None
+    studies: Mapping[str, Study] = field(default_factory=dict)
 
     def study(self, models: str) -> Study:
         """Of one model, or of several joined with commas."""
-        trials = tuple(trial for trial in self.trials if trial.models == models)
-        known = (self.studies or {}).get(models)
-        if known is None:
-            goals = tuple(Goal(name) for name in models.split(","))
-            known = Study("", "online", "", goals)
-        return with_trials(known, self.variants, trials)
+        goals = tuple(Goal(name) for name in models.split(","))
+        return self.whole(self.studies.get(models) or Study("", "online", "", goals))
 
-
-def with_trials(study: Study, variants: Iterable[ModelVariant], trials: Iterable[Trial]) -> Study:
-    """The study with these trials too, each content once; those of a former configuration, or of which something else
-    was sent, are left out."""
-    by_name = {row.name: row for row in variants} | {row.name: row for row in study.variants}
-    kept = list(study.trials)
-    seen = {trial.key for trial in kept if trial.is_measured}
-    for trial in trials:
-        if trial.is_measured and trial.key not in seen and _is_current(trial, by_name, study.sent):
-            seen.add(trial.key)
-            kept.append(trial)
-    used = {part.variant for trial in kept for part in trial.parts}
-    return replace(
-        study, trials=tuple(kept), variants=tuple(row for name, row in by_name.items() if name in used)
-    )
+    def whole(self, study: Study) -> Study:
+        """The study with all measurements of its models, each content once; those of a former configuration, or of
+        which something else was sent, are left out."""
+        by_name = {row.name: row for row in (*self.variants, *study.variants)}
+        kept = list(study.trials)
+        seen = {trial.key for trial in kept if trial.is_measured}
+        for trial in self.trials:
+            is_new = trial.is_measured and trial.models == study.name and trial.key not in seen
+            if is_new and _is_current(trial, by_name, study.sent):
+                seen.add(trial.key)
+                kept.append(trial)
+        used = {part.variant for trial in kept for part in trial.parts}
+        variants = tuple(row for name, row in by_name.items() if name in used)
+        return replace(study, trials=tuple(kept), variants=variants)
 
 
 def _is_current(trial: Trial, variants: Mapping[str, ModelVariant], sent: str | None) -> bool:
