@@ -60,7 +60,7 @@ class Interrupts:
 
     @contextmanager
     def caught(self) -> Iterator["Interrupts"]:
-        with _handled_by(self._receive):
+        with handled_by(self._receive):
             yield self
 
 
@@ -82,7 +82,7 @@ def interruptible() -> Iterator[None]:
         again.daemon = True
         again.start()
 
-    with _handled_by(end):
+    with handled_by(end):
         yield
 
 
@@ -96,7 +96,8 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM go to this handler, and after it to the one of before."""
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

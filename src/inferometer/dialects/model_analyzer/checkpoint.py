@@ -27,23 +27,19 @@ Sent = tuple[str, Mapping[str, list[str]]]
 class Checkpoint:
     """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
 
+    path: Path
     variants: tuple[ModelVariant, ...]
     trials: tuple[Trial, ...]
     sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
     is_ours: bool = False
 
 
-def numbered(folder: Path) -> dict[int, Path]:
-    found = {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
-    return dict(sorted(found.items()))
-
-
-def newest(folder: Path) -> Path | None:
-    return next(reversed(list(numbered(folder).values())), None)
+def _numbered(folder: Path) -> dict[int, Path]:
+    return {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
 
 
 def next_path(folder: Path) -> Path:
-    return folder / f"{max(numbered(folder), default=-1) + 1}.ckpt"
+    return folder / f"{max(_numbered(folder), default=-1) + 1}.ckpt"
 
 
 # --- reading
@@ -52,10 +48,15 @@ def next_path(folder: Path) -> Path:
 _BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+def newest(folder: Path) -> Checkpoint | None:
+    found = _numbered(folder)
+    return read(found[max(found)]) if found else None
+
+
 def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
-        return _checkpoint(json.loads(path.read_text()))
+        return _checkpoint(path, json.loads(path.read_text()))
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (*_BROKEN, UsageError) as error:
@@ -69,7 +70,7 @@ def _unreadable(path: Path, reason: str) -> UsageError:
     )
 
 
-def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
     results = document["ResultManager.results"]["_results"]
     variants: dict[str, ModelVariant] = {}
     trials: list[Trial] = []
@@ -86,6 +87,7 @@ def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
             ]
     defaults = {row.model: row for row in variants.values() if row.is_default}
     return Checkpoint(
+        path,
         tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
         tuple(trials),
         tuple(sent),

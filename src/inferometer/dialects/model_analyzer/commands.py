@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
@@ -16,14 +15,13 @@ from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
 from inferometer.dialects.model_analyzer.flags import data_flags
-from inferometer.dialects.model_analyzer.load_generator import ErrorLog, LoadGenerator, ProgramMeter
+from inferometer.dialects.model_analyzer.load_generator import ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.dialects.model_analyzer.stored import SentData
 from inferometer.observe.gpu import open_nvml
 from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
-from inferometer.tune.meter import Meter
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import Goal
 from inferometer.tune.study import Study
@@ -43,7 +41,6 @@ def run(config: Config, program: Program, console: Console, *, profile: Profile 
 
 
 def _report_command(config: Config, program: Program) -> str:
-
     words = [program.name, "report"]
     for name in ("export_path", "checkpoint_directory", "config_file"):
         if config.has(name):
@@ -55,7 +52,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     job = profile_job(config, program)
     for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
-    earlier = _earlier(job)
+    earlier = checkpoint.newest(config.checkpoint_directory)
     gpus = _checked_gpus(job, console)
     for folder in (config.export_path, config.checkpoint_directory):
         with writing(folder):
@@ -63,13 +60,10 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     with SearchInterrupts(console.info).caught() as interrupts:
         watcher = SearchConsole(job, console, interrupts)
         _recall(job, console, watcher, earlier, gpus)
-        studies = []
-        make_meter = (
-            None if job.generator is None else _program_meter(job.generator, watcher.error_log, console)
-        )
+        generator, log = job.generator, watcher.error_log
+        make_meter = None if generator is None else lambda *_: ProgramMeter(generator, log, console.plain)
         try:
-            for study in (profile or session.profile)(job.settings, watcher, make_meter=make_meter):
-                studies.append(study)
+            studies = list((profile or session.profile)(job.settings, watcher, make_meter=make_meter))
         finally:
             watcher.tell_saved()
         if interrupts.asked:
@@ -83,13 +77,6 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     if watcher.failures:
         console.warn(f"{watcher.failures} run(s) gave no measurement: see {watcher.error_log.path}")
     return OK
-
-
-def _program_meter(generator: LoadGenerator, log: ErrorLog, console: Console) -> Callable[..., Meter]:
-    def make(*_: object) -> Meter:
-        return ProgramMeter(generator, log, console.plain)
-
-    return make
 
 
 def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
@@ -113,28 +100,21 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
         )
 
 
-def _earlier(job: ProfileJob) -> tuple[Path, Checkpoint] | None:
-    """The newest classic checkpoint, if there is one."""
-    newest = checkpoint.newest(job.config.checkpoint_directory)
-    return None if newest is None else (newest, checkpoint.read(newest))
-
-
 def _recall(
     job: ProfileJob,
     console: Console,
     watcher: SearchConsole,
-    earlier: tuple[Path, Checkpoint] | None,
+    earlier: Checkpoint | None,
     gpus: Sequence[str],
 ) -> None:
     """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
     with journals.opened(job.config.journal) as journal:
         had_measured = journal.has_measured
         if earlier is not None:
-            newest, found = earlier
-            console.info(f"Loaded checkpoint from file {newest}")
-            if not (found.is_ours and had_measured):
-                count = stored.take_in(journal, found, _sent_data(job))
-                console.info(f"Took over {count} measurements from {newest}")
+            console.info(f"Loaded checkpoint from file {earlier.path}")
+            if not (earlier.is_ours and had_measured):
+                count = stored.take_in(journal, earlier, _sent_data(job))
+                console.info(f"Took over {count} measurements from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
         known = stored.of_journal(journal)

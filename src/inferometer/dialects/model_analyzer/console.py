@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inferometer.base.signals import handled_by
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
@@ -68,27 +69,19 @@ class SearchInterrupts:
     def asked(self) -> bool:
         return self.count > 0
 
-    def _interrupted(self, number: int, frame: object) -> None:
-        self.count += 1
-        self._say(
-            f"Received SIGINT {self.count}/{INTERRUPTS}. Will attempt to exit after current measurement."
-        )
+    def _receive(self, number: int, frame: object) -> None:
+        self.count = self.count + 1 if number == signal.SIGINT else INTERRUPTS
+        if number == signal.SIGINT:
+            self._say(
+                f"Received SIGINT {self.count}/{INTERRUPTS}. Will attempt to exit after current measurement."
+            )
         if self.count >= INTERRUPTS:
             raise KeyboardInterrupt
 
-    def _terminated(self, number: int, frame: object) -> None:
-        self.count = INTERRUPTS
-        raise KeyboardInterrupt
-
     @contextmanager
     def caught(self) -> Iterator["SearchInterrupts"]:
-        handlers = {signal.SIGINT: self._interrupted, signal.SIGTERM: self._terminated}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
+        with handled_by(self._receive):
             yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class SearchConsole(Watcher):

@@ -61,13 +61,12 @@ def read(folder: Path) -> Stored:
         with journals.read(folder / JOURNAL) as journal:
             if journal.has_measured:
                 return of_journal(journal)
-    newest = checkpoint.newest(folder)
-    if newest is None:
+    found = checkpoint.newest(folder)
+    if found is None:
         raise UsageError(
             f"there is no checkpoint in '{folder}'",
             remedy="run profile first, or give its folder with --checkpoint-directory",
         )
-    found = checkpoint.read(newest)
     return Stored(found.variants, found.trials)
 
 
