@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,13 +91,23 @@ def profile_job(config: Config, program: Program) -> ProfileJob:
             method=config.run_config_search_mode,
             bounds=_bounds(config),
             by_rate=by_rate,
-            intervals=_intervals(config, models),
+            intervals=_flag(config, models, "request-intervals"),
             is_search_on=not config.run_config_search_disable,
             early_exit=config.early_exit_enable,
             top=config.num_configs_per_model,
             binary_steps=config.run_config_search_max_binary_search_steps,
             sweep_after=not config.concurrency_sweep_disable,
-            optuna=_optuna(config),
+            optuna=OptunaLimits(
+                min_percent=config.min_percentage_of_search_space,
+                max_percent=config.max_percentage_of_search_space,
+                is_percent_given=config.has(
+                    "min_percentage_of_search_space", "max_percentage_of_search_space"
+                ),
+                min_trials=config.optuna_min_trials,
+                max_trials=config.optuna_max_trials,
+                early_exit=config.optuna_early_exit_threshold,
+                use_formula=config.use_concurrency_formula,
+            ),
             budget_s=_budget_s(config),
             seed=config.seed,
         ),
@@ -122,8 +132,14 @@ def _is_by_rate(config: Config, models: Sequence[ModelEntry]) -> bool:
     return (
         any(rules.is_on(config, name) for name in rules.BY_RATE)
         or any(rules.loads_of(config, model)[1] is not None for model in models)
-        or _flag_of(models, config, "request-rate-range") is not None
+        or _flag(config, models, "request-rate-range") is not None
     )
+
+
+def _flag(config: Config, models: Sequence[ModelEntry], name: str) -> str | None:
+    """A flag of the load generator, of the first model that has it."""
+    found = (dict(config.flags(model)).get(name) for model in models)
+    return next((str(value) for value in found if value is not None), None)
 
 
 def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Mapping[str, Goal]]:
@@ -153,37 +169,37 @@ def _has_own_goal(config: Config, model: ModelEntry) -> bool:
 
 
 def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings:
-    flags = config.flags(model)
+    flags = dict(config.flags(model))
+    where = model.path(_FLAGS)
     concurrency, rates = rules.loads_of(config, model)
-    listed = rates if by_rate else concurrency
-    loads = None if listed is None else tuple(float(value) for value in listed)
-    loads = _flag_load(model, flags) or loads
-    own = model.get("parameters", {})
-    batches = own.get("batch_sizes", config.batch_sizes)
-    given_batch = dict(flags).get("batch-size")
-    if given_batch is not None:
-        batches = (whole(1)(f"{model.path(_FLAGS)}.batch-size", given_batch),)
-    is_bls = bool(config.bls_composing_models)
-    is_in_process = config.triton_launch_mode == IN_PROCESS
-    members = config.bls_composing_models or config.ensemble_composing_models or ()
+    loads = rates if by_rate else concurrency
+    for name in ("request-rate-range", "concurrency-range"):
+        if name in flags:  # overrides the tuner's own; a range is all its loads
+            loads = ints(f"{where}.{name}", flags[name])
+            break
+    batches = model.get("parameters", {}).get("batch_sizes", config.batch_sizes)
+    if "batch-size" in flags:
+        batches = (whole(1)(f"{where}.batch-size", flags["batch-size"]),)
     goal = _goal(config, model)
     options, prompts = _options(config, model, flags, goal.constraints), None
     if config.model_type == LLM:
         own_flags = model.get("genai_perf_flags", config.genai_perf_flags)
-        has_data = "input-data" in dict(flags)
+        has_data = "input-data" in flags
         options, prompts = applied(options, own_flags, model.path("genai_perf_flags"), has_data=has_data)
+    is_in_process = config.triton_launch_mode == IN_PROCESS
+    members = config.bls_composing_models or config.ensemble_composing_models or ()
     return replace(
         _member(model),
         objectives=goal.objectives,
         constraints=goal.constraints,
         weight=goal.weight,
         batches=batches or (1,),
-        loads=loads,
+        loads=None if loads is None else tuple(map(float, loads)),
         options=options,
         makes_text=config.model_type == LLM,
         prompts=prompts,
         members=tuple(_member(row) for row in members),
-        is_bls=is_bls,
+        is_bls=bool(config.bls_composing_models),
         server_flags=() if is_in_process else model.own.get("triton_server_flags", ()),
         environment=_expanded(model.own.get("triton_server_environment", {})),
     )
@@ -199,83 +215,49 @@ def _member(model: ModelEntry) -> ModelSettings:
 
 
 def _goal(config: Config, model: ModelEntry) -> Goal:
-    return Goal(
-        model.name,
-        model.get("objectives", config.objectives) or ((THROUGHPUT, LISTED_WEIGHT),),
-        _constraints(config, model),
-        float(model.get("weighting", 1)),
-    )
-
-
-def _constraints(config: Config, model: ModelEntry) -> tuple[Constraint, ...]:
-    rows: tuple[Constraint, ...] = model.get("constraints", config.constraints) or ()
+    limits: tuple[Constraint, ...] = model.get("constraints", config.constraints) or ()
     if config.latency_budget is not None:
-        rows = with_limit(rows, Constraint(LATENCY_P99, high=config.latency_budget))
+        limits = with_limit(limits, Constraint(LATENCY_P99, high=config.latency_budget))
     if config.min_throughput is not None:
-        rows = with_limit(rows, Constraint(THROUGHPUT, low=config.min_throughput))
-    return rows
+        limits = with_limit(limits, Constraint(THROUGHPUT, low=config.min_throughput))
+    objectives = model.get("objectives", config.objectives) or ((THROUGHPUT, LISTED_WEIGHT),)
+    return Goal(model.name, objectives, limits, float(model.get("weighting", 1)))
 
 
-def _options(config: Config, model: ModelEntry, flags: Flags, constraints: Sequence[Constraint]) -> Options:
+def _options(
+    config: Config, model: ModelEntry, flags: Mapping[str, Any], constraints: Sequence[Constraint]
+) -> Options:
     """What the built-in load generator is to send."""
-    protocol = dict(flags).get("protocol", config.client_protocol)
+    protocol = str(flags.get("protocol", config.client_protocol))
     if config.has("perf_analyzer_path"):
-        return changed(Options(), model=model.name, protocol=str(protocol).lower())
-    handed = [row for row in flags if row[0] not in (*_LOADS, *_NOT_HERE, "protocol")]
+        return changed(Options(), model=model.name, protocol=protocol.lower())
+    handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *_NOT_HERE, "protocol")}
     # Without it, a page of metrics and its interval would be refused.
-    handed += [] if "collect-metrics" in dict(handed) else [("collect-metrics", True)]
+    handed.setdefault("collect-metrics", True)
     try:
-        found = _parsed(["-m", model.name, "-i", str(protocol), *words(handed)])
+        found = _parsed(model, protocol, handed.items())
     except UsageError as error:
         raise UsageError(f"{model.path(_FLAGS)}: {error.message}", remedy=error.remedy) from error
     limited = any(row.tag == LATENCY_P99 for row in constraints)
+    has_timeout = config.has("perf_analyzer_timeout")
     return changed(
         found,
         asynchronous=not found.synchronous,
         percentile=found.percentile if found.percentile is not None or not limited else 99,
-        request_timeout_s=_timeout_s(config),
+        # Of one request, so that a measurement ends even if no request is ever answered.
+        request_timeout_s=float(config.perf_analyzer_timeout) if has_timeout else REQUEST_TIMEOUT_S,
         collect_metrics=True,
         metrics_interval_ms=found.metrics_interval_ms
-        if "metrics-interval" in dict(flags)
+        if "metrics-interval" in flags
         else round(1000 * config.monitoring_interval),
     )
 
 
-def _timeout_s(config: Config) -> float:
-    """Of one request, so that a measurement ends even if no request is ever answered."""
-    if config.has("perf_analyzer_timeout"):
-        return float(config.perf_analyzer_timeout)
-    return REQUEST_TIMEOUT_S
-
-
-def _parsed(words: Sequence[str]) -> Options:
-    """The load generator's options, out of words."""
-    found = parse_classic(words)
-    if isinstance(found, Ask):
-        raise UsageError("help and version are not flags of a load", remedy="leave them out")
+def _parsed(model: ModelEntry, protocol: str, flags: Iterable[tuple[str, Any]]) -> Options:
+    """The load generator's options, out of its flags."""
+    found = parse_classic(["-m", model.name, "-i", protocol, *words(flags)])
+    assert not isinstance(found, Ask)  # no flag asks for the help
     return found
-
-
-def _flag_of(models: Sequence[ModelEntry], config: Config, name: str) -> Any:
-    for model in models:
-        found = dict(config.flags(model)).get(name)
-        if found is not None:
-            return found
-    return None
-
-
-def _flag_load(model: ModelEntry, flags: Flags) -> tuple[float, ...] | None:
-    """A load among the load generator's flags overrides the tuner's own; a range is all its loads."""
-    given = dict(flags)
-    name = "request-rate-range" if "request-rate-range" in given else "concurrency-range"
-    if given.get(name) is None:
-        return None
-    return tuple(float(value) for value in ints(f"{model.path(_FLAGS)}.{name}", given[name]))
-
-
-def _intervals(config: Config, models: Sequence[ModelEntry]) -> str | None:
-    found = _flag_of(models, config, "request-intervals")
-    return None if found is None else str(found)
 
 
 # --- the search
@@ -291,18 +273,6 @@ def _bounds(config: Config) -> SearchBounds:
         batch=span("model_batch_size"),
         concurrency=span("concurrency"),
         request_rate=span("request_rate"),
-    )
-
-
-def _optuna(config: Config) -> OptunaLimits:
-    return OptunaLimits(
-        min_percent=config.min_percentage_of_search_space,
-        max_percent=config.max_percentage_of_search_space,
-        is_percent_given=config.has("min_percentage_of_search_space", "max_percentage_of_search_space"),
-        min_trials=config.optuna_min_trials,
-        max_trials=config.optuna_max_trials,
-        early_exit=config.optuna_early_exit_threshold,
-        use_formula=config.use_concurrency_formula,
     )
 
 
@@ -376,12 +346,14 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
     environment = _expanded(config.triton_server_environment)
     if config.gpus is not None and mode in ("local", IN_PROCESS):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(config.gpus)
-    first = models[0]
-    options = _parsed(["-m", first.name, "-i", config.client_protocol, *words(_ssl(config.flags(first)))])
+    access = [row for row in config.flags(models[0]) if row[0].startswith("ssl-") or row[0] == "http-header"]
+    options = _parsed(models[0], config.client_protocol, access)
+    # As given; else the one on the PATH, as the classic tool does; else the embedded one.
+    given = config.triton_server_path
     return LaunchSettings(
         mode=mode,
         repositories=() if config.model_repository is None else (config.model_repository,),
-        executable=_executable(config),
+        executable=shutil.which("tritonserver") if given is None else given,
         install_path=config.triton_install_path,
         ports=_ports(config, program),
         addresses=Addresses(
@@ -399,17 +371,6 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
         docker_words=_docker_words(config),
         docker_mounts=config.triton_docker_mounts,
     )
-
-
-def _ssl(flags: Flags) -> Flags:
-    return tuple(row for row in flags if row[0].startswith("ssl-") or row[0] == "http-header")
-
-
-def _executable(config: Config) -> str | None:
-    """As given; else the one on the PATH, as the classic tool does; else the embedded one."""
-    if config.has("triton_server_path"):
-        return str(config.triton_server_path)
-    return shutil.which("tritonserver")
 
 
 def _ports(config: Config, program: Program) -> Ports:

@@ -24,6 +24,17 @@ READERS: Mapping[str, Read] = {
     "random-seed": whole(0),
     "streaming": flag,
 }
+_PROMPTS = {
+    "num-of-output-prompts": "count",
+    "input-tokens-mean": "mean",
+    "input-tokens-stddev": "deviation",
+    "random-seed": "seed",
+    "input-file": "file",
+    "expected-output-tokens": "output_tokens",
+    "backend": "backend",
+}
+"""Flags that are fields of `Prompts`."""
+
 # As later versions of GenAI-Perf call them.
 _NEWER = {
     "output-tokens-mean": "expected-output-tokens",
@@ -82,20 +93,9 @@ def applied(
     options = changed(options, streaming=is_streamed, asynchronous=True, synchronous=False)
     if has_data:
         return options, None
-    return changed(options, output_tokens=flags.get("expected-output-tokens")), _prompts(flags, is_streamed)
-
-
-def _prompts(flags: Mapping[str, Any], is_streamed: bool) -> Prompts:
-    plain = Prompts()
-    return Prompts(
-        count=flags.get("num-of-output-prompts", plain.count),
-        mean=flags.get("input-tokens-mean", plain.mean),
-        deviation=flags.get("input-tokens-stddev", plain.deviation),
-        seed=flags.get("random-seed", plain.seed),
-        file=flags.get("input-file"),
-        output_tokens=flags.get("expected-output-tokens"),
-        backend=flags.get("backend"),
-        is_streamed=is_streamed,
+    given = {field: flags[name] for name, field in _PROMPTS.items() if name in flags}
+    return changed(options, output_tokens=given.get("output_tokens")), Prompts(
+        **given, is_streamed=is_streamed
     )
 
 
