@@ -13,11 +13,10 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.model_analyzer import rules
 from inferometer.dialects.model_analyzer.command_line import Program
-from inferometer.dialects.model_analyzer.config import LLM, Config, called
+from inferometer.dialects.model_analyzer.config import LLM, Config, ModelEntry, called
 from inferometer.dialects.model_analyzer.flags import Flags, owned, words
 from inferometer.dialects.model_analyzer.llm import applied, unmeasured
 from inferometer.dialects.model_analyzer.load_generator import Library, LoadGenerator
-from inferometer.dialects.model_analyzer.models import ModelEntry
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed

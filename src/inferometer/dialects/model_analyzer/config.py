@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.flags import Flags, docker_args, load_flags, server_flags
 from inferometer.dialects.model_analyzer.llm import genai_flags
-from inferometer.dialects.model_analyzer.models import ModelEntry, models
 from inferometer.dialects.model_analyzer.values import (
     Plot,
     Read,
@@ -20,6 +20,7 @@ from inferometer.dialects.model_analyzer.values import (
     gpu_names,
     ints,
     limits,
+    mapping,
     maybe_empty,
     named_variants,
     number,
@@ -32,8 +33,11 @@ from inferometer.dialects.model_analyzer.values import (
     weighting_at_top,
     weights,
     whole,
+    wrong,
 )
+from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint
+from inferometer.tune.space import message_choices
 
 PROFILE, REPORT = "profile", "report"
 _BOTH = (PROFILE, REPORT)
@@ -52,6 +56,101 @@ GPU_FIELDS = (
 )  # fmt: skip
 TOKEN_FIELDS = ("inter_token_latency_p99", "time_to_first_token_p99", "output_token_throughput")
 SERVER_FIELDS = ("model_name", "gpu_uuid", "gpu_used_memory", "gpu_utilization", "gpu_power_usage")
+
+# --- models
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model and the settings given for it alone; `where` is its dotted path."""
+
+    name: str
+    where: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, key: str, otherwise: Any) -> Any:
+        """A key the model does not have is taken whole from the top level."""
+        return self.own.get(key, otherwise)
+
+    def path(self, key: str) -> str:
+        """The dotted path of a key, where `get` took it from."""
+        return f"{self.where}.{key}" if key in self.own else key
+
+
+def _parameters(path: str, value: Any) -> Mapping[str, tuple[int, ...]]:
+    found = mapping(path, value)
+    for name in found:
+        if name not in ("batch_sizes", "concurrency", "request_rate"):
+            raise UsageError(
+                f"{path}.{name} is not a parameter of the load",
+                remedy="those are batch_sizes, concurrency and request_rate",
+            )
+    return {name: ints(f"{path}.{name}", row) for name, row in found.items() if row is not None}
+
+
+def _swept(path: str, value: Any) -> Mapping[str, Any]:
+    found = mapping(path, value)
+    message_choices(model_config.message().DESCRIPTOR, found, path)
+    return found
+
+
+MODEL_KEYS: Mapping[str, Read] = {
+    "cpu_only": flag,
+    "parameters": _parameters,
+    "objectives": weights,
+    "constraints": limits,
+    "weighting": whole(1),
+    "model_config_parameters": _swept,
+    "perf_analyzer_flags": load_flags,
+    "genai_perf_flags": genai_flags,
+    "triton_server_flags": server_flags,
+    "triton_server_environment": texts_by_name,
+    "triton_docker_args": docker_args,
+}
+
+
+def models(path: str, value: Any) -> tuple[ModelEntry, ...]:
+    """`profile_models` and the like: comma text, a list of names and one-entry mappings, or a mapping of names to
+    settings."""
+    if isinstance(value, str):
+        pairs = [(name.strip(), None) for name in value.split(",") if name.strip()]
+    elif isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = [pair for place, item in enumerate(value) for pair in _pairs(f"{path}[{place}]", item)]
+    else:
+        raise wrong(path, value, "names with commas, a list of names, or a mapping of names to settings")
+    found: dict[str, ModelEntry] = {}
+    for name, own in pairs:
+        row = _model(path, name, own)
+        if row.name in found:
+            raise UsageError(f"{path} names '{row.name}' twice", remedy="name every model once")
+        found[row.name] = row
+    return tuple(found.values())
+
+
+def _pairs(path: str, item: Any) -> list[tuple[Any, Any]]:
+    return list(item.items()) if isinstance(item, Mapping) else [(text(path, item), None)]
+
+
+def _model(path: str, name: Any, own: Any) -> ModelEntry:
+    where = f"{path}.{text(path, name)}"
+    if own is None:
+        return ModelEntry(str(name), where)
+    found = {}
+    for key, value in mapping(where, own).items():
+        read = MODEL_KEYS.get(key)
+        if read is None:
+            raise UsageError(
+                f"{where}.{key} is not a setting of a model", remedy=f"those are {', '.join(MODEL_KEYS)}"
+            )
+        if value is not None:
+            found[key] = read(f"{where}.{key}", value)
+    return ModelEntry(str(name), where, found)
+
+
+# --- all keys
+
 
 # In the help, a group begins with this key.
 GROUPS = {

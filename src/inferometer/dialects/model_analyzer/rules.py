@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.config import FORMATS, LLM, Config, called
-from inferometer.dialects.model_analyzer.models import ModelEntry
+from inferometer.dialects.model_analyzer.config import FORMATS, LLM, Config, ModelEntry, called
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
 from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY
