@@ -8,16 +8,15 @@ from dataclasses import replace
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import writing
-from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs, stored
+from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs
 from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
-from inferometer.dialects.model_analyzer.checkpoint import Checkpoint
+from inferometer.dialects.model_analyzer.checkpoint import Checkpoint, SentData
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.dialects.model_analyzer.load_generator import ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
-from inferometer.dialects.model_analyzer.stored import SentData
 from inferometer.observe.gpu import open_nvml
 from inferometer.options.options import Options
 from inferometer.tune import journal as journals
@@ -113,11 +112,11 @@ def _recall(
         if earlier is not None:
             console.info(f"Loaded checkpoint from file {earlier.path}")
             if not (earlier.is_ours and had_measured):
-                count = stored.take_in(journal, earlier, _sent_data(job))
+                count = checkpoint.take_in(journal, earlier, _sent_data(job))
                 console.info(f"Took over {count} measurements from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
-        known = stored.of_journal(journal)
+        known = checkpoint.read_journal(journal)
         journal.remember("gpus", gpus)
     watcher.begin(known.variants, known.trials)
 
@@ -140,8 +139,8 @@ def _sent_data(job: ProfileJob) -> SentData:
 def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
     """Studies with all measurements of their models, also of earlier runs."""
     with journals.opened(job.config.journal) as journal:
-        stored.remember(journal, studies)
-        known = stored.of_journal(journal)
+        checkpoint.remember(journal, studies)
+        known = checkpoint.read_journal(journal)
     return [known.whole(study) for study in studies]
 
 
@@ -184,7 +183,7 @@ def _print_all(files: outputs.ReportFiles, console: Console) -> None:
 def run_analyze(config: Config, program: Program, console: Console) -> int:
     """The reports of `profile` from what the journal or a checkpoint holds: no server, no measurement."""
     folder = config.checkpoint_directory
-    known = stored.read(folder)
+    known = checkpoint.read_folder(folder)
     measured = list(dict.fromkeys(trial.models for trial in known.trials if trial.is_measured))
     models, goals = analyzed(config, measured)
     check_folder(config.export_path, "--export-path")
@@ -209,7 +208,7 @@ def _judged(study: Study, goals: Mapping[str, Goal], mode: str) -> Study:
 
 def run_report(config: Config, console: Console) -> int:
     wanted = check_report(config)
-    known = stored.read(config.checkpoint_directory)
+    known = checkpoint.read_folder(config.checkpoint_directory)
     by_name = {variant.name: variant for variant in known.variants}
     measured = {part.variant for trial in known.trials if trial.is_measured for part in trial.parts}
     for name in wanted:

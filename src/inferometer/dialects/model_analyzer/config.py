@@ -24,6 +24,7 @@ from inferometer.dialects.model_analyzer.values import (
     maybe_empty,
     named_variants,
     number,
+    only,
     path_of,
     plot_list,
     some_texts,
@@ -78,13 +79,9 @@ class ModelEntry:
 
 
 def _parameters(path: str, value: Any) -> Mapping[str, tuple[int, ...]]:
-    found = mapping(path, value)
-    for name in found:
-        if name not in ("batch_sizes", "concurrency", "request_rate"):
-            raise UsageError(
-                f"{path}.{name} is not a parameter of the load",
-                remedy="those are batch_sizes, concurrency and request_rate",
-            )
+    names = ("batch_sizes", "concurrency", "request_rate")
+    remedy = "those are batch_sizes, concurrency and request_rate"
+    found = only(names, path, value, "a parameter of the load", remedy)
     return {name: ints(f"{path}.{name}", row) for name, row in found.items() if row is not None}
 
 
@@ -137,15 +134,10 @@ def _model(path: str, name: Any, own: Any) -> ModelEntry:
     where = f"{path}.{text(path, name)}"
     if own is None:
         return ModelEntry(str(name), where)
-    found = {}
-    for key, value in mapping(where, own).items():
-        read = MODEL_KEYS.get(key)
-        if read is None:
-            raise UsageError(
-                f"{where}.{key} is not a setting of a model", remedy=f"those are {', '.join(MODEL_KEYS)}"
-            )
-        if value is not None:
-            found[key] = read(f"{where}.{key}", value)
+    given = only(MODEL_KEYS, where, own, "a setting of a model", f"those are {', '.join(MODEL_KEYS)}")
+    found = {
+        key: MODEL_KEYS[key](f"{where}.{key}", value) for key, value in given.items() if value is not None
+    }
     return ModelEntry(str(name), where, found)
 
 
