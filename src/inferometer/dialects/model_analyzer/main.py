@@ -1,6 +1,7 @@
 """The script `model-analyzer`, and `inferometer profile | analyze | report`, which are its commands under our name."""
 
 import sys
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
             return _run(config, program, MARK, profile)
     except InferometerError as error:
         if is_verbose:
-            _complain(_traceback(error))
+            _complain("".join(traceback.format_exception(error)).rstrip())
         if isinstance(error, UnknownKeys):
             for key in error.keys:
                 _complain(f"[{MARK}] the key '{key}' is unknown")
@@ -76,12 +77,6 @@ def _run(config: "Config", program: "Program", mark: str, profile: "Profile | No
 
 def _complain(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
-
-
-def _traceback(error: InferometerError) -> str:
-    import traceback
-
-    return "".join(traceback.format_exception(error)).rstrip()
 
 
 if __name__ == "__main__":
