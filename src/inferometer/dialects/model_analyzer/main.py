@@ -5,7 +5,6 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from inferometer import __version__
 from inferometer.base.errors import InferometerError
 from inferometer.base.signals import drop_output, interruptible, shortage
 from inferometer.base.text import printable
@@ -24,16 +23,15 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
     """`profile` stands in for the real search in tests."""
     from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
 
-    program = replace(CLASSIC, version=__version__)
     is_verbose = False
     try:
-        config = read_command(sys.argv[1:] if argv is None else argv, program)
+        config = read_command(sys.argv[1:] if argv is None else argv, CLASSIC)
         if config is None:
-            parser(program).print_help()
+            parser(CLASSIC).print_help()
             return OK
         is_verbose = config.is_verbose
         with interruptible():
-            return _run(config, program, MARK, profile)
+            return _run(config, CLASSIC, MARK, profile)
     except InferometerError as error:
         if is_verbose:
             _complain("".join(traceback.format_exception(error)).rstrip())

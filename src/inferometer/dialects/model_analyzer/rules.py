@@ -44,22 +44,16 @@ def is_on(config: Config, name: str) -> bool:
 
 
 def _check_bounds(config: Config) -> None:
-    for noun in ("concurrency", "request_rate", "instance_count", "model_batch_size"):
-        _check_order(
-            config,
-            f"run_config_search_min_{noun}",
-            f"run_config_search_max_{noun}",
-            remedy="give a lowest value that is not above the highest",
-        )
-    _check_order(config, "min_percentage_of_search_space", "max_percentage_of_search_space")
-    if config.optuna_min_trials is not None and config.optuna_max_trials is not None:
-        _check_order(config, "optuna_min_trials", "optuna_max_trials")
-
-
-def _check_order(config: Config, low: str, high: str, remedy: str = "") -> None:
-    lowest, highest = getattr(config, low), getattr(config, high)
-    if lowest > highest:
-        raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
+    nouns = ("concurrency", "request_rate", "instance_count", "model_batch_size")
+    order = "give a lowest value that is not above the highest"
+    for low, high, remedy in (
+        *((f"run_config_search_min_{noun}", f"run_config_search_max_{noun}", order) for noun in nouns),
+        ("min_percentage_of_search_space", "max_percentage_of_search_space", ""),
+        ("optuna_min_trials", "optuna_max_trials", ""),
+    ):
+        lowest, highest = getattr(config, low), getattr(config, high)
+        if lowest is not None and highest is not None and lowest > highest:
+            raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
 
 
 def _conflict(first: str, second: str, why: str) -> UsageError:
@@ -73,15 +67,15 @@ def _check_loads(config: Config) -> None:
         for second in BY_RATE:
             if is_on(config, first) and is_on(config, second):
                 raise _conflict(first, second, "a run has a concurrency or a request rate")
-    by_rate = []
+    by_rate = set()
     for model in config.profile_models or ():
         concurrency, rates = loads_of(config, model)
         if concurrency is not None and rates is not None:
             raise UsageError(
                 f"{model.where} has both concurrency and request_rate", remedy="give the model one of them"
             )
-        by_rate.append(rates is not None)
-    if any(by_rate) and not all(by_rate):
+        by_rate.add(rates is not None)
+    if len(by_rate) > 1:
         raise UsageError(
             "some models have a request_rate and some have none",
             remedy="give request_rate to all of them, or to none",
