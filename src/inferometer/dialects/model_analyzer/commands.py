@@ -10,7 +10,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs
 from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
-from inferometer.dialects.model_analyzer.checkpoint import Checkpoint, SentData
+from inferometer.dialects.model_analyzer.checkpoint import Checkpoint, SentData, Stored
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
@@ -57,8 +57,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
         with writing(folder):
             folder.mkdir(exist_ok=True)
     with SearchInterrupts(console.info).caught() as interrupts:
-        watcher = SearchConsole(job, console, interrupts)
-        _recall(job, console, watcher, earlier, gpus)
+        watcher = SearchConsole(job, console, interrupts, _recalled(job, console, earlier, gpus))
         generator, log = job.generator, watcher.error_log
         make_meter = None if generator is None else lambda *_: ProgramMeter(generator, log, console.plain)
         try:
@@ -99,13 +98,7 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
         )
 
 
-def _recall(
-    job: ProfileJob,
-    console: Console,
-    watcher: SearchConsole,
-    earlier: Checkpoint | None,
-    gpus: Sequence[str],
-) -> None:
+def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpus: Sequence[str]) -> Stored:
     """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
     with journals.opened(job.config.journal) as journal:
         had_measured = journal.has_measured
@@ -116,9 +109,8 @@ def _recall(
                 console.info(f"Took over {count} measurements from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
-        known = checkpoint.read_journal(journal)
         journal.remember("gpus", gpus)
-    watcher.begin(known.variants, known.trials)
+        return checkpoint.read_journal(journal)
 
 
 def _sent_data(job: ProfileJob) -> SentData:

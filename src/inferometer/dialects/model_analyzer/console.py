@@ -14,6 +14,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import ProfileJob
+from inferometer.dialects.model_analyzer.checkpoint import Stored
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
@@ -87,7 +88,9 @@ class SearchInterrupts:
 class SearchConsole(Watcher):
     """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
 
-    def __init__(self, job: ProfileJob, console: Console, interrupts: SearchInterrupts) -> None:
+    def __init__(
+        self, job: ProfileJob, console: Console, interrupts: SearchInterrupts, known: Stored
+    ) -> None:
         self._job = job
         self._console = console
         self._interrupts = interrupts
@@ -100,23 +103,16 @@ class SearchConsole(Watcher):
         self._is_made = False
         self._seen: set[str] = set()
         self._is_known = False
-        self._variants: dict[str, ModelVariant] = {}
-        self._trials: list[Trial] = []
+        self._variants = {variant.name: variant for variant in known.variants}
+        self._known_names = frozenset(self._variants)
+        self._trials = list(known.trials)
         self._checkpoint: Path | None = None
-        self._known_names: frozenset[str] = frozenset()
         self.failures = 0
         self.error_log = ErrorLog(job.config.export_path / "perf_analyzer_error.log")
 
-    def begin(self, variants: Sequence[ModelVariant], trials: Sequence[Trial]) -> None:
-        """What is known from before."""
-        self._variants = {variant.name: variant for variant in variants}
-        self._known_names = frozenset(self._variants)
-        self._trials = list(trials)
-
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
         console = self._console
-        speak = console.warn if is_warning else console.debug if is_detail else console.info
-        speak(text)
+        (console.warn if is_warning else console.debug if is_detail else console.info)(text)
 
     def proposed(self, proposal: Proposal, *, is_known: bool) -> None:
         self._is_known = is_known
@@ -210,9 +206,7 @@ class VariantFolders:
 
     output: Path
     repositories: Sequence[Path] = ()
-    are_models: bool = (
-        False  # each variant is loaded from here under its own name, else in place of its model
-    )
+    are_models: bool = False  # loaded from here under their own names, else in place of their model
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
@@ -235,7 +229,7 @@ class VariantFolders:
         self._written[name] = variant.key
 
     def _fill(self, folder: Path, model: str) -> None:
-        source = next((path / model for path in self.repositories if (path / model).is_dir()), None)
+        source = model_config.find_model(self.repositories, model)
         if source is None:
             return  # a remote server: only configurations are known here
         first = self._first.get(model)
