@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,18 +13,17 @@ from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.model_analyzer import rules
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import LLM, Config, ModelEntry, called
-from inferometer.dialects.model_analyzer.flags import Flags, owned, words
-from inferometer.dialects.model_analyzer.llm import applied, unmeasured
-from inferometer.dialects.model_analyzer.load_generator import Library, LoadGenerator
+from inferometer.dialects.model_analyzer.flags import NOT_HERE, Flags, words
+from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, find_generator
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
 from inferometer.options.option import Ask
 from inferometer.options.options import Options
-from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports
-from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
-from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
+from inferometer.stats.figures import LATENCY_P99
+from inferometer.tune.prompts import Prompts
+from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.settings import (
     IN_PROCESS,
     Addresses,
@@ -38,20 +36,18 @@ from inferometer.tune.settings import (
 )
 from inferometer.tune.space import SearchBounds
 
-# Options of the load generator that the tuner sets itself, and how the user tells the tuner instead. The classic tool
-# passes them on with a warning, so a file that has them must not be refused.
-_NOT_HERE = {
-    "model-name": "profile_models names the models",
-    "latency-report-file": "the tables are below export_path",
-    "verbose": "-v shows more",
-    "extra-verbose": "-v shows more",
-    "verbose-csv": "the tables are below export_path",
-    "binary-search": "constraints are closed in on",
-    "latency-threshold": "latency_budget sets a limit",
-    "triton-server-directory": "triton_install_path names the installation",
-    "model-repository": "model_repository names the folder",
-    "bls-composing-models": "bls_composing_models names them",
+_PROMPT_FIELDS = {
+    "num-of-output-prompts": "count",
+    "input-tokens-mean": "mean",
+    "input-tokens-stddev": "deviation",
+    "random-seed": "seed",
+    "input-file": "file",
+    "expected-output-tokens": "output_tokens",
+    "backend": "backend",
 }
+"""Flags that are fields of `Prompts`."""
+
+_ENDPOINTS = {"chat": "v1/chat/completions", "completions": "v1/completions"}
 REQUEST_TIMEOUT_S = 60.0  # of the built-in load generator, where none is given
 _FLAGS = "perf_analyzer_flags"
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
@@ -122,8 +118,8 @@ def profile_job(config: Config, program: Program) -> ProfileJob:
         config=config,
         settings=settings,
         flags=flags,
-        generator=_generator(config, flags, settings.launch) if config.has("perf_analyzer_path") else None,
-        warnings=tuple(_warnings(config, models)),
+        generator=find_generator(config, flags, settings.launch),
+        warnings=tuple(dict.fromkeys(rules.warnings(config))),
     )
 
 
@@ -154,7 +150,7 @@ def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Ma
     names = [model.name for model in named]
     if config.run_config_profile_models_concurrently_enable and names:
         names = [",".join(names)]
-    goals = {model.name: _goal(config, model) for model in models if _has_own_goal(config, model)}
+    goals = {model.name: config.goal(model) for model in models if _has_own_goal(config, model)}
     return names or measured, goals
 
 
@@ -179,12 +175,12 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
     batches = model.get("parameters", {}).get("batch_sizes", config.batch_sizes)
     if "batch-size" in flags:
         batches = (whole(1)(f"{where}.batch-size", flags["batch-size"]),)
-    goal = _goal(config, model)
+    goal = config.goal(model)
     options, prompts = _options(config, model, flags, goal.constraints), None
     if config.model_type == LLM:
         own_flags = model.get("genai_perf_flags", config.genai_perf_flags)
         has_data = "input-data" in flags
-        options, prompts = applied(options, own_flags, model.path("genai_perf_flags"), has_data=has_data)
+        options, prompts = text_options(options, own_flags, model.path("genai_perf_flags"), has_data=has_data)
     is_in_process = config.triton_launch_mode == IN_PROCESS
     members = config.bls_composing_models or config.ensemble_composing_models or ()
     return replace(
@@ -213,16 +209,6 @@ def _member(model: ModelEntry) -> ModelSettings:
     )
 
 
-def _goal(config: Config, model: ModelEntry) -> Goal:
-    limits: tuple[Constraint, ...] = model.get("constraints", config.constraints) or ()
-    if config.latency_budget is not None:
-        limits = with_limit(limits, Constraint(LATENCY_P99, high=config.latency_budget))
-    if config.min_throughput is not None:
-        limits = with_limit(limits, Constraint(THROUGHPUT, low=config.min_throughput))
-    objectives = model.get("objectives", config.objectives) or ((THROUGHPUT, LISTED_WEIGHT),)
-    return Goal(model.name, objectives, limits, float(model.get("weighting", 1)))
-
-
 def _options(
     config: Config, model: ModelEntry, flags: Mapping[str, Any], constraints: Sequence[Constraint]
 ) -> Options:
@@ -230,7 +216,7 @@ def _options(
     protocol = str(flags.get("protocol", config.client_protocol))
     if config.has("perf_analyzer_path"):
         return changed(Options(), model=model.name, protocol=protocol.lower())
-    handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *_NOT_HERE, "protocol")}
+    handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *NOT_HERE, "protocol")}
     # Without it, a page of metrics and its interval would be refused.
     handed.setdefault("collect-metrics", True)
     try:
@@ -250,6 +236,55 @@ def _options(
         if "metrics-interval" in flags
         else round(1000 * config.monitoring_interval),
     )
+
+
+def text_options(
+    options: Options, flags: Mapping[str, Any], path: str, *, has_data: bool
+) -> tuple[Options, Prompts | None]:
+    """The options of a model that makes text, and its prompts where the data is not given."""
+    is_streamed = flags.get("streaming", True)
+    if flags.get("service-kind") == "openai":
+        options = _at_openai(options, flags, path)
+    else:
+        _check_triton(options, flags, path, is_streamed=is_streamed)
+        options = changed(options, url=flags.get("url", options.url))
+    options = changed(options, streaming=is_streamed, asynchronous=True, synchronous=False)
+    if has_data:
+        return options, None
+    given = {field: flags[name] for name, field in _PROMPT_FIELDS.items() if name in flags}
+    prompts = Prompts(**given, is_streamed=is_streamed)
+    return changed(options, output_tokens=prompts.output_tokens), prompts
+
+
+def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options:
+    if "url" not in flags:
+        raise UsageError(
+            f"{path}.service-kind is openai and {path}.url is not given",
+            remedy="give the address of the OpenAI-style front of the server; Triton itself has none",
+        )
+    if "backend" in flags:
+        raise UsageError(f"{path}.backend belongs to service-kind triton", remedy="leave it out")
+    given = flags.get("endpoint", "chat")
+    return changed(
+        options,
+        service_kind="openai",
+        protocol="http",
+        url=flags["url"],
+        endpoint=_ENDPOINTS.get(given, given),
+        collect_metrics=None,
+        metrics_url=None,
+        metrics_interval_ms=None,
+    )
+
+
+def _check_triton(options: Options, flags: Mapping[str, Any], path: str, *, is_streamed: bool) -> None:
+    if "endpoint" in flags:
+        raise UsageError(f"{path}.endpoint belongs to service-kind openai", remedy="leave it out")
+    if is_streamed and options.protocol != "grpc":
+        raise UsageError(
+            f"model_type LLM streams its answers, and {options.protocol} has no streams to a Triton",
+            remedy=f"take --client-protocol grpc, or {path}.streaming: false (then tokens are not measured)",
+        )
 
 
 def _parsed(model: ModelEntry, protocol: str, flags: Iterable[tuple[str, Any]]) -> Options:
@@ -279,62 +314,6 @@ def _budget_s(config: Config) -> float | None:
     if config.budget is None:
         return None
     return max(1.0, parse_duration_ns(config.budget, called("budget")) / NS_PER_S)
-
-
-# --- another load generator, and what has no effect
-
-
-def _generator(config: Config, flags: Mapping[str, Flags], launch: LaunchSettings) -> LoadGenerator:
-    name = config.perf_analyzer_path or ""
-    found = shutil.which(name)
-    if found is None:
-        raise UsageError(
-            f"the load generator '{name}' is not an executable program",
-            remedy="check --perf-analyzer-path, or leave it out to use the built-in one",
-        )
-    library = None
-    if launch.mode == IN_PROCESS:
-        directory = Path(launch.install_path or USUAL_DIRECTORY)
-        installed_library(directory, called("triton_install_path"))
-        library = Library(directory, config.output_model_repository_path, launch.environment)
-    return LoadGenerator(str(Path(found).absolute()), config, flags, library)
-
-
-def _warnings(config: Config, models: Sequence[ModelEntry]) -> list[str]:
-    found = list(rules.warnings(config))
-    own = [(f"{row.where}.triton_server_flags", row.own.get("triton_server_flags", ())) for row in models]
-    if config.triton_launch_mode == IN_PROCESS:
-        found += [f"{where} has no effect in launch mode {IN_PROCESS}" for where, flags in own if flags]
-    else:
-        for where, flags in (("triton_server_flags", config.triton_server_flags), *own):
-            found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
-    for model in models:
-        found += _unmeasured(config, model)
-        if not config.has("perf_analyzer_path"):
-            found += [
-                f"{model.path(_FLAGS)}.{name} has no effect on the built-in load generator: {_NOT_HERE[name]}"
-                for name, _ in config.flags(model)
-                if name in _NOT_HERE
-            ]
-        if "triton_docker_args" in model.own:
-            found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
-    return list(dict.fromkeys(found))
-
-
-def _unmeasured(config: Config, model: ModelEntry) -> list[str]:
-    goal = _goal(config, model)
-    wanted = [tag for tag, _ in goal.objectives] + [row.tag for row in goal.constraints]
-    if config.model_type == LLM:
-        flags = model.get("genai_perf_flags", config.genai_perf_flags)
-        return [
-            f"{tag} is not measured without streaming, so it decides nothing"
-            for tag in unmeasured(flags, wanted)
-        ]
-    return [
-        f"{tag} is measured with {called('model_type')} LLM only, so it decides nothing"
-        for tag in wanted
-        if tag in TOKEN_TAGS
-    ]
 
 
 # --- the server

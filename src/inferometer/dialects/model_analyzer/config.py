@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.flags import Flags, docker_args, load_flags, server_flags
-from inferometer.dialects.model_analyzer.llm import genai_flags
+from inferometer.dialects.model_analyzer.flags import (
+    Flags,
+    docker_args,
+    genai_flags,
+    load_flags,
+    server_flags,
+)
 from inferometer.dialects.model_analyzer.values import (
     Plot,
     Read,
@@ -36,8 +41,9 @@ from inferometer.dialects.model_analyzer.values import (
     whole,
     wrong,
 )
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
-from inferometer.tune.scoring import Constraint
+from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
 from inferometer.tune.space import message_choices
 
 PROFILE, REPORT = "profile", "report"
@@ -331,6 +337,16 @@ class Config:
     @property
     def journal(self) -> Path:
         return self.checkpoint_directory / JOURNAL
+
+    def goal(self, model: ModelEntry) -> Goal:
+        """What is wanted of a model."""
+        limits: tuple[Constraint, ...] = model.get("constraints", self.constraints) or ()
+        if self.latency_budget is not None:
+            limits = with_limit(limits, Constraint(LATENCY_P99, high=self.latency_budget))
+        if self.min_throughput is not None:
+            limits = with_limit(limits, Constraint(THROUGHPUT, low=self.min_throughput))
+        objectives = model.get("objectives", self.objectives) or ((THROUGHPUT, LISTED_WEIGHT),)
+        return Goal(model.name, objectives, limits, float(model.get("weighting", 1)))
 
     def flags(self, model: ModelEntry) -> Flags:
         """Of the load generator."""

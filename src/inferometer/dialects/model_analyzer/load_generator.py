@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,16 +15,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import writing
-from inferometer.dialects.model_analyzer.config import Config
+from inferometer.dialects.model_analyzer.config import Config, called
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SHORT, Flags, data_flags, words
+from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.figures import resident
 from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.search.search import Proposal
+from inferometer.tune.settings import IN_PROCESS, LaunchSettings
 from inferometer.tune.trial import ClientLoad, Figures
 
 SHOWN = 1000  # characters of its output in a message
@@ -70,6 +73,27 @@ class LoadGenerator:
     config: Config
     flags: Mapping[str, Flags]  # of the user, by model
     library: Library | None = None  # launch mode c_api: there is no server
+
+
+def find_generator(
+    config: Config, flags: Mapping[str, Flags], launch: LaunchSettings
+) -> LoadGenerator | None:
+    """The one that was asked for; None is the built-in one."""
+    name = config.perf_analyzer_path
+    if name is None:
+        return None
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(
+            f"the load generator '{name}' is not an executable program",
+            remedy="check --perf-analyzer-path, or leave it out to use the built-in one",
+        )
+    library = None
+    if launch.mode == IN_PROCESS:
+        directory = Path(launch.install_path or USUAL_DIRECTORY)
+        installed_library(directory, called("triton_install_path"))
+        library = Library(directory, config.output_model_repository_path, launch.environment)
+    return LoadGenerator(str(Path(found).absolute()), config, flags, library)
 
 
 @dataclass(frozen=True, slots=True)

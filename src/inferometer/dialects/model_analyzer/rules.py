@@ -1,13 +1,14 @@
 """What a command refuses before anything starts: keys that do not go together, then folders, models and ports."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.config import FORMATS, LLM, Config, ModelEntry, called
+from inferometer.dialects.model_analyzer.flags import NOT_HERE, OWN_SERVER_FLAGS
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
-from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY
+from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY, TOKEN_TAGS
 from inferometer.tune import model_config
 from inferometer.tune.checks import check_settings
 from inferometer.tune.deployment import open_deployment
@@ -237,6 +238,48 @@ def warnings(config: Config) -> Iterator[str]:
             )
     if config.run_config_search_mode != "smart" and config.has("budget"):
         yield f"{called('budget')} has no effect on the search mode {config.run_config_search_mode}"
+    if mode != IN_PROCESS:
+        yield from _owned("triton_server_flags", config.triton_server_flags)
+    for model in config.profile_models or ():
+        yield from _model_warnings(config, model)
+
+
+def _model_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
+    where, flags = f"{model.where}.triton_server_flags", model.own.get("triton_server_flags", ())
+    if config.triton_launch_mode != IN_PROCESS:
+        yield from _owned(where, flags)
+    elif flags:
+        yield f"{where} has no effect in launch mode {IN_PROCESS}"
+    yield from _token_warnings(config, model)
+    for name, _ in () if config.has("perf_analyzer_path") else config.flags(model):
+        if name in NOT_HERE:
+            where = f"{model.path('perf_analyzer_flags')}.{name}"
+            yield f"{where} has no effect on the built-in load generator: {NOT_HERE[name]}"
+    if "triton_docker_args" in model.own:
+        yield f"{model.where}.triton_docker_args has no effect: give them at the top level"
+
+
+def _owned(where: str, flags: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, _ in flags:
+        if name in OWN_SERVER_FLAGS:
+            yield f"{where}.{name} has no effect: the tool sets it itself"
+
+
+def _token_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
+    """Metrics of tokens that are wanted and will have no value."""
+    goal = config.goal(model)
+    wanted = [
+        tag for tag in (*dict(goal.objectives), *(row.tag for row in goal.constraints)) if tag in TOKEN_TAGS
+    ]
+    if config.model_type != LLM:
+        for tag in wanted:
+            yield f"{tag} is measured with {called('model_type')} LLM only, so it decides nothing"
+        return
+    flags = model.get("genai_perf_flags", config.genai_perf_flags)
+    counted = ("output_token_throughput",) if flags.get("service-kind") == "openai" else ()
+    for tag in () if flags.get("streaming", True) else wanted:
+        if tag not in counted:
+            yield f"{tag} is not measured without streaming, so it decides nothing"
 
 
 # --- folders, models, ports
