@@ -23,6 +23,7 @@ from inferometer.tune import journal as journals
 from inferometer.tune.report.detailed import detailed
 from inferometer.tune.report.study import study_document
 from inferometer.tune.study import Study, recommend
+from tests.support.reports import classic_report
 
 FOLDER = Path(__file__).parent.parent / "golden" / "v0.1"
 RESULTS = ("measure", "find", "find_with_interval", "perf_analyzer", "all_failed", "text")
@@ -42,7 +43,7 @@ def test_results(name):
     assert model in to_html(result)
     assert model in to_markdown(result)
     assert printed(result)
-    assert classic.settings_block(result) in classic.report(result)
+    assert classic.settings_block(result) in classic_report(result)
     assert bool(main_csv(result)) == (name != "all_failed")
     composing_csvs(result)
 

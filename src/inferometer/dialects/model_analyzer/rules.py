@@ -57,6 +57,10 @@ def _check_bounds(config: Config) -> None:
             raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
 
 
+def _mismatch(first: str, second: str, remedy: str) -> UsageError:
+    return UsageError(f"{first} does not go with {second}", remedy=remedy)
+
+
 def _conflict(first: str, second: str, why: str) -> UsageError:
     return UsageError(
         f"{called(first)} and {called(second)} do not go together: {why}", remedy="give one of them"
@@ -97,9 +101,7 @@ def is_brute_explicit(config: Config) -> bool:
 
 def _check_search(config: Config) -> None:
     if getattr(config, _TOGETHER) and is_brute_explicit(config):
-        raise UsageError(
-            f"{called(_TOGETHER)} does not go with {_MODE} brute", remedy="take smart, quick or optuna"
-        )
+        raise _mismatch(called(_TOGETHER), f"{_MODE} brute", "take smart, quick or optuna")
     if config.num_top_model_configs and not config.has("constraints", "latency_budget", "min_throughput"):
         raise UsageError(
             f"{called('num_top_model_configs')} needs constraints for all models",
@@ -118,9 +120,7 @@ def _check_search(config: Config) -> None:
         if "concurrency" in model.get("parameters", {})
     ]
     for name in listed:
-        raise UsageError(
-            f"{name} does not go with {_MODE} quick", remedy="leave it out, or take brute or optuna"
-        )
+        raise _mismatch(name, f"{_MODE} quick", "leave it out, or take brute or optuna")
     for model in config.profile_models or ():
         _check_quick_sweep(model)
 
@@ -130,10 +130,8 @@ def _check_quick_sweep(model: ModelEntry) -> None:
     where = f"{model.where}.model_config_parameters"
     for name in ("max_batch_size", "instance_group"):
         if name in swept:
-            raise UsageError(
-                f"{where}.{name} does not go with {_MODE} quick, which searches it",
-                remedy="leave it out, or take brute",
-            )
+            second = f"{_MODE} quick, which searches it"
+            raise _mismatch(f"{where}.{name}", second, "leave it out, or take brute")
     for row in message_choices(model_config.message().DESCRIPTOR, swept, where):
         if len(row.choices) > 1:
             raise UsageError(
@@ -147,7 +145,7 @@ def _check_composing(config: Config) -> None:
         return
     name = called("bls_composing_models")
     if is_brute_explicit(config):
-        raise UsageError(f"{name} does not go with {_MODE} brute", remedy="take quick")
+        raise _mismatch(name, f"{_MODE} brute", "take quick")
     if getattr(config, _TOGETHER):
         raise _conflict("bls_composing_models", _TOGETHER, "a BLS model is tuned alone")
     count = len(config.profile_models or ())
@@ -179,17 +177,13 @@ def _check_server(config: Config) -> None:
 
 def _check_llm(config: Config) -> None:
     if config.model_type == LLM:
-        llm = f"{called('model_type')} LLM does not go with"
+        llm = f"{called('model_type')} LLM"
         if config.has("perf_analyzer_path"):
-            raise UsageError(
-                f"{llm} {called('perf_analyzer_path')}: the built-in load generator measures tokens",
-                remedy="leave it out",
-            )
+            second = f"{called('perf_analyzer_path')}: the built-in load generator measures tokens"
+            raise _mismatch(llm, second, "leave it out")
         if config.triton_launch_mode == IN_PROCESS:
-            raise UsageError(
-                f"{llm} {called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC",
-                remedy="take local, docker or remote",
-            )
+            second = f"{called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC"
+            raise _mismatch(llm, second, "take local, docker or remote")
         return
     models = config.profile_models or ()
     paths = ["genai_perf_flags"] if config.genai_perf_flags else []

@@ -1,6 +1,6 @@
 """The report of the classic tool, byte for byte; what we add stands behind the lines that scripts read.
 
-Every function gives whole lines, each with its line end; `report` is their concatenation.
+Every function gives whole lines, each with its line end.
 """
 
 from collections.abc import Iterator
@@ -60,21 +60,6 @@ _NO_INSTABILITY = (
     Note.NOT_COUNTED,
     Note.STATISTICS_MISSING,
 )
-
-
-def report(result: Result) -> str:
-    """The whole of it, as it would have appeared on stdout."""
-    return data_line(result.effective) + settings_block(result) + "".join(_levels(result)) + summary(result)
-
-
-def _levels(result: Result) -> Iterator[str]:
-    for level in result.levels:
-        if has_header(result):
-            yield level_header(level.mode, level.value)
-        if result.effective.verbose:
-            for number, window in enumerate(level.windows, start=1):
-                yield pass_line(number, window, result.effective.percentile)
-        yield level_block(result, level)
 
 
 def data_line(effective: Effective) -> str:
