@@ -66,7 +66,7 @@ class ProfileJob:
 
 def profile_job(config: Config, program: Program) -> ProfileJob:
     """Checks everything that can be checked without touching the disk or a server."""
-    models = config.profile_models or ()
+    models = config.profile_models
     if not models:
         raise UsageError(
             "profile_models is not specified: no model to profile",
@@ -143,7 +143,7 @@ def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Ma
     Models that were loaded together are joined with commas.
     """
     rules.check_keys(config)
-    named = config.profile_models or ()
+    named = config.profile_models
     models = named or tuple(
         ModelEntry(name, f"profile_models.{name}") for joined in measured for name in joined.split(",")
     )

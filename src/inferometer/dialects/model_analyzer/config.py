@@ -172,6 +172,8 @@ class Key:
     choices: tuple[str, ...] = ()
     commands: tuple[str, ...] = (PROFILE,)
     is_word: bool = True
+    mode: str = ""  # the only launch mode it has an effect in
+    is_of_program: bool = False  # it has an effect on another load generator only
 
 
 def _key(read: Read, help: str, *, default: Any = None, **rest: Any) -> Any:
@@ -212,7 +214,9 @@ class Config:
     # ruff: noqa: RUF009
     config_file: Path | None = _key(path_of, "YAML file with any of these settings", short="f", commands=_BOTH)
     model_repository: Path | None = _key(path_of, "folder of the models", short="m")
-    profile_models: tuple[ModelEntry, ...] | None = _key(models, "models to profile: names with commas between them")
+    profile_models: tuple[ModelEntry, ...] = _key(
+        models, "models to profile: names with commas between them", default=(),
+    )
     output_model_repository_path: Path = _key(
         path_of, "folder the variants are written to", default=Path("output_model_repository"),
     )
@@ -277,28 +281,34 @@ class Config:
     )
     perf_analyzer_timeout: int = _count(1, 600, "seconds one run of it may take")
     perf_analyzer_cpu_util: float | None = _key(
-        number(above=True), "most CPU it may use, in %", kind=float, shown="80 x CPUs",
+        number(above=True), "most CPU it may use, in %", kind=float, shown="80 x CPUs", is_of_program=True,
     )
-    perf_analyzer_max_auto_adjusts: int = _count(1, 10, "how often it is started with larger windows")
-    perf_output: bool = _switch("show what it prints")
-    perf_output_path: Path | None = _key(path_of, "file for what it prints")
+    perf_analyzer_max_auto_adjusts: int = _count(
+        1, 10, "how often it is started with larger windows", is_of_program=True,
+    )
+    perf_output: bool = _switch("show what it prints", is_of_program=True)
+    perf_output_path: Path | None = _key(path_of, "file for what it prints", is_of_program=True)
     client_protocol: str = _choice(("grpc", "http"), "protocol of load and control")
     client_max_retries: int = _count(1, 50, "seconds to wait until server and models are ready", short="r")
     triton_launch_mode: str = _choice(("local", "docker", "remote", "c_api"), "where the server runs")
-    triton_server_path: str | None = _key(text, "server to start", shown="tritonserver, or the embedded one")
-    triton_install_path: str | None = _key(text, "folder of the server's library (c_api)", shown="/opt/tritonserver")
+    triton_server_path: str | None = _key(
+        text, "server to start", shown="tritonserver, or the embedded one", mode="local",
+    )
+    triton_install_path: str | None = _key(
+        text, "folder of the server's library (c_api)", shown="/opt/tritonserver", mode="c_api",
+    )
     triton_docker_image: str = _key(
         maybe_empty, "image of the server (docker)", default="nvcr.io/nvidia/tritonserver:26.09-py3",
     )
     triton_docker_mounts: tuple[str, ...] = _key(
-        texts, "host:container:mode, with commas between them (docker)", default=(),
+        texts, "host:container:mode, with commas between them (docker)", default=(), mode="docker",
     )
-    triton_docker_shm_size: str | None = _key(text, "shared memory of the container, such as 1G")
+    triton_docker_shm_size: str | None = _key(text, "shared memory of the container, such as 1G", mode="docker")
     triton_http_endpoint: str = _key(maybe_empty, "HTTP address", default="localhost:8000")
     triton_grpc_endpoint: str = _key(maybe_empty, "gRPC address", default="localhost:8001")
     triton_metrics_url: str = _key(text, "metrics page", default="http://localhost:8002/metrics")
     triton_output_path: Path | None = _key(path_of, "file for the server's log")
-    reload_model_disable: bool = _switch("never load or unload models (remote)")
+    reload_model_disable: bool = _switch("never load or unload models (remote)", mode="remote")
     monitoring_interval: float = _key(
         number(above=True), "seconds between samples of metrics", default=1.0, short="i", kind=float,
     )
@@ -315,8 +325,8 @@ class Config:
     genai_perf_flags: Mapping[str, Any] = _yaml(genai_flags, default={})
     triton_server_flags: tuple[tuple[str, str], ...] = _yaml(server_flags, default=())
     triton_server_environment: Mapping[str, str] = _yaml(texts_by_name, default={})
-    triton_docker_labels: Mapping[str, str] = _yaml(texts_by_name, default={})
-    triton_docker_args: tuple[str, ...] = _yaml(docker_args, default=())
+    triton_docker_labels: Mapping[str, str] = _yaml(texts_by_name, default={}, mode="docker")
+    triton_docker_args: tuple[str, ...] = _yaml(docker_args, default=(), mode="docker")
     plots: tuple[Plot, ...] | None = _yaml(plot_list, commands=_BOTH)
     report_model_configs: Mapping[str, tuple[Plot, ...] | None] | None = _key(
         named_variants, "variants to report on: names with commas between them", short="n", commands=(REPORT,),

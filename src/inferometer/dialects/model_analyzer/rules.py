@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.config import FORMATS, LLM, Config, ModelEntry, called
+from inferometer.dialects.model_analyzer.config import FORMATS, KEYS, LLM, Config, ModelEntry, called
 from inferometer.dialects.model_analyzer.flags import NOT_HERE, OWN_SERVER_FLAGS
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
@@ -73,7 +73,7 @@ def _check_loads(config: Config) -> None:
             if is_on(config, first) and is_on(config, second):
                 raise _conflict(first, second, "a run has a concurrency or a request rate")
     by_rate = set()
-    for model in config.profile_models or ():
+    for model in config.profile_models:
         concurrency, rates = loads_of(config, model)
         if concurrency is not None and rates is not None:
             raise UsageError(
@@ -116,12 +116,12 @@ def _check_search(config: Config) -> None:
     ]
     listed += [
         f"{model.where}.parameters.concurrency"
-        for model in config.profile_models or ()
+        for model in config.profile_models
         if "concurrency" in model.get("parameters", {})
     ]
     for name in listed:
         raise _mismatch(name, f"{_MODE} quick", "leave it out, or take brute or optuna")
-    for model in config.profile_models or ():
+    for model in config.profile_models:
         _check_quick_sweep(model)
 
 
@@ -148,7 +148,7 @@ def _check_composing(config: Config) -> None:
         raise _mismatch(name, f"{_MODE} brute", "take quick")
     if getattr(config, _TOGETHER):
         raise _conflict("bls_composing_models", _TOGETHER, "a BLS model is tuned alone")
-    count = len(config.profile_models or ())
+    count = len(config.profile_models)
     if count > 1:
         raise UsageError(
             f"{name} goes with one model in {called('profile_models')}, and there are {count}",
@@ -185,7 +185,7 @@ def _check_llm(config: Config) -> None:
             second = f"{called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC"
             raise _mismatch(llm, second, "take local, docker or remote")
         return
-    models = config.profile_models or ()
+    models = config.profile_models
     paths = ["genai_perf_flags"] if config.genai_perf_flags else []
     paths += [f"{row.where}.genai_perf_flags" for row in models if "genai_perf_flags" in row.own]
     for path in paths:
@@ -195,37 +195,19 @@ def _check_llm(config: Config) -> None:
         )
 
 
-# Keys that have an effect in one launch mode only.
-_OF_MODE = {
-    "triton_docker_mounts": "docker",
-    "triton_docker_labels": "docker",
-    "triton_docker_args": "docker",
-    "triton_docker_shm_size": "docker",
-    "reload_model_disable": "remote",
-    "triton_server_path": "local",
-    "triton_install_path": IN_PROCESS,
-}
-_OF_PROGRAM = (
-    "perf_analyzer_cpu_util",
-    "perf_analyzer_max_auto_adjusts",
-    "perf_output",
-    "perf_output_path",
-)
-
-
 def warnings(config: Config) -> Iterator[str]:
     """What is accepted but has no effect here."""
     mode = config.triton_launch_mode
     if config.has_old_names:
         yield f"{OLD_LATENCY} is deprecated: write {LATENCY_P99}"
-    for name, owner in _OF_MODE.items():
-        if mode != owner and getattr(config, name):
+    for name, key in KEYS.items():
+        if key.mode not in ("", mode) and getattr(config, name):
             yield f"{called(name)} has no effect in launch mode {mode}"
     for name in ("triton_server_flags", "triton_output_path"):
         if mode == IN_PROCESS and getattr(config, name):
             yield f"{called(name)} has no effect in launch mode {mode}: no server is started"
-    for name in () if config.has("perf_analyzer_path") else _OF_PROGRAM:
-        if config.has(name):
+    for name, key in KEYS.items():
+        if key.is_of_program and config.has(name) and not config.has("perf_analyzer_path"):
             yield (
                 f"{called(name)} has no effect on the built-in load generator; "
                 f"{called('perf_analyzer_path')} would use another one"
@@ -234,7 +216,7 @@ def warnings(config: Config) -> Iterator[str]:
         yield f"{called('budget')} has no effect on the search mode {config.run_config_search_mode}"
     if mode != IN_PROCESS:
         yield from _owned("triton_server_flags", config.triton_server_flags)
-    for model in config.profile_models or ():
+    for model in config.profile_models:
         yield from _model_warnings(config, model)
 
 
