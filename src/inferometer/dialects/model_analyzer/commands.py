@@ -17,7 +17,7 @@ from inferometer.dialects.model_analyzer.console import Console, SearchConsole, 
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.dialects.model_analyzer.load_generator import ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
-from inferometer.observe.gpu import open_nvml
+from inferometer.observe.host import open_nvml
 from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
