@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from inferometer.dialects.model_analyzer.values import Plot
-from inferometer.report.axes import Scale, plain_number, scale
-from inferometer.report.charts import element
 from inferometer.report.document import ChartAxis
+from inferometer.report.format import plain_number
+from inferometer.report.page import Scale, element, scale
 from inferometer.tune.report.charts import header, line
 from inferometer.tune.report.detailed import by_load
 from inferometer.tune.scoring import RankedVariant
@@ -24,7 +24,7 @@ PARTS = (
 )
 _BLACK, _GREY, _PALE, _WHITE = "#000000", "#444444", "#e3e6ea", "#ffffff"
 _FONT = "DejaVu Sans, Liberation Sans, sans-serif"
-_AXIS = ChartAxis("", plain_number)
+_AXIS = ChartAxis("")
 
 
 @dataclass(frozen=True, slots=True)
