@@ -18,7 +18,7 @@ from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, fi
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
-from inferometer.options.option import Ask
+from inferometer.options.command_line import Ask
 from inferometer.options.options import Options
 from inferometer.server.ports import Ports
 from inferometer.stats.figures import LATENCY_P99
