@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table
+from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table, text_columns
 from inferometer.report.documents.levels import Rows, best, few, load_column, measured
 from inferometer.report.format import bar, duration, level_label, level_value, share
 from inferometer.stats.measurement import Measurement
@@ -38,6 +38,7 @@ _COLOURS = {
     RECEIVE: "part-receive",
 }
 _ELSE = "part-network"
+STEP_COLUMN = Column("Step", is_number=False, is_name=True)
 MOST_LEVELS = 16  # bars that fit on a page
 
 
@@ -168,10 +169,13 @@ def time_section(result: Result) -> Section | None:
     models = in_order(steps(found.server), result.model)
     blocks: list[Block] = [_level_bars(few(rows, MOST_LEVELS), is_part=len(rows) > MOST_LEVELS)]
     if models:
-        blocks += [_model_bars(models, label), _model_table(models, label)]
+        by_step = [(row.name, row.pieces) for row in models]
+        caption = f"Where the time goes, by step at {label}"
+        blocks += [_model_bars(models, label), _pieces_table(caption, STEP_COLUMN, by_step)]
     title = f"Where the time goes at {label}"
-    tables = (_request_table(title, found, models), _level_table(rows))
-    return Section("time", title, _lead(found), (*blocks, *tables))
+    by_level = [(level_value(level.mode, level.value), level_pieces(row)) for level, row in rows]
+    levels = _pieces_table("Where the time goes, by level", load_column(level), by_level)
+    return Section("time", title, _lead(found), (*blocks, _request_table(title, found, models), levels))
 
 
 def _lead(found: Measurement) -> str:
@@ -198,11 +202,7 @@ def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) 
         own = (_calls(row), duration(row.ns), queue) if models else (duration(row.ns),)
         lines.append((row.name, *own, share(min(1.0, part)), bar(part)))
     numbers = ("Calls", "Time", "Queue", "Share") if models else ("Time", "Share")
-    columns = (
-        Column("Step", is_number=False, is_name=True),
-        *map(Column, numbers),
-        Column("", is_number=False),
-    )
+    columns = (STEP_COLUMN, *map(Column, numbers), *text_columns(""))
     return Table(title, columns, tuple(lines), Depth.DRAWN if inside_ns else Depth.DETAIL)
 
 
@@ -258,18 +258,6 @@ def _model_bars(rows: Sequence[ModelTime], where: str) -> Bars:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
-
-
-def _level_table(rows: Rows) -> Table:
-    lines = [(level_value(level.mode, level.value), level_pieces(found)) for level, found in rows]
-    return _pieces_table("Where the time goes, by level", load_column(rows[0][0]), lines)
-
-
-def _model_table(rows: Sequence[ModelTime], where: str) -> Table:
-    lines = [(row.name, row.pieces) for row in rows]
-    return _pieces_table(
-        f"Where the time goes, by step at {where}", Column("Step", is_number=False, is_name=True), lines
-    )
 
 
 def _pieces_table(caption: str, first: Column, lines: Sequence[tuple[str, tuple[Piece, ...]]]) -> Table:

@@ -35,9 +35,10 @@ from inferometer.report.document import (
     Segment,
     Table,
     Tone,
+    message_section,
     text_columns,
 )
-from inferometer.report.documents.breakdown import time_section
+from inferometer.report.documents.breakdown import STEP_COLUMN, time_section
 from inferometer.report.documents.levels import (
     RATE_AXIS,
     distribution_section,
@@ -222,7 +223,7 @@ def _shares(diagnosis: Diagnosis) -> Bars:
 
 def _steps(steps: tuple[StepFigures, ...]) -> Table:
     columns = (
-        Column("Step", is_number=False, is_name=True),
+        STEP_COLUMN,
         *map(Column, ("Calls", "Service", "Queue")),
         *(Column(name, rank=1) for name in ("Compute", "Share of work")),
         *map(Column, ("Share", "Batch", "Instances", "Busy", "Bound")),
@@ -460,7 +461,4 @@ def _found(text: Callable[[float], str], *values: float | None) -> Iterator[str]
 
 
 def _notes_section(diagnosis: Diagnosis) -> Section | None:
-    if not diagnosis.notes:
-        return None
-    rows = tuple(Message(_capital(note) + ".") for note in diagnosis.notes)
-    return Section("notes", "Notes", "", (Messages(rows),))
+    return message_section("notes", "Notes", (Message(_capital(note) + ".") for note in diagnosis.notes))
