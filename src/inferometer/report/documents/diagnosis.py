@@ -448,16 +448,14 @@ def _curve_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
         (
             str(row.concurrency),
-            *_found(quantity, row.throughput, row.measured_throughput),
-            *_found(duration, row.latency_ns, row.measured_latency_ns),
+            quantity(row.throughput),
+            NONE if row.measured_throughput is None else quantity(row.measured_throughput),
+            duration(row.latency_ns),
+            NONE if row.measured_latency_ns is None else duration(row.measured_latency_ns),
         )
         for row in diagnosis.curve
     )
     return Table("Model and measurement", tuple(map(Column, names)), rows, Depth.DETAIL)
-
-
-def _found(text: Callable[[float], str], *values: float | None) -> Iterator[str]:
-    return (NONE if value is None else text(value) for value in values)
 
 
 def _notes_section(diagnosis: Diagnosis) -> Section | None:
