@@ -23,15 +23,12 @@ from inferometer.observe.host import describe_host
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
-from inferometer.tune.checks import check_settings
 from inferometer.tune.deployment import Deployment, open_deployment
-from inferometer.tune.figures import watch_idle
 from inferometer.tune.journal import Journal
-from inferometer.tune.meter import EngineMeter, Meter, TrialError
-from inferometer.tune.prepare import are_whole, base_config, choose, groups, make_problem
-from inferometer.tune.prompts import Prompts
+from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
+from inferometer.tune.prepare import are_whole, base_config, check_settings, choose, groups, make_problem
 from inferometer.tune.search.search import Proposal, Search
-from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
+from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames

@@ -8,9 +8,8 @@ from inferometer.tune.prepare import choose
 from inferometer.tune.scoring import Constraint, Goal, passes, rank
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.optuna_search import dimensions, limits, optuna_search, size
-from inferometer.tune.search.proposals import formula
 from inferometer.tune.search.quick import knobs, quick
-from inferometer.tune.search.search import ModelProblem, SearchProblem
+from inferometer.tune.search.search import ModelProblem, SearchProblem, formula
 from inferometer.tune.settings import OptunaLimits, SearchSettings
 from inferometer.tune.space import SearchBounds, automatic, manual
 from inferometer.tune.variant import VariantNames

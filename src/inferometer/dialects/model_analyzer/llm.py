@@ -8,7 +8,7 @@ from inferometer.dialects.model_analyzer.values import Read, choice, flag, mappi
 from inferometer.measure.checks import changed
 from inferometer.options.options import Options
 from inferometer.stats.figures import TOKEN_TAGS
-from inferometer.tune.prompts import LENGTHS, Prompts
+from inferometer.tune.settings import LENGTHS, Prompts
 
 READERS: Mapping[str, Read] = {
     "backend": choice(*LENGTHS),

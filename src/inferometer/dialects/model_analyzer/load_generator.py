@@ -21,8 +21,7 @@ from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_fl
 from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
-from inferometer.tune.figures import resident
-from inferometer.tune.meter import TrialError, TrialFigures
+from inferometer.tune.meter import TrialError, TrialFigures, resident
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import ClientLoad, Figures
 

@@ -21,7 +21,7 @@ from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import curves, predicted_chart
-from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.facts import effect_sentence, main_effects
 from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial

@@ -3,13 +3,16 @@
 from collections.abc import Generator
 
 from inferometer.tune.scoring import rank
-from inferometer.tune.search.proposals import closing_in, default_variant, loads, throughput
 from inferometer.tune.search.search import (
     ModelProblem,
     SearchEvent,
     SearchMessage,
     SearchProblem,
     SearchSteps,
+    closing_in,
+    default_variant,
+    loads,
+    throughput,
 )
 from inferometer.tune.space import ChoiceNumbers
 from inferometer.tune.trial import Trial

@@ -10,8 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.tune import model_config
-from inferometer.tune.search.proposals import changed_variant, default_variant
-from inferometer.tune.search.search import ModelProblem, SearchProblem, load_of
+from inferometer.tune.search.search import (
+    ModelProblem,
+    SearchProblem,
+    changed_variant,
+    default_variant,
+    load_of,
+)
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, ChoiceNumbers
 from inferometer.tune.trial import ClientLoad

@@ -5,17 +5,99 @@ The correction is a Gaussian process on the differences between model and measur
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import Goal
-from inferometer.tune.search import gaussian_process, throughput_model
+from inferometer.tune.search import throughput_model
 from inferometer.tune.search.candidates import Candidates
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.trial import Trial
+
+# --- Gaussian processes on a few dozen points: the error of a model, and its uncertainty elsewhere
+#
+# Distances are in doublings (log2) for numbers and 0 or 1 for anything else. Scale, length and noise are chosen from a
+# small table by maximum likelihood.
+
+SCALES = (0.03, 0.08, 0.2, 0.45)
+LENGTHS = (1.5, 3.0, 6.0)
+NOISES = (0.02, 0.06, 0.15)
+
+
+@dataclass(slots=True)
+class Covariances:
+    """Covariances of the measured points and of the places to predict; all figures of the same points share them."""
+
+    points: Array
+    places: Array
+    _spectra: list[tuple[Array, Array]] = field(default_factory=list)
+    _across: dict[float, Array] = field(default_factory=dict)
+
+    def spectra(self) -> list[tuple[Array, Array]]:
+        """Eigenvalues and eigenvectors of the covariance of the points, for each length."""
+        if not self._spectra:
+            self._spectra = [np.linalg.eigh(_kernel(self.points, self.points, length)) for length in LENGTHS]
+        return self._spectra
+
+    def across(self, length: float) -> Array:
+        """The covariance of the places with the points."""
+        if length not in self._across:
+            self._across[length] = _kernel(self.places, self.points, length)
+        return self._across[length]
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianProcess:
+    """Fitted: predicts mean and standard deviation at the places of its covariances."""
+
+    covariances: Covariances
+    offset: float
+    scale: float
+    length: float
+    noise: float
+    vectors: Array  # of the covariance, with one over its values: its inverse in parts
+    inverses: Array
+    weights: Array
+
+    def predict(self) -> tuple[Array, Array]:
+        across = self.scale**2 * self.covariances.across(self.length)
+        mean = self.offset + across @ self.weights
+        turned = across @ self.vectors
+        variance = self.scale**2 - (turned**2) @ self.inverses
+        return mean, np.sqrt(np.maximum(variance, 1e-8))
+
+
+def _kernel(first: Array, second: Array, length: float) -> Array:
+    squares = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1)[None, :] - 2 * first @ second.T
+    root = math.sqrt(3.0) * np.sqrt(np.maximum(squares, 0.0)) / length
+    return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: kinks are allowed
+
+
+def fit_process(covariances: Covariances, values: Array, *, least_scale: float = 0.0) -> GaussianProcess:
+    """The most likely process of the table. One decomposition serves all scales and noises of a length."""
+    offset = float(np.median(values))
+    table = np.array([(scale, noise) for scale in SCALES if scale >= least_scale for noise in NOISES])
+    squares = table**2
+    best, found = -math.inf, None
+    for length, (sizes, vectors) in zip(LENGTHS, covariances.spectra(), strict=True):
+        turned = vectors.T @ (values - offset)
+        totals = squares[:, :1] * np.maximum(sizes, 0.0) + squares[:, 1:]
+        likelihoods = -0.5 * ((turned**2 / totals).sum(axis=1) + np.log(totals).sum(axis=1))
+        row = int(likelihoods.argmax())
+        if found is None or likelihoods[row] > best:
+            best, found = float(likelihoods[row]), (length, row, vectors, turned, totals[row])
+    assert found is not None
+    length, row, vectors, turned, total = found
+    scale, noise = (float(one) for one in table[row])
+    return GaussianProcess(
+        covariances, offset, scale, length, noise, vectors, 1 / total, vectors @ (turned / total)
+    )
+
+
+# --- the forecasts
 
 LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
@@ -50,16 +132,16 @@ class Forecaster:
         covariances = self._covariances(rows)
         return tuple(self._of_part(part, base, covariances, rows, trials) for part in range(len(self.goals)))
 
-    def _covariances(self, rows: list[int]) -> gaussian_process.Covariances:
+    def _covariances(self, rows: list[int]) -> Covariances:
         """These candidates, and one of each kind to predict."""
         places = self.candidates.places
-        return gaussian_process.Covariances(places[rows], places[self.candidates.firsts])
+        return Covariances(places[rows], places[self.candidates.firsts])
 
     def _of_part(
         self,
         part: int,
         base: Array,
-        covariances: gaussian_process.Covariances,
+        covariances: Covariances,
         rows: list[int],
         trials: list[Trial],
     ) -> dict[str, Forecast]:
@@ -77,24 +159,24 @@ class Forecaster:
             if tag.startswith(LATENCY) and not self.candidates.points.by_rate:
                 # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
                 little = np.log(self._requests()) - speed.mean
-                tail = gaussian_process.fit(own, values[known] - little[at], least_scale=0.08)
+                tail = fit_process(own, values[known] - little[at], least_scale=0.08)
                 mean, deviation = self._everywhere(tail)
                 deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
                 found[tag] = Forecast(little + mean, deviation)
             elif tag.startswith(LATENCY):
                 waiting = self._waiting()
-                tail = gaussian_process.fit(own, values[known] - waiting[at], least_scale=0.2)
+                tail = fit_process(own, values[known] - waiting[at], least_scale=0.2)
                 mean, deviation = self._everywhere(tail)
                 found[tag] = Forecast(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
             else:
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
         return found
 
-    def _corrected(self, covariances: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
-        mean, deviation = self._everywhere(gaussian_process.fit(covariances, misses, least_scale=0.08))
+    def _corrected(self, covariances: Covariances, misses: Array, base: Array) -> Forecast:
+        mean, deviation = self._everywhere(fit_process(covariances, misses, least_scale=0.08))
         return Forecast(base + mean, deviation)
 
-    def _everywhere(self, fitted: gaussian_process.GaussianProcess) -> tuple[Array, Array]:
+    def _everywhere(self, fitted: GaussianProcess) -> tuple[Array, Array]:
         """At every candidate, computed once for those that cannot differ."""
         mean, deviation = fitted.predict()
         kinds = self.candidates.kinds

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import passes, rank, score, violation
-from inferometer.tune.search.proposals import changed_variant, closing_in, default_proposal, formula, illegal
 from inferometer.tune.search.search import (
     ModelProblem,
     Proposal,
@@ -17,6 +16,11 @@ from inferometer.tune.search.search import (
     SearchMessage,
     SearchProblem,
     SearchSteps,
+    changed_variant,
+    closing_in,
+    default_proposal,
+    formula,
+    illegal,
     load_of,
 )
 from inferometer.tune.settings import OptunaLimits

@@ -13,7 +13,6 @@ from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import is_better, passes, rank, score, violation
-from inferometer.tune.search.proposals import changed_variant, closing_in, default_proposal, load_for
 from inferometer.tune.search.search import (
     ModelProblem,
     Proposal,
@@ -21,6 +20,10 @@ from inferometer.tune.search.search import (
     SearchMessage,
     SearchProblem,
     SearchSteps,
+    changed_variant,
+    closing_in,
+    default_proposal,
+    load_for,
 )
 from inferometer.tune.space import BATCH, BATCHING, INSTANCES, Space, doubling
 from inferometer.tune.trial import Trial
