@@ -1,4 +1,4 @@
-"""From settings to a search: what may be changed, which search is made, and what is refused before a server is started."""
+"""From settings to a search: what may be changed, which search is made, what is refused before a server starts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,7 +123,7 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
     return not has_gpus or kinds == {"KIND_CPU"}
 
 
-def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps]:
+def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps[str]]:
     """The name of the search that is made, and its steps. What consists of several models is never walked whole."""
     if asked == "smart":
         from inferometer.tune.search.smart import smart

@@ -13,7 +13,6 @@ from inferometer.report.document import Chart, Document, Table
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.tune import model_config
 from inferometer.tune.report import detailed, facts
 from inferometer.tune.report.charts import curves
 from inferometer.tune.report.study import ACROSS_MODELS, across_document, study_document
@@ -110,10 +109,10 @@ def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
     found = recommend(study)
     if found is None:
         return
-    variants = [part for row in facts.variants_of(study, found.best.name) for part in (*row.composing, row)]
+    variants = [part for row in facts.variants_of(study, found.best.name) for part in row.with_members]
     for variant in variants:
         place = folder / variant.model if len(variants) > 1 else folder
-        yield place / "config.pbtxt", model_config.to_text({**variant.config, "name": variant.model})
+        yield place / "config.pbtxt", variant.text
 
 
 def _summary_plots(
@@ -155,7 +154,8 @@ def write_detailed(
     ranked = detailed.find(study, name)
     wants_pictures = bool({"pdf", "html", "png", "md"} & set(formats))
     (variant,) = facts.variants_of(study, name)
-    chosen = _detailed_plots(study, is_cpu=variant.cpu_only and not with_gpus) if plots is None else plots
+    usual = detailed.plots(study, with_gpus=with_gpus or not variant.cpu_only)
+    chosen = [Plot(*row) for row in usual] if plots is None else plots
     if wants_pictures:
         for plot_name, drawing in _drawn(study, [ranked], chosen):
             path = export / "plots" / "simple" / name / f"{plot_name}.png"
@@ -174,19 +174,6 @@ def write_detailed(
     if "csv" in formats:
         table = detailed.measurements(study, ranked, with_gpus=with_gpus or not variant.cpu_only)
         files.text(stem.with_suffix(".csv"), _csv(table))
-
-
-def _detailed_plots(study: Study, *, is_cpu: bool) -> list[Plot]:
-    if study.mode == "offline":
-        return [
-            Plot("throughput_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT),
-            Plot("latency_v_batch_size", "p99 Latency vs. Batch Size", "batch_size", LATENCY_P99),
-        ]
-    return [
-        Plot(name, title, LATENCY_P99, tag)
-        for name, title, tag in detailed.PLOTS
-        if not (is_cpu and tag.startswith("gpu_"))
-    ]
 
 
 def _csv(table: Table) -> str:

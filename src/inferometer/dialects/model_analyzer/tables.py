@@ -13,7 +13,6 @@ from inferometer.dialects.model_analyzer.config import (
 )
 from inferometer.report.escape import cell
 from inferometer.stats.figures import BY_TAG, known_tag
-from inferometer.tune import model_config
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
@@ -167,7 +166,9 @@ def _number(value: float | None) -> str | None:
 
 
 def _each(row: _Row, text: Callable[[ModelVariant], str]) -> str:
-    return ",".join(text(variant) for variant in variants_of(row.study, row.trial))
+    """Of every model; of an ensemble, of its members."""
+    variants = variants_of(row.study, row.trial)
+    return ",".join(text(part) for variant in variants for part in variant.working)
 
 
 def _model(row: _Row) -> str:
@@ -182,16 +183,6 @@ def _loads(row: _Row, value: Callable[[ClientLoad], object]) -> str | None:
 
 def _is_ensemble(variant: ModelVariant) -> bool:
     return "ensemble_scheduling" in variant.config
-
-
-def instance_group(variant: ModelVariant) -> str:
-    return facts.instances(variant).replace(", ", ",")
-
-
-def max_batch(variant: ModelVariant) -> str:
-    if _is_ensemble(variant) and variant.composing:
-        return ",".join(max_batch(part) for part in variant.composing)
-    return str(model_config.max_batch_size(variant.config))
 
 
 def _parameter(row: _Row, name: str) -> str | None:
@@ -209,11 +200,12 @@ _MAKERS: Mapping[str, Callable[[_Row], str | None]] = {
     "request_rate": lambda row: _loads(
         row, lambda load: None if load.request_rate is None else f"{load.request_rate:g}"
     ),
-    "model_config_path": lambda row: _each(
-        row, lambda variant: variant.title if _is_ensemble(variant) else variant.name
+    "model_config_path": lambda row: ",".join(
+        variant.title if _is_ensemble(variant) else variant.name
+        for variant in variants_of(row.study, row.trial)
     ),
-    "instance_group": lambda row: _each(row, instance_group),
-    "max_batch_size": lambda row: _each(row, max_batch),
+    "instance_group": lambda row: _each(row, facts.instances),
+    "max_batch_size": lambda row: _each(row, facts.batch_size),
     "satisfies_constraints": lambda row: "Yes" if passes(row.study.goals, row.trial) else "No",
     "gpu_uuid": lambda row: None if row.gpu is None else row.gpu[0],
 }

@@ -68,16 +68,14 @@ def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
 
 
 def instances(variant: ModelVariant) -> str:
-    """`2:CPU`; of an ensemble those of its members."""
-    if "ensemble_scheduling" in variant.config and variant.composing:
-        return ", ".join(instances(part) for part in variant.composing)
+    """`2:CPU`."""
     return " + ".join(f"{count}:{kind}" for kind, count in kinds(variant))
 
 
 def shape(variant: ModelVariant) -> str:
     """`2 CPU instances with a max batch size of 8, dynamic batching enabled, on platform python`, and its members."""
     members = ", ".join(f"{part.name} ({shape(part)})" for part in variant.composing)
-    if "ensemble_scheduling" in variant.config and members:
+    if variant.is_ensemble:
         return f"the members {members}"
     counted = " and ".join(plural(count, f"{kind} instance") for kind, count in kinds(variant))
     own = (
@@ -88,14 +86,10 @@ def shape(variant: ModelVariant) -> str:
 
 
 def batch_size(variant: ModelVariant) -> str:
-    if "ensemble_scheduling" in variant.config and variant.composing:
-        return ", ".join(batch_size(part) for part in variant.composing)
     return str(model_config.max_batch_size(variant.config))
 
 
 def batching(variant: ModelVariant) -> str:
-    if "ensemble_scheduling" in variant.config and variant.composing:
-        return ", ".join(batching(part) for part in variant.composing)
     return "Enabled" if model_config.has_dynamic_batching(variant.config) else "Disabled"
 
 
@@ -104,8 +98,8 @@ def variants_of(study: Study, names: str) -> tuple[ModelVariant, ...]:
 
 
 def each(study: Study, names: str, text: Callable[[ModelVariant], str]) -> str:
-    """A fact about every variant of a joined name."""
-    return ", ".join(text(variant) for variant in variants_of(study, names))
+    """A fact about every variant of a joined name; of an ensemble, about its members."""
+    return ", ".join(text(part) for variant in variants_of(study, names) for part in variant.working)
 
 
 def selected(study: Study, top: int) -> tuple[RankedVariant, ...]:

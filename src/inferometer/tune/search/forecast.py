@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search import throughput_model
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.throughput_model import Array, OperatingPoints
+from inferometer.tune.search.throughput_model import Array
 from inferometer.tune.trial import Trial
 
 # --- Gaussian processes on a few dozen points: the error of a model, and its uncertainty elsewhere
@@ -145,10 +144,10 @@ class Forecaster:
         rows: list[int],
         trials: list[Trial],
     ) -> dict[str, Forecast]:
-        found: dict[str, Forecast] = {}
-        measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
+        points = self.candidates.points
+        measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)
         speed = self._corrected(covariances, measured - base[rows], base)
-        found[THROUGHPUT] = speed
+        found = {THROUGHPUT: speed}
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
             known = [number for number, value in enumerate(values) if not math.isnan(value)]
@@ -156,20 +155,17 @@ class Forecaster:
                 continue
             at = [rows[number] for number in known]
             own = covariances if at == rows else self._covariances(at)
-            if tag.startswith(LATENCY) and not self.candidates.points.by_rate:
-                # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
-                little = np.log(self._requests()) - speed.mean
-                tail = fit_process(own, values[known] - little[at], least_scale=0.08)
-                mean, deviation = self._everywhere(tail)
-                deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
-                found[tag] = Forecast(little + mean, deviation)
-            elif tag.startswith(LATENCY):
-                waiting = self._waiting()
-                tail = fit_process(own, values[known] - waiting[at], least_scale=0.2)
-                mean, deviation = self._everywhere(tail)
-                found[tag] = Forecast(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
-            else:
+            if not tag.startswith(LATENCY):
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
+                continue
+            if points.by_rate:
+                usual, unsure, least_scale = self._waiting(), np.zeros(len(points.load)), 0.2
+            else:  # Little's law: the mean latency is requests in flight over their rate
+                usual, unsure, least_scale = np.log(points.load) - speed.mean, speed.deviation, 0.08
+            tail = fit_process(own, values[known] - usual[at], least_scale=least_scale)  # a factor on it
+            mean, deviation = self._everywhere(tail)
+            deviation = np.sqrt(deviation**2 + unsure**2 + (tail.noise / 2) ** 2)
+            found[tag] = Forecast(usual + mean, deviation)
         return found
 
     def _corrected(self, covariances: Covariances, misses: Array, base: Array) -> Forecast:
@@ -185,33 +181,25 @@ class Forecaster:
     def _waiting(self) -> Array:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
         assert self.parameters is not None
-        points = _at(self.candidates.points, self.candidates.firsts)
+        points = self.candidates.points.at(self.candidates.firsts)
         each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], points)[0])
         return np.asarray(each[self.candidates.kinds])
-
-    def _requests(self) -> Array:
-        return self.candidates.points.load
-
-    def _values(self, rates: list[float | None], trials: list[Trial]) -> Array:
-        """Logarithms of requests per second."""
-        batches = np.array([trial.load.batch for trial in trials], float)
-        return np.asarray(_logs(rates) - np.log(batches))
 
     def _base(self, rows: list[int], trials: list[Trial]) -> Array:
         """The queueing forecast of the request rate, as logarithm."""
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
-            measured = np.exp(self._values([trial.combined(THROUGHPUT) for trial in trials], trials))
-            at = _at(self.candidates.points, rows)
-            waited = None
-            if self.candidates.points.by_rate:
-                waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
-            if waited is not None and np.isnan(waited).all():
-                waited = None
+            measured = np.exp(_rates([trial.combined(THROUGHPUT) for trial in trials], trials))
+            at = self.candidates.points.at(rows)
+            waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
             self.parameters = throughput_model.fit(
-                at, measured, self.seed, start=self.parameters, waited_s=waited
+                at,
+                measured,
+                self.seed,
+                start=self.parameters,
+                waited_s=waited if at.by_rate and not np.isnan(waited).all() else None,
             )
-            points = _at(self.candidates.points, self.candidates.firsts)
+            points = self.candidates.points.at(self.candidates.firsts)
             each = np.log(throughput_model.throughput(self.parameters[None, :], points)[0])
             self._forecast = each[self.candidates.kinds]
         return self._forecast
@@ -222,14 +210,13 @@ def _tags(goal: Goal) -> list[str]:
     return list(dict.fromkeys([*objectives, *(row.tag for row in goal.constraints)]))
 
 
+def _rates(rates: list[float | None], trials: list[Trial]) -> Array:
+    """Logarithms of requests per second."""
+    return np.asarray(_logs(rates) - np.log([trial.load.batch for trial in trials]))
+
+
 def _logs(values: list[float | None]) -> Array:
     return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
-
-
-def _at(points: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
-    return OperatingPoints(
-        points.instances[rows], points.batch[rows], points.delay_s[rows], points.load[rows], points.by_rate
-    )
 
 
 def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Forecast:

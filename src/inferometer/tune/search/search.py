@@ -1,18 +1,17 @@
-"""A search: the problem it is given, and an object to ask and tell.
+"""A search: the problem it is given, what it yields, and the steps that several searches make.
 
 A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
 user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
 same it proposes the same: a search is resumed by telling it again what the journal holds.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from inferometer.base.errors import LocalError
-from inferometer.stats.figures import THROUGHPUT
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
-from inferometer.tune.scoring import Goal, best_first, passes, score
+from inferometer.tune.scoring import Goal, best_first, passes, rank, score
 from inferometer.tune.settings import Effort, SearchSettings
 from inferometer.tune.space import BATCH, Space, doubling
 from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
@@ -52,6 +51,10 @@ class SearchProblem:
     seed: int = 0
 
     @property
+    def tunable(self) -> tuple[ModelProblem, ...]:
+        return tuple(part for task in self.tasks for part in task.tunable)
+
+    @property
     def goals(self) -> tuple[Goal, ...]:
         return tuple(task.goal for task in self.tasks)
 
@@ -62,6 +65,11 @@ class SearchProblem:
         if not self.settings.is_search_on:
             return (1.0,)
         return tuple(float(value) for value in doubling(*self.settings.load_bounds))
+
+    def load(self, value: float, batch: int = 1) -> ClientLoad:
+        if self.settings.by_rate:
+            return ClientLoad(request_rate=float(value), batch=batch)
+        return ClientLoad(concurrency=round(value), batch=batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +97,7 @@ class Proposal:
     def trial(self, number: int, status: Status, reason: str = "") -> Trial:
         """The bare trial of this proposal, without figures."""
         parts = tuple(TrialPart(variant.model, variant.name, load) for variant, load in self.parts)
-        return Trial(
-            number,
-            parts,
-            status,
-            reason,
-            repeat=self.repeat,
-            predicted=self.predicted,
-            key=self.key,
-        )
+        return Trial(number, parts, status, reason, self.repeat, predicted=self.predicted, key=self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,81 +118,26 @@ class SkippedProposal:
 
 
 SearchEvent = Proposal | SearchMessage | SkippedProposal
-SearchSteps = Generator[SearchEvent, Trial | None, str]
-"""Ends with the reason."""
+T = TypeVar("T")
+SearchSteps = Generator[SearchEvent, Trial | None, T]
+"""A whole search ends with the reason why it does."""
 
 
-class Search:
-    """`ask` for the next proposal, `tell` what came of it; `said` and `skipped` grow on the way."""
-
-    def __init__(self, steps: SearchSteps) -> None:
-        self._steps = steps
-        self._asked: Proposal | None = None
-        self._told: Trial | None = None
-        self.ended = ""
-        self.said: list[SearchMessage] = []
-        self.skipped: list[SkippedProposal] = []
-
-    def ask(self) -> Proposal | None:
-        """None when there is nothing left to measure; then `ended` has the reason."""
-        if self._asked is not None:
-            raise LocalError("the search is asked twice in a row", remedy="tell it the trial first")
-        while True:
-            try:
-                step = self._steps.send(self._told)  # None starts it
-            except StopIteration as stop:
-                self.ended = stop.value
-                return None
-            self._told = None
-            if isinstance(step, SearchMessage):
-                self.said.append(step)
-            elif isinstance(step, SkippedProposal):
-                self.skipped.append(step)
-            else:
-                self._asked = step
-                return step
-
-    def tell(self, trial: Trial) -> None:
-        if self._asked is None:
-            raise LocalError("the search is told a trial it did not ask for")
-        self._asked = None
-        self._told = trial
-
-    def take_said(self) -> list[SearchMessage]:
-        said, self.said = self.said, []
-        return said
-
-    def take_skipped(self) -> list[SkippedProposal]:
-        skipped, self.skipped = self.skipped, []
-        return skipped
+def ask(proposal: Proposal) -> SearchSteps[Trial]:
+    """What came of a proposal."""
+    trial = yield proposal
+    assert trial is not None
+    return trial
 
 
-def load_of(value: float, batch: int, *, by_rate: bool) -> ClientLoad:
-    if by_rate:
-        return ClientLoad(request_rate=value, batch=batch)
-    return ClientLoad(concurrency=round(value), batch=batch)
+# --- steps that several searches make
 
-
-# --- proposals that several searches make
+Variants = dict[str, tuple[ModelVariant, ...]]
+"""By the name of the trials, what was loaded together."""
 
 PLATEAU = 0.05
 LOOK_BACK = 4
 FLAT = 0.02
-
-Sweep = Generator[SearchEvent, Trial | None, list[Trial]]
-
-
-def throughput(trial: Trial) -> float:
-    found = trial.combined(THROUGHPUT)
-    return 0.0 if found is None else found
-
-
-def has_plateaued(values: Sequence[float]) -> bool:
-    """The best of the last four is hardly better than the first of them."""
-    recent = values[-LOOK_BACK:]
-    if len(recent) < LOOK_BACK:
-        return False
-    return recent[0] <= 0 or (max(recent) - recent[0]) / recent[0] <= PLATEAU
 
 
 def illegal(variant: ModelVariant, load: ClientLoad) -> str:
@@ -206,78 +151,44 @@ def illegal(variant: ModelVariant, load: ClientLoad) -> str:
     return ""
 
 
-def loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> Sweep:
-    """Every client batch size with every load, as long as throughput grows; what was measured."""
-    found: list[Trial] = []
-    best_by_batch: list[float] = []
-    may_stop = task.loads is None or problem.settings.early_exit
-    for batch in sorted(task.batches):
-        rows: list[Trial] = []
-        for load in _loads_of(problem, task, batch):
-            proposal = Proposal(((variant, load),))
-            reason = illegal(variant, load)
-            if reason:
-                yield SearchMessage("Skipping illegal run configuration")
-                yield SkippedProposal(proposal, reason)
-                return found
-            trial = yield proposal
-            assert trial is not None
-            if not trial.is_measured:
-                return found
-            rows.append(trial)
-            found.append(trial)
-            if may_stop and has_plateaued([throughput(row) for row in rows]):
-                noun = "request rate" if problem.settings.by_rate else "concurrency"
-                yield SearchMessage(f"No longer increasing {noun} as throughput has plateaued")
-                break
-        best_by_batch.append(max(map(throughput, rows), default=0.0))
-        if may_stop and has_plateaued(best_by_batch):
-            yield SearchMessage("No longer increasing client batch size as throughput has plateaued")
-            break
-    return found
+def sweep_best(
+    problem: SearchProblem, trials: Sequence[Trial], variants: Variants, default: str, batch: int = 1
+) -> SearchSteps[None]:
+    """The loads of the best variants and of the default, by their names."""
+    best = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
+    for name in dict.fromkeys((*best, default)):
+        yield from _sweep(problem, variants[name], batch)
 
 
-def _loads_of(problem: SearchProblem, task: ModelProblem, batch: int) -> list[ClientLoad]:
-    if problem.settings.intervals is not None:
-        return [ClientLoad(intervals=problem.settings.intervals, batch=batch)]
-    return [load_of(value, batch, by_rate=problem.settings.by_rate) for value in problem.load_values(task)]
+def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: int) -> SearchSteps[None]:
+    """Loads that double (known trials are not repeated), then bisection around a limit."""
 
-
-def closing_in(problem: SearchProblem, variants: Sequence[ModelVariant], batch: int = 1) -> Sweep:
-    """The load sweep of chosen variants (known trials are not repeated), then bisection around a limit."""
-    found: list[Trial] = []
-
-    def make(value: float) -> Proposal:
-        load = load_of(value, batch, by_rate=problem.settings.by_rate)
-        return Proposal(tuple((variant, load) for variant in variants))
+    def at(value: float) -> SearchSteps[Trial]:
+        load = problem.load(value, batch)
+        return ask(Proposal(tuple((variant, load) for variant in variants)))
 
     rows: list[Trial] = []
     for value in problem.load_values(problem.tasks[0]):
-        trial = yield make(value)
-        assert trial is not None
+        trial = yield from at(value)
         if not trial.is_measured:
             break
         rows.append(trial)
         if len(rows) >= LOOK_BACK and _has_stopped_growing(problem, rows):
             break
-    found += rows
     bracket = _bracket(problem, rows)
     if bracket is None:
-        return found
+        return
     low, high = bracket
     for _ in range(problem.settings.binary_steps):
         middle = float((low + high) // 2)
         if middle <= low or middle < 1:
             break
-        trial = yield make(middle)
-        assert trial is not None
+        trial = yield from at(middle)
         if not trial.is_measured:
             break
-        found.append(trial)
         low, high = (middle, high) if passes(problem.goals, trial) else (low, middle)
     if low == 0:
         yield SearchMessage(f"{variants[0].name} cannot meet the constraints at any load")
-    return found
 
 
 def _has_stopped_growing(problem: SearchProblem, rows: Sequence[Trial]) -> bool:
@@ -310,12 +221,11 @@ def default_variant(task: ModelProblem, names: VariantNames) -> ModelVariant:
     return names.variant(task.model, space.base, {}, cpu_only=space.cpu_only, composing=members)
 
 
-def changed_variant(
-    task: ModelProblem, names: VariantNames, overrides: Callable[[ModelProblem], Fields]
-) -> ModelVariant:
-    """The model and what it calls with these changes. An ensemble takes the batches that all its members take."""
+def changed_variant(task: ModelProblem, names: VariantNames, overrides: Mapping[str, Fields]) -> ModelVariant:
+    """The model and what it calls with these changes, by model. An ensemble takes the batches that all its members
+    take."""
     members = tuple(changed_variant(member, names, overrides) for member in task.members)
-    space, own = task.space, dict(overrides(task))
+    space, own = task.space, dict(overrides.get(task.model, {}))
     if task.is_ensemble and members:
         own[BATCH] = min(model_config.max_batch_size(member.config) for member in members)
     return names.variant(task.model, space.base, own, cpu_only=space.cpu_only, composing=members)
@@ -330,19 +240,16 @@ def default_proposal(problem: SearchProblem, names: VariantNames) -> Proposal:
 def load_for(problem: SearchProblem, variant: ModelVariant) -> ClientLoad:
     if problem.settings.intervals is not None:
         return ClientLoad(intervals=problem.settings.intervals)
-    if problem.settings.by_rate:
-        return load_of(float(problem.settings.bounds.request_rate[0]), 1, by_rate=True)
-    return load_of(float(formula(problem, variant)), 1, by_rate=False)
+    by_rate = problem.settings.by_rate
+    return problem.load(problem.settings.bounds.request_rate[0] if by_rate else formula(problem, variant))
 
 
 def formula(problem: SearchProblem, variant: ModelVariant) -> int:
     """Twice what all instances can take at once, within the bounds: 2 x batch x instances. An ensemble has no instances
     of its own, and all its members work at the same time."""
-    is_ensemble = "ensemble_scheduling" in variant.config and variant.composing
-    room = sum(_room(part.config) for part in (variant.composing if is_ensemble else (variant,)))
+    room = sum(
+        max(1, model_config.max_batch_size(part.config)) * model_config.total_instances(part.config)
+        for part in variant.working
+    )
     low, high = problem.settings.bounds.concurrency
     return min(max(2 * room, low), high)
-
-
-def _room(config: Fields) -> int:
-    return max(1, model_config.max_batch_size(config)) * model_config.total_instances(config)
