@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.writing import write_file
 from inferometer.dataset.payloads import WORDS, build_payloads
 from inferometer.measure.checks import changed
 from inferometer.options.options import DataOptions, Options, Tls
@@ -107,26 +106,17 @@ class Prompts:
 
     def _length(self, model: str, inputs: Collection[str]) -> Iterator[tuple[str, Any]]:
         """How long an answer is to be, in the input that the backend has for it."""
-        wanted = LENGTHS.values() if self.backend is None else (LENGTHS[self.backend],)
-        if self.backend is not None and LENGTHS[self.backend] not in inputs:
+        wanted = set(LENGTHS.values() if self.backend is None else (LENGTHS[self.backend],))
+        if self.backend is not None and wanted.isdisjoint(inputs):
             raise UsageError(
                 f"'{model}' has no input '{LENGTHS[self.backend]}', which a model of the backend {self.backend} has",
                 remedy=f"its inputs are {', '.join(sorted(inputs))}: leave out backend, or name the right one",
             )
-        if "max_tokens" in wanted and "max_tokens" in inputs:
+        there = wanted.intersection(inputs)
+        if "max_tokens" in there:
             yield "max_tokens", self.output_tokens or SHORT_ANSWER
-        if (
-            "sampling_parameters" in wanted
-            and "sampling_parameters" in inputs
-            and self.output_tokens is not None
-        ):
+        if "sampling_parameters" in there and self.output_tokens is not None:
             yield "sampling_parameters", json.dumps({"max_tokens": self.output_tokens})
-
-    def write_steps(self, path: Path, model: str, inputs: Collection[str]) -> None:
-        write_file(path, json.dumps({"data": self.steps(model, inputs)}))
-
-    def write_lines(self, path: Path) -> None:
-        write_file(path, "".join(json.dumps({"prompt": text}) + "\n" for text in self.texts()))
 
 
 def _text(path: str, name: str, data: bytes) -> str:
