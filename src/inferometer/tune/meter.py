@@ -24,8 +24,7 @@ from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
-from inferometer.observe.gpu import Gpu
-from inferometer.observe.host import HostMeter
+from inferometer.observe.host import Gpu, HostMeter
 from inferometer.observe.poller import HostEndpoint
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host

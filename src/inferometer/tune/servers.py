@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.observe.gpu import open_nvml
+from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guarded import GuardedProcess, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
