@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.answer_file import to_json
-from inferometer.report.axes import plain_number
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -117,14 +116,13 @@ def _load_blocks(ranked: RankedVariant) -> Iterator[Block]:
     if series and len(trials) > 1:
         yield Chart(
             "Latency over the load",
-            ChartAxis(header(tag), plain_number, is_whole=True),
-            ChartAxis("latency (ms)", plain_number),
+            ChartAxis(header(tag), is_whole=True),
+            ChartAxis("latency (ms)"),
             series,
         )
     bars = tuple(bar for trial in trials if (bar := _bar(trial)) is not None)
     if bars:
-        most = max(sum(segment.value for segment in bar.segments) for bar in bars)
-        yield Bars("Where the time of a request goes", bars, most, "Averages; the text is the whole latency.")
+        yield Bars("Where the time of a request goes", bars, "Averages; the text is the whole latency.")
 
 
 def _points(trials: Sequence[Trial], x: str, y: str) -> tuple[ChartPoint, ...]:
@@ -136,9 +134,9 @@ def _plot(ranked: RankedVariant, x: str, y: str, title: str) -> Chart | None:
     points = _points(ranked.trials, x, y)
     if not points:
         return None
-    across = ChartAxis(header(x), plain_number, is_whole=x in ("concurrency", "batch_size"))
-    up = ChartAxis(header(y), plain_number)
-    return Chart(title, across, up, (ChartLine(ranked.name, (points,), "blue"),))
+    across = ChartAxis(header(x), is_whole=x in ("concurrency", "batch_size"))
+    series = ChartLine(ranked.name, (points,), "blue")
+    return Chart(title, across, ChartAxis(header(y)), (series,))
 
 
 def _bar(trial: Trial) -> Bar | None:
