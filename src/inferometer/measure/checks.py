@@ -275,7 +275,7 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
                 f"{option_name(field)} has no meaning with --service-kind {name}", remedy="leave it out"
             )
     if "shape_load" in given:
-        from inferometer.load.shape import parse_shape
+        from inferometer.load.plan import parse_shape
 
         parse_shape(given["shape_load"])
 

@@ -9,9 +9,8 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
-from inferometer.load.workers import Workers
+from inferometer.load.workers import Load, Workers
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import is_rate, points
