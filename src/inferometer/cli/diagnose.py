@@ -17,8 +17,7 @@ from inferometer.options.values import above_zero, duration, path
 from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
-    from inferometer.diagnose.apply import ApplySettings, Outcome
-    from inferometer.diagnose.reconfigure import Config
+    from inferometer.diagnose.apply import ApplySettings, Config, Outcome
     from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.options.options import Options
 
@@ -110,7 +109,7 @@ def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
-    from inferometer.diagnose.reconfigure import write_configs
+    from inferometer.diagnose.apply import write_configs
 
     for written in write_configs(configs, folder):
         print(printable(f"Written: {written}"))

@@ -1,7 +1,6 @@
 """From what was seen to a pipeline that can be asked what would happen otherwise. Pure.
 
-    observations, the machine's cores -> fit -> Pipeline            (set up as in the last observation)
-    pipelines with what was measured  -> calibrate -> Pipeline      (how much busy cores slow each other down)
+    observations, the machine's cores -> fitted -> Pipeline      (set up as in the last observation)
 
 Service times come from the lightest load, where nobody stretches them. Where batches of several sizes were seen, a
 line through them tells what an execution costs whatever its size and what each inference adds.
@@ -11,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.diagnose.observation import CoreUse, Observation, Step
-from inferometer.diagnose.pipeline import Cores, Pipeline, Station
-from inferometer.diagnose.queueing import predict
+from inferometer.diagnose.host import CoreUse, HostUse
+from inferometer.diagnose.observation import Observation, Step, inside_s
+from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict
 
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
@@ -25,6 +24,7 @@ _SEARCH_STEPS = 12
 _INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to tell about them
 _PRIOR = 0.05  # weight of "as fast as before" where a row cannot tell speed from scaling
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_LEAST_CORES = 0.1  # whoever waits gets some time in the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,51 @@ class _Point:
     cpu: float
 
 
+def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
+    """The pipeline as the last row has it, with cores as slow as all rows together say.
+
+    `cores` is how many the server's machine has; None when nobody knows.
+    """
+    left = Cores() if cores is None else _cores_left(rows, cores)
+    plain = fit(rows, left)
+    measured = [
+        Measured(fit((*rows, row), left), row.concurrency, row.throughput)
+        for row in rows
+        if row.items == plain.items and row.steps
+    ]
+    return calibrate(measured, plain)
+
+
+def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
+    """What is there for us of the machine under pressure."""
+    most = max(row.concurrency for row in rows)
+    seen = sorted(_ours(row, row.host) for row in rows if row.host and 2 * row.concurrency >= most)
+    left = seen[len(seen) // 2] if seen else cores
+    return Cores(count=min(cores, max(_LEAST_CORES, left)))
+
+
+def _ours(row: Observation, host: HostUse) -> float:
+    """Cores we could have: those nobody holds, or as good a share of all of them as we got of those we wanted."""
+    if host.server is None:
+        return float(host.cores)
+    used = host.server + row.client_cores
+    wanted = used + sum(use.waiting for use in host.models.values())
+    share = used * max(1.0, host.cores / wanted) if wanted else 0.0
+    return max(host.cores - (host.busy - used), share)
+
+
+def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
+    if top.host is None:
+        return pipeline
+    return replace(pipeline, cores=replace(pipeline.cores, count=float(top.host.cores)))
+
+
 def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
     """The pipeline of the last observation."""
     light = lightest(observations)
     last = observations[-1]
-    inside_s = sum(step.calls * (step.wait_s + step.service_s) for step in light.steps)
-    outside_s = max(0.0, light.latency_s - inside_s)
+    outside_s = max(0.0, light.latency_s - inside_s(light.steps))
     return Pipeline(
         stations=tuple(_station(step, observations, cores) for step in last.steps),
         outside_s=outside_s,

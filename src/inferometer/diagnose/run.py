@@ -4,24 +4,22 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.diagnose.bottleneck import outside_s
-from inferometer.diagnose.conclude import Circumstances, Conclusion, Evidence, conclude
+from inferometer.diagnose.bottleneck import Conclusion, Evidence, conclude, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.host import HostWatch, find_server
-from inferometer.diagnose.observation import HostUse, Observation, observation
+from inferometer.diagnose.observation import Observation, observation
+from inferometer.diagnose.suggest import Circumstances
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 
@@ -49,22 +47,28 @@ class Examination:
     setup: Setup
     circumstances: Circumstances
     evidence: Evidence
-    results: tuple[Result, ...]
+    result: Result
     notes: tuple[str, ...]
 
 
 def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
     """Measure the sweep, and once a batch where batches are possible but not seen."""
-    _check(asked.options)
-    setup = prepare(changed(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
+    options = asked.options
+    if options.request_rate is not None or options.request_intervals is not None:
+        raise UsageError(
+            "diagnose loads by concurrency, not by rate", remedy="give --concurrency-range, or none"
+        )
+    wanted = _levels(options.concurrency)
+    most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
+    setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
     for warning in setup.warnings:
         watcher.said(warning)
     watch = watch_host(setup, watcher)
-    rows, result = _sweep(setup, watch, levels(asked.options))
+    rows, result = _sweep(setup, watch, wanted)
     if not rows:
         raise PeerError(
-            f"no request to '{asked.options.model}' ended well, so there is nothing to diagnose",
-            remedy=f"try `inferometer measure -m {asked.options.model}`, which shows the failures",
+            f"no request to '{options.model}' ended well, so there is nothing to diagnose",
+            remedy=f"try `inferometer measure -m {options.model}`, which shows the failures",
         )
     extra, notes = _probe(asked, setup, rows, watch)
     evidence = Evidence(tuple(rows), extra)
@@ -73,7 +77,7 @@ def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
         setup=setup,
         circumstances=_circumstances(setup, asked, result),
         evidence=evidence,
-        results=(result,),
+        result=result,
         notes=(*notes, *_blind_spots(asked, evidence)),
     )
 
@@ -83,12 +87,11 @@ def diagnose(examined: Examination) -> tuple[Diagnosis, Conclusion]:
     found = conclude(examined.evidence, examined.circumstances)
     top = examined.evidence.sweep[-1]
     client_s, overhead_s = outside_s(top)
-    first = examined.results[0]
-    host = top.host
+    host, cores = top.host, examined.circumstances.cores
     diagnosis = Diagnosis(
-        tool=first.tool,
+        tool=examined.result.tool,
         command=COMMAND,
-        started_at=first.started_at,
+        started_at=examined.result.started_at,
         model=examined.setup.model.name,
         verdict=found.verdict,
         concurrency=top.concurrency,
@@ -98,29 +101,21 @@ def diagnose(examined: Examination) -> tuple[Diagnosis, Conclusion]:
         client_ns=client_s * NS_PER_S,
         overhead_ns=overhead_s * NS_PER_S,
         machine=Machine(
-            cores=None if examined.circumstances.cores is None else round(examined.circumstances.cores),
+            cores=None if cores is None else round(cores),
             effective_cores=found.effective_cores,
             cpu_share=None if host is None else host.busy / host.cores,
             gpu_share=None if host is None else host.gpu_share,
         ),
         suggestions=found.suggestions,
         curve=found.curve,
-        results=examined.results,
+        results=(examined.result,),
         notes=examined.notes,
     )
     return diagnosis, found
 
 
-def _check(options: Options) -> None:
-    if options.request_rate is not None or options.request_intervals is not None:
-        raise UsageError(
-            "diagnose loads by concurrency, not by rate", remedy="give --concurrency-range, or none"
-        )
-
-
-def levels(options: Options) -> tuple[int, ...] | None:
+def _levels(span: Range | None) -> tuple[int, ...] | None:
     """The asked range in doubling steps, or in its own; None lets the sweep find its end."""
-    span = options.concurrency
     if span is None:
         return None
     start, end = int(span.start), int(span.end or span.start)
@@ -132,12 +127,6 @@ def levels(options: Options) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _whole_span(options: Options) -> Range:
-    """As much load as may come: workers are made for it once."""
-    asked = levels(options)
-    return Range(1, MOST) if asked is None else Range(1, max(asked))
-
-
 # --- measuring
 
 
@@ -146,20 +135,21 @@ def watch_host(setup: Setup, inner: Watcher) -> Watcher:
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
         return inner
-    return HostWatch(
-        inner, cores=len(os.sched_getaffinity(0)), server=find_server(endpoint.port), clock=monotonic_ns
-    )
+    return HostWatch(inner, cores=len(os.sched_getaffinity(0)), server=find_server(endpoint.port))
 
 
 def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
-    result = setup.result
+    options, result = setup.options, setup.result
     with start_workers(setup) as load:
         instrument = make_instrument(setup, load, watch)
         for concurrency in _planned(wanted, rows):
-            level = measure(instrument, setup, concurrency)
+            load.apply(Closed(0))  # the first requests after a change are not in the level
+            warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
+            point = LoadPoint("concurrency", concurrency, Closed(concurrency))
+            level = measure_level(instrument, setup.level_settings, point)
             result = replace(result, levels=(*result.levels, level))
-            row = observation(level, setup.model, _host(watch, level))
+            row = observation(level, setup.model, watch.last if isinstance(watch, HostWatch) else None)
             if row is not None:
                 rows.append(row)
             if level.is_cut_short or watch.is_interrupted():
@@ -177,25 +167,10 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def measure(instrument: Instrument, setup: Setup, concurrency: int) -> Level:
-    """One level; the first requests after a change are not in it."""
-    instrument.load.apply(Closed(0))
-    warm_up(instrument, Closed(concurrency, count=setup.options.warmup_request_count or 2 * concurrency))
-    return measure_level(
-        instrument, setup.level_settings, LoadPoint("concurrency", concurrency, Closed(concurrency))
-    )
-
-
 def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
     """One level with workers of its own."""
     rows, result = _sweep(setup, watch, (concurrency,))
     return (rows[0] if rows else None), result
-
-
-def _host(watch: Watcher, level: Level) -> HostUse | None:
-    if isinstance(watch, HostWatch):
-        return watch.last
-    return None
 
 
 def _probe(
@@ -251,8 +226,8 @@ def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
             "The server runs on another machine whose cores were not seen: predictions assume there are enough. "
             "Tell how many it has with --cores."
         )
-    if top.host is not None and top.host.server is not None:
-        others = top.host.busy - top.host.server - top.throughput / top.items * top.client_core_s
+    others = top.other_cores
+    if top.host is not None and others is not None:
         if others > _CROWDED * top.host.cores:
             yield (
                 f"Other programs kept {others:.2g} of this machine's {top.host.cores} cores busy meanwhile: figures "
