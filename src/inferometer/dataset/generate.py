@@ -23,6 +23,12 @@ POOL_BYTES = 64 << 20  # all generated requests together, as long as there is mo
 _LARGEST_TENSOR = (2 << 30) - 1
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .?!"
 _LENGTH_BYTES = 4
+_FRACTIONS = {  # the words that are drawn, how many bits of each are taken, and the floats that hold them
+    "FP16": ("<u2", 11, "<f2"),
+    "BF16": ("<u2", 8, "<f4"),
+    "FP32": ("<u4", 24, "<f4"),
+    "FP64": ("<u8", 53, "<f8"),
+}
 
 
 def generate(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
@@ -114,19 +120,12 @@ def _draw(stream: np.random.PCG64, count: int, dtype: str) -> NDArray[Any]:
 
 def _numbers(stream: np.random.PCG64, count: int, datatype: str) -> bytes:
     """Integers of the full range; fractions from 0 to 1, without 1, as fine as the datatype allows near 1."""
-    match datatype:
-        case "BOOL":
-            return (_draw(stream, count, "u1") & np.uint8(1)).tobytes()
-        case "FP16":
-            return _fractions(_draw(stream, count, "<u2"), 11, "<f2").tobytes()
-        case "BF16":
-            return bf16_bytes(_fractions(_draw(stream, count, "<u2"), 8, "<f4"))
-        case "FP32":
-            return _fractions(_draw(stream, count, "<u4"), 24, "<f4").tobytes()
-        case "FP64":
-            return _fractions(_draw(stream, count, "<u8"), 53, "<f8").tobytes()
-        case _:
-            return _draw(stream, count, f"<u{little_endian(datatype).itemsize}").tobytes()
+    if datatype in _FRACTIONS:
+        words, bits, floats = _FRACTIONS[datatype]
+        drawn = _fractions(_draw(stream, count, words), bits, floats)
+        return bf16_bytes(drawn) if datatype == "BF16" else drawn.tobytes()
+    drawn = _draw(stream, count, f"<u{little_endian(datatype).itemsize}")
+    return (drawn & np.uint8(1) if datatype == "BOOL" else drawn).tobytes()
 
 
 def _fractions(words: NDArray[Any], bits: int, dtype: str) -> NDArray[Any]:

@@ -25,7 +25,7 @@ from itertools import zip_longest
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.dataset import Dataset, Step, unreadable
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import (
     Shape,
@@ -155,7 +155,7 @@ def _read(
             data = _Part(path, "data", "input", model.name, model.inputs, shapes, is_scheduled)
             return _document(model, data, JsonReader(file))
     except OSError as error:
-        raise UsageError(f"cannot read the data file {path}: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except JsonError as error:
         raise UsageError(
             f"failed to parse the specified json file for reading provided data: {path}, {error}"

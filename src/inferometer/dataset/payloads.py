@@ -13,8 +13,7 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.lines import read_bytes, split_lines
+from inferometer.dataset.dataset import Dataset, Step, read_bytes, split_lines
 from inferometer.model.spec import Tensor
 from inferometer.options.options import GENERATED, DataOptions
 
@@ -63,7 +62,7 @@ def _prompt(text: str) -> Step:
 
 
 def _read_prompts(path: str) -> tuple[Step, ...]:
-    lines = split_lines(read_bytes(Path(path)))
+    lines = split_lines(read_bytes(path))
     steps = [_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not steps:
         raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
@@ -121,7 +120,7 @@ def _rows(path: str) -> list[Any]:
     if Path(path).is_dir():
         raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
     try:
-        document = json.loads(read_bytes(Path(path)))
+        document = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"failed to parse the specified json file for reading provided data: {path}, {error}"
