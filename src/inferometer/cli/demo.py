@@ -50,7 +50,6 @@ def main(argv: list[str]) -> int:
 
 def _demo(folder: Path) -> int:
     from inferometer.cli.diagnose import INTERRUPTED, watch
-    from inferometer.diagnose.apply import ApplySettings
     from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.measure.checks import changed
     from inferometer.options.options import DataOptions, Options
@@ -72,7 +71,7 @@ def _demo(folder: Path) -> int:
             duration_s=LEVEL_S,
         )
         _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
-        outcome, was_interrupted = watch(DiagnoseRequest(options), ApplySettings(BUDGET_S))
+        outcome, was_interrupted = watch(DiagnoseRequest(options, budget_s=BUDGET_S))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
     files = _write(outcome.diagnosis, folder, outputs)

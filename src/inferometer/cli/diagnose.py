@@ -17,8 +17,8 @@ from inferometer.options.values import above_zero, duration, path
 from inferometer.options.words import Command, taken
 
 if TYPE_CHECKING:
-    from inferometer.diagnose.apply import ApplySettings, Config, Outcome
-    from inferometer.diagnose.run import DiagnoseRequest
+    from inferometer.diagnose.reconfigure import Config
+    from inferometer.diagnose.run import DiagnoseRequest, Outcome
     from inferometer.options.options import Options
 
 LEVEL_S = 3.0
@@ -79,7 +79,6 @@ def main(argv: list[str]) -> int:
 def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.writing import writable
-    from inferometer.diagnose.apply import ApplySettings
     from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.report.saved import document, write_page
     from inferometer.report.terminal import show
@@ -87,8 +86,8 @@ def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
     for name in (options.json, options.html):
         if name is not None:
             writable(Path(name))
-    settings = ApplySettings(own.budget_s, own.keep) if own.apply else None
-    outcome, was_interrupted = watch(DiagnoseRequest(options, own.cores), settings)
+    budget_s = own.budget_s if own.apply else None
+    outcome, was_interrupted = watch(DiagnoseRequest(options, own.cores, budget_s, own.keep))
     diagnosis, outputs = outcome.diagnosis, Outputs()
     outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     if options.json is not None:
@@ -109,18 +108,18 @@ def _diagnose(options: "Options", own: DiagnoseOptions) -> int:
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:
-    from inferometer.diagnose.apply import write_configs
+    from inferometer.diagnose.reconfigure import write_configs
 
     for written in write_configs(configs, folder):
         print(printable(f"Written: {written}"))
 
 
-def watch(asked: "DiagnoseRequest", settings: "ApplySettings | None") -> "tuple[Outcome, bool]":
+def watch(asked: "DiagnoseRequest") -> "tuple[Outcome, bool]":
     """Run it with progress on stderr; also whether the user ended it early."""
     from inferometer.base.signals import Interrupts
-    from inferometer.diagnose.apply import diagnose_model
+    from inferometer.diagnose.run import diagnose_model
 
     with Interrupts().caught() as interrupts:
         with closing(make_progress(interrupts)) as progress:
-            outcome = diagnose_model(asked, settings, progress)
+            outcome = diagnose_model(asked, progress)
         return outcome, interrupts.asked

@@ -101,8 +101,12 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
 
 
 def lightest(observations: Sequence[Observation]) -> Observation:
-    """The one with the fewest in flight; of several the first, which was made with the smallest requests."""
-    return min(observations, key=lambda row: (row.concurrency, row.items))
+    return min(observations, key=_load)
+
+
+def _load(row: Observation) -> tuple[int, int]:
+    """Requests in flight, and how large they are."""
+    return row.concurrency, row.items
 
 
 def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
@@ -123,28 +127,29 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
     )
 
 
-def _is_off_the_cores(name: str, rows: Sequence[Observation], cores: Cores) -> bool:
-    """More executions at once than there are cores, and none took longer: they cannot have wanted one each."""
-    seen = [(row, step, calls) for row in rows for step, calls, _ in row.walk() if step.name == name]
-    light_s = min(seen, key=lambda found: (found[0].concurrency, found[0].items))[1].own_s
-    return any(
-        row.throughput * calls * step.own_s / step.batch > cores.count and step.own_s < _STRETCHED * light_s
-        for row, step, calls in seen
-    )
+def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Step, float]]:
+    """A step in all rows, with its calls; the lightest load first."""
+    return [
+        (row, step, calls)
+        for row in sorted(rows, key=_load)
+        for step, calls, _ in row.walk()
+        if step.name == name
+    ]
 
 
 def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point]:
     """A step at the lightest load, and wherever batches were clearly larger, with as little load as there was."""
-    seen = [
-        (row, step)
-        for row in sorted(rows, key=lambda row: (row.concurrency, row.items))
-        for step, _, _ in row.walk()
-        if step.name == name
-    ]
-    larger = [found for found in seen if found[1].batch > _LARGER * seen[0][1].batch]
-    is_elsewhere = seen[0][1].setup.device == "gpu" or _is_off_the_cores(name, rows, cores)
+    seen = _seen(name, rows)
+    light = seen[0][1]
+    larger = [found for found in seen if found[1].batch > _LARGER * light.batch]
+    # More executions at once than there are cores, and none took longer: they cannot have wanted one each.
+    is_elsewhere = light.setup.device == "gpu" or any(
+        row.throughput * calls * step.own_s / step.batch > cores.count
+        and step.own_s < _STRETCHED * light.own_s
+        for row, step, calls in seen
+    )
     chosen = [seen[0], *(found for found in larger if found[0].concurrency == larger[0][0].concurrency)]
-    return [_alone(step, _core_seconds(row).get(name), is_elsewhere, cores) for row, step in chosen]
+    return [_alone(step, _core_seconds(row).get(name), is_elsewhere, cores) for row, step, _ in chosen]
 
 
 def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> _Point:
@@ -175,7 +180,7 @@ def _line(points: list[_Point]) -> tuple[float, float]:
 
 def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
     """Whether batches of more than one size were seen of a step."""
-    batches = [step.batch for row in rows for step, _, _ in row.walk() if step.name == name]
+    batches = [step.batch for _, step, _ in _seen(name, rows)]
     return max(batches) > _LARGER * min(batches)
 
 

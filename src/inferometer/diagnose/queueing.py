@@ -18,7 +18,8 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from heapq import heappop, heappush
 from typing import Any
 
@@ -180,16 +181,14 @@ class _Visit:
     is_entering: bool  # else it gives back the instance it held
 
 
+@dataclass(slots=True)
 class _Token:
     """A request on its way."""
 
-    __slots__ = ("began_s", "held_since_s", "path", "position")
-
-    def __init__(self, path: tuple[_Visit, ...], began_s: float) -> None:
-        self.path = path
-        self.position = 0
-        self.began_s = began_s
-        self.held_since_s: list[float] = []  # of the instances it holds while it calls others
+    path: tuple[_Visit, ...]
+    began_s: float
+    position: int = 0
+    held_since_s: list[float] = field(default_factory=list)  # of the instances it holds while it calls others
 
 
 @dataclass(slots=True)
@@ -215,7 +214,7 @@ class _Simulation:
         self._order = 0
         self._real: list[tuple[float, int, _Job | _Place]] = []
         self._on_cores: list[tuple[float, int, _Job]] = []
-        self._speeds: dict[int, float] = {}
+        self._speed = cache(pipeline.cores.speed)
         self._ended: list[_Token] = []
 
     def run(self, concurrency: int) -> Prediction:
@@ -249,7 +248,7 @@ class _Simulation:
     # --- events
 
     def _step(self) -> None:
-        speed = self._speed()
+        speed = self._speed(len(self._on_cores))
         real_s = self._real[0][0] if self._real else math.inf
         core_s = (
             self._now_s + (self._on_cores[0][0] - self._virtual_s) / speed if self._on_cores else math.inf
@@ -268,13 +267,6 @@ class _Simulation:
             self._push_on_cores(what)
         else:
             self._finish(what)
-
-    def _speed(self) -> float:
-        jobs = len(self._on_cores)
-        found = self._speeds.get(jobs)
-        if found is None:
-            found = self._speeds[jobs] = self._pipeline.cores.speed(jobs)
-        return found
 
     def _push_real(self, at_s: float, what: _Job | _Place) -> None:
         self._order += 1

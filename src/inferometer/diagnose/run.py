@@ -1,15 +1,17 @@
-"""Measure a short sweep, watch the machine at the same time, and conclude."""
+"""Measure a short sweep, watch the machine at the same time, and conclude; if asked, try the suggestions out."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.bottleneck import Conclusion, Evidence, conclude, outside_s
-from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
+from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import Observation, observation
+from inferometer.diagnose.reconfigure import Config, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
@@ -20,6 +22,7 @@ from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.options.options import Options
 from inferometer.options.values import Range
+from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 
@@ -29,6 +32,8 @@ GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 PROBE_BATCH = 8
 _PROBE_S = 1.0
 _CROWDED = 0.3  # of all cores, kept busy by others
+ENOUGH = 0.05  # predicted gain below which nothing more is tried
+BETTER = 0.02  # measured gain from which a change is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,21 @@ class DiagnoseRequest:
 
     options: Options
     cores: float | None = None  # of the server's machine, when the user tells
+    budget_s: float | None = None  # for trying the suggestions out; None does not try any
+    keep: bool = False  # what was found, in place of the original configuration
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class Outcome:
+    """The diagnosis with its trials, the configurations that won, and what ended the trials early, if anything did."""
+
+    diagnosis: Diagnosis
+    configs: Mapping[str, Config] = field(default_factory=dict)
+    error: PeerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
     """What was measured and seen of a model, before anything is concluded."""
 
     asked: DiagnoseRequest
@@ -51,7 +67,40 @@ class Examination:
     notes: tuple[str, ...]
 
 
-def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
+def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
+    """Examine, diagnose, and with a budget for it try the suggestions out.
+
+    Whatever happens, the server has its original configurations again afterwards, unless it is to keep others.
+    """
+    examined = _examine(asked, watcher)
+    trials = _Trials(examined, watcher)
+    if asked.budget_s is None or watcher.is_interrupted():
+        return Outcome(trials.diagnosis)
+    end_ns = monotonic_ns() + round(asked.budget_s * NS_PER_S)
+    service = examined.setup.service
+    if not isinstance(service, ModelControl):
+        raise UsageError(
+            f"servers of kind {examined.setup.options.service_kind} cannot load a model with another configuration",
+            remedy="leave out --apply, and change the configuration yourself",
+        )
+    server = Reconfiguration(service)
+    won: Mapping[str, Config] = {}
+    error = None
+    try:
+        with server:
+            while monotonic_ns() < end_ns and not watcher.is_interrupted():
+                suggestion = trials.next()
+                if suggestion is None:
+                    break
+                trials.attempt(suggestion, server)
+            won = server.changed
+            server.keep = asked.keep
+    except PeerError as found_error:
+        error = found_error
+    return Outcome(replace(trials.diagnosis, is_restored=server.is_restored), won, error)
+
+
+def _examine(asked: DiagnoseRequest, watcher: Watcher) -> _Examination:
     """Measure the sweep, and once a batch where batches are possible but not seen."""
     options = asked.options
     if options.request_rate is not None or options.request_intervals is not None:
@@ -63,7 +112,7 @@ def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
     setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
     for warning in setup.warnings:
         watcher.said(warning)
-    watch = watch_host(setup, watcher)
+    watch = _watch_host(setup, watcher)
     rows, result = _sweep(setup, watch, wanted)
     if not rows:
         raise PeerError(
@@ -72,7 +121,7 @@ def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
         )
     extra, notes = _probe(asked, setup, rows, watch)
     evidence = Evidence(tuple(rows), extra)
-    return Examination(
+    return _Examination(
         asked=asked,
         setup=setup,
         circumstances=_circumstances(setup, asked, result),
@@ -82,7 +131,7 @@ def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
     )
 
 
-def diagnose(examined: Examination) -> tuple[Diagnosis, Conclusion]:
+def _diagnose(examined: _Examination) -> tuple[Diagnosis, Conclusion]:
     """What the evidence says, as the value every report is made of."""
     found = conclude(examined.evidence, examined.circumstances)
     top = examined.evidence.sweep[-1]
@@ -130,7 +179,7 @@ def _levels(span: Range | None) -> tuple[int, ...] | None:
 # --- measuring
 
 
-def watch_host(setup: Setup, inner: Watcher) -> Watcher:
+def _watch_host(setup: Setup, inner: Watcher) -> Watcher:
     """The watcher; where the server runs on this machine, one that also notes how busy that is."""
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
@@ -167,7 +216,7 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
+def _measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
     """One level with workers of its own."""
     rows, result = _sweep(setup, watch, (concurrency,))
     return (rows[0] if rows else None), result
@@ -184,7 +233,7 @@ def _probe(
         return (), ()
     options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
     try:
-        row, _ = measure_once(prepare(options, command=COMMAND), watch, 1)
+        row, _ = _measure_once(prepare(options, command=COMMAND), watch, 1)
     except InferometerError as error:
         return (), (f"What a batch of {size} costs could not be measured: {error.message}",)
     return ((row,) if row is not None and row.steps else ()), ()
@@ -238,3 +287,76 @@ def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
             "The server's process was not found on this machine, so it is assumed that steps on the CPU keep a core "
             "busy as long as they run."
         )
+
+
+# --- trying the suggestions out
+
+
+class _Trials:
+    """The diagnosis with its trials as they are made: the evidence grows, and so the next prediction gets better."""
+
+    def __init__(self, examined: _Examination, watcher: Watcher) -> None:
+        self.diagnosis, self._found = _diagnose(examined)
+        self._examined = examined
+        self._watcher = watcher
+        self._evidence = examined.evidence
+        self._tried: set[tuple[str, str, str]] = set()
+
+    def next(self) -> Suggestion | None:
+        return next(
+            (
+                row
+                for row in self._found.suggestions
+                if row.change.can_apply and row.gain > ENOUGH and _key(row) not in self._tried
+            ),
+            None,
+        )
+
+    def attempt(self, suggestion: Suggestion, server: Reconfiguration) -> None:
+        self._tried.add(_key(suggestion))
+        name = suggestion.change.model
+        before = server.config(name)
+        self._watcher.said(f"Trying: {suggestion.text}")
+        try:
+            server.change(name, changed_config(before, suggestion.change))
+        except PeerError as error:
+            if "explicit" in error.remedy:
+                raise
+            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
+            return
+        row, result = self._measure(suggestion.concurrency)
+        place = len(self.diagnosis.results)
+        self.diagnosis = replace(self.diagnosis, results=(*self.diagnosis.results, result))
+        if row is None:
+            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well"))
+            server.change(name, before)
+            return
+        gain = row.throughput / self._evidence.sweep[-1].throughput - 1
+        is_kept = gain > BETTER and not self._watcher.is_interrupted()  # half a measurement proves nothing
+        self._note(ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place))
+        if not is_kept:
+            server.change(name, before)
+        self._learn(row, is_kept)
+
+    def _measure(self, concurrency: int) -> tuple[Observation | None, Result]:
+        options = changed(self._examined.asked.options, concurrency=Range(concurrency))
+        setup = prepare(options, command=COMMAND)
+        return _measure_once(setup, _watch_host(setup, self._watcher), concurrency)
+
+    def _note(self, trial: ChangeTrial) -> None:
+        self.diagnosis = replace(self.diagnosis, trials=(*self.diagnosis.trials, trial))
+        self._watcher.tried(trial)
+
+    def _learn(self, row: Observation, is_kept: bool) -> None:
+        seen = self._evidence
+        self._evidence = (
+            Evidence((*seen.sweep, row), seen.extra) if is_kept else Evidence(seen.sweep, (*seen.extra, row))
+        )
+        self._found = conclude(self._evidence, self._examined.circumstances)
+        if self.diagnosis.best is not None:
+            self.diagnosis = replace(self.diagnosis, after=self._found.verdict)
+
+
+def _key(suggestion: Suggestion) -> tuple[str, str, str]:
+    change = suggestion.change
+    return change.model, change.kind, change.after

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.diagnose.apply import Reconfiguration, changed_config, config_text, write_configs
 from inferometer.diagnose.diagnosis import DYNAMIC_BATCHING, INSTANCES, Change
+from inferometer.diagnose.reconfigure import Reconfiguration, changed_config, config_text, write_configs
 
 
 class FiledServer:

@@ -1,0 +1,153 @@
+"""Other configurations for models of a running server, and the way back, also for a run that is killed."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from inferometer.base.errors import PeerError
+from inferometer.base.writing import write_file, writing
+from inferometer.diagnose.diagnosis import Change
+from inferometer.services.discovery import ModelControl
+from inferometer.services.undo import Guard, Undo
+
+Config = Mapping[str, Any]
+
+_NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
+
+
+class Reconfiguration:
+    """While this is open models may be changed; when it is left they are as they were, unless `keep` is set."""
+
+    def __init__(self, control: ModelControl) -> None:
+        self._control = control
+        self._originals: dict[str, Config] = {}
+        self._current: dict[str, Config] = {}
+        self._guard = Guard()
+        self.keep = False
+        self.is_restored: bool | None = None  # None as long as nothing was changed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if not self.keep:
+                self.restore()
+        finally:
+            self._guard.close(is_needed=not (self.keep or self.is_restored))
+
+    @property
+    def changed(self) -> dict[str, Config]:
+        """The models that are not as they were, with their configurations."""
+        return {
+            name: config
+            for name, config in self._current.items()
+            if config != self._originals.get(name, config)
+        }
+
+    def config(self, name: str) -> Config:
+        return self._control.config(name, "")
+
+    def change(self, name: str, config: Config) -> None:
+        """Load a model with another configuration; one that is refused leaves it as it was before the call."""
+        before = self.config(name)
+        if name not in self._originals:
+            self._originals[name] = before
+            self._guard.add(Undo(partial(_put_back, self._control, name, dict(before)), timeout_s=0))
+        self.is_restored = False
+        try:
+            self._control.load_model(name, config)
+        except PeerError as error:
+            with suppress(PeerError):  # what the server refused matters more; it is tried again at the end
+                _put_back(self._control, name, before)
+            raise _explained(name, error) from error
+        self._current[name] = self.config(name)
+
+    def restore(self) -> None:
+        """Every changed model as it was, the last changed first. All are tried; the first failure is told."""
+        failures = []
+        for name in reversed(list(self._originals)):
+            try:
+                _put_back(self._control, name, self._originals[name])
+            except PeerError as error:
+                failures.append(error)
+        if failures:
+            raise PeerError(
+                f"the original configuration could not be put back: {failures[0].message}",
+                remedy="load the model again by hand, without a configuration of its own",
+            ) from failures[0]
+        if self._originals:
+            self.is_restored = True
+        self._current.clear()
+
+
+def _put_back(control: ModelControl, name: str, original: Config) -> None:
+    """By its configuration as the server gave it: the file in the repository may have changed meanwhile."""
+    if control.config(name, "") == original:
+        return
+    control.load_model(name, original)
+    if control.config(name, "") != original:
+        control.load_model(name)
+    if control.config(name, "") != original:
+        raise PeerError(f"after loading '{name}' again its configuration differs from the original one")
+
+
+def _explained(name: str, error: PeerError) -> PeerError:
+    if any(words in error.message for words in _NOT_EXPLICIT):
+        return PeerError(
+            f"the server does not let its models be changed: {error.message}",
+            remedy="start it with --model-control-mode explicit, or leave out --apply",
+        )
+    return PeerError(f"'{name}' could not be loaded: {error.message}", remedy=error.remedy)
+
+
+# --- a suggestion's settings in a model's configuration, and the configuration as a file
+
+
+def changed_config(config: Config, change: Change) -> dict[str, Any]:
+    """The configuration with the change in it; everything else stays."""
+    settings = dict(change.settings)
+    groups = settings.pop("instance_group", None)
+    made = {**config, **settings}
+    if groups is not None:
+        made["instance_group"] = [_group(config, groups[0])]
+    return made
+
+
+def _group(config: Config, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The first group with another count. On several GPUs a group's count is per GPU."""
+    groups = config.get("instance_group") or [{}]
+    first = groups[0]
+    places = len(first.get("gpus", ())) if first.get("kind") == "KIND_GPU" else 1
+    return {**wanted, **first, "count": max(1, round(int(wanted["count"]) / max(1, places)))}
+
+
+def config_text(config: Config) -> str:
+    """As `config.pbtxt`, written by the official message."""
+    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.text_format import MessageToString
+
+    from inferometer.services.kserve import load_messages
+
+    message = type(load_messages().ModelConfigResponse().config)()
+    try:
+        ParseDict(dict(config), message, ignore_unknown_fields=True)
+    except (ParseError, SystemError) as error:  # a list in place of a member of an enum is the latter
+        raise PeerError(
+            f"the server's configuration of '{config.get('name')}' cannot be written: {error}"
+        ) from error
+    return MessageToString(message)
+
+
+def write_configs(configs: Mapping[str, Config], folder: Path) -> tuple[Path, ...]:
+    """`FOLDER/MODEL/config.pbtxt` for each model."""
+    written = []
+    for name, config in configs.items():
+        path = folder / name / "config.pbtxt"
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, config_text(config))
+        written.append(path)
+    return tuple(written)
