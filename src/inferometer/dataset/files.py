@@ -15,7 +15,7 @@ import os.path
 import re
 import shlex
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +89,8 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
     shape = maybe_shape(spec, shapes)
     if source.startswith("@"):
         for path in _paths(spec, source[1:]):
-            yield from reader_for(path)(Wanted(spec, path, shape))
+            read = READERS.get(os.path.splitext(path)[1].lower(), read_raw)
+            yield from read(Wanted(spec, path, shape))
         return
     if os.path.isfile(source):
         raise UsageError(
@@ -144,26 +145,16 @@ class Wanted:
         """What --shape says, which goes before the form of the data."""
         return self.shape if self.spec.is_dynamic else None
 
-    @property
-    def form(self) -> str:
-        return f"{self.spec.datatype} of shape {format_shape(self.spec.shape if self.shape is None else self.shape)}"
-
     def misfit(self, found: str, *, remedy: str = "") -> UsageError:
+        shape = format_shape(self.spec.shape if self.shape is None else self.shape)
         return UsageError(
-            f"{self.source} does not fit input '{self.spec.name}', which takes {self.form}: {found}",
+            f"{self.source} does not fit input '{self.spec.name}', which takes {self.spec.datatype} of shape {shape}: "
+            f"{found}",
             remedy=remedy,
         )
 
     def tensor(self, shape: Shape, data: bytes) -> Tensor:
         return Tensor(self.spec.name, self.spec.datatype, shape, data)
-
-
-Reader = Callable[[Wanted], list[Tensor]]
-
-
-def reader_for(path: str) -> Reader:
-    """By the ending of the name; what is not known is taken as it is."""
-    return READERS.get(os.path.splitext(path)[1].lower(), read_raw)
 
 
 def read_raw(wanted: Wanted) -> list[Tensor]:
@@ -259,7 +250,12 @@ def read_literal(wanted: Wanted) -> Tensor:
     return _flat(wanted, data, len(values))
 
 
-READERS: dict[str, Reader] = {".npy": read_npy, ".npz": read_npz, ".txt": read_text, ".wav": read_wav}
+READERS = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".txt": read_text,
+    ".wav": read_wav,
+}  # others are taken as they are
 
 
 @contextmanager

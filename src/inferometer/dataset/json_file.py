@@ -39,16 +39,8 @@ from inferometer.dataset.shapes import (
 from inferometer.model.numbers import DATATYPES, ElementError, count, encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
-_ELEMENT_NAMES = {
+_ELEMENT_NAMES = {  # of integers: uint8_t and so on
     "BOOL": "bool",
-    "UINT8": "uint8_t",
-    "UINT16": "uint16_t",
-    "UINT32": "uint32_t",
-    "UINT64": "uint64_t",
-    "INT8": "int8_t",
-    "INT16": "int16_t",
-    "INT32": "int32_t",
-    "INT64": "int64_t",
     "FP16": "half",
     "BF16": "bfloat16",
     "FP32": "float",
@@ -222,21 +214,16 @@ def _content(part: _Part, reader: JsonReader) -> _Content:
                 raise part.error("a fixed schedule needs one flat list of steps, but 'data' holds lists")
             streams.append(_stream(part, number, reader))
         else:
-            raise _mixed(part, number, reader)
+            found = reader.glance()
+            raise part.error(
+                f"'{part.field}' mixes objects and lists"
+                if isinstance(found, (dict, list))
+                else f"entry {number} of '{part.field}' is {_describe(found)}",
+                remedy="write a list of objects (the steps of one stream) or a list of lists of objects (streams)",
+            )
     if not streams and part.is_data:
         raise part.error("'data' is empty", remedy="give at least one step")
     return _Content("[" in kinds, streams, times_ms)
-
-
-def _mixed(part: _Part, number: int, reader: JsonReader) -> UsageError:
-    found = reader.glance()
-    is_known = isinstance(found, (dict, list))
-    return part.error(
-        f"'{part.field}' mixes objects and lists"
-        if is_known
-        else f"entry {number} of '{part.field}' is {_describe(found)}",
-        remedy="write a list of objects (the steps of one stream) or a list of lists of objects (streams)",
-    )
 
 
 def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
@@ -350,8 +337,9 @@ def _from_list(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
             encoded.write(encode(spec.datatype, values))
             _require_no_overflow(values)
         except ElementError as error:
+            name = _ELEMENT_NAMES.get(spec.datatype, f"{spec.datatype.lower()}_t")
             raise place.error(
-                f"unable to find {_ELEMENT_NAMES[spec.datatype]} data in json",
+                f"unable to find {name} data in json",
                 f"element {before + error.index} must be {error.expected} ({spec.datatype}), "
                 f"but is {_describe(error.found)}",
                 remedy="write the elements as one flat list" if isinstance(error.found, list) else "",
@@ -377,7 +365,14 @@ def _finished(spec: TensorSpec, place: _Place, data: bytes, written: Shape | Non
         shape = (elements,) if filled is None else filled
     if shape is None:
         raise dynamic_shape_error(spec, elements=elements, place=str(place))
-    _require_size(spec, place, shape, elements, len(data))
+    expected, unit, found = math.prod(shape) * DATATYPES[spec.datatype].size, "bytes", len(data)
+    if spec.datatype == "BYTES":
+        expected, unit, found = math.prod(shape), "elements", elements
+    if found != expected:
+        raise place.error(
+            f"mismatch in the data provided for {spec.name}. Expected: {expected} {unit}, Got: {found} {unit}",
+            f"shape {format_shape(shape)} of {spec.datatype} has {math.prod(shape)} elements",
+        )
     return Tensor(spec.name, spec.datatype, shape, data)
 
 
@@ -404,18 +399,6 @@ def _checked(spec: TensorSpec, place: _Place, shape: Any) -> Shape:
             f"model's {noun} shape of {format_shape(spec.shape)}"
         )
     return tuple(shape)
-
-
-def _require_size(spec: TensorSpec, place: _Place, shape: Shape, elements: int, size: int) -> None:
-    expected, unit, found = math.prod(shape) * DATATYPES[spec.datatype].size, "bytes", size
-    if spec.datatype == "BYTES":
-        expected, unit, found = math.prod(shape), "elements", elements
-    if expected == found:
-        return
-    raise place.error(
-        f"mismatch in the data provided for {spec.name}. Expected: {expected} {unit}, Got: {found} {unit}",
-        f"shape {format_shape(shape)} of {spec.datatype} has {math.prod(shape)} elements",
-    )
 
 
 def _describe(value: Any) -> str:

@@ -22,20 +22,18 @@ WORDS_OF_A_PROMPT = 100
 _PROMPT_KEYS = ("prompt", "text", "text_input", "input")
 _LONGEST_MS = 1e15
 _MALFORMED = "Input data file is malformed."
+_EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
 def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
     """One stream of steps, or the streams that the data file has."""
     files = [source for source in options.sources if source not in GENERATED]
-    given = [
-        name
-        for name, is_given in (
-            ("--input-data", bool(files)),
-            ("--prompts", options.prompts is not None),
-            ("--prompt-tokens", options.prompt_tokens is not None),
-        )
-        if is_given
-    ]
+    sources = {
+        "--input-data": files or None,
+        "--prompts": options.prompts,
+        "--prompt-tokens": options.prompt_tokens,
+    }
+    given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
     if files:
@@ -128,13 +126,13 @@ def _rows(path: str) -> list[Any]:
     if not isinstance(document, dict) or "data" not in document:
         raise UsageError(
             f"The json file doesn't contain data field: {path}",
-            remedy='write {"data": [{"payload": [{"model": "..."}]}]}',
+            remedy=_EXAMPLE,
         )
     rows = document["data"]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, type(rows[0])) for row in rows):
         raise UsageError(
             f"{_MALFORMED} {path}: 'data' must be a list of steps or a list of lists of steps",
-            remedy='write {"data": [{"payload": [{"model": "..."}]}]}',
+            remedy=_EXAMPLE,
         )
     if any(row == [] for row in rows):
         raise UsageError(f"{_MALFORMED} {path}: a stream of 'data' is empty", remedy="give at least one step")
@@ -159,25 +157,23 @@ def _step(path: str, stream: int, number: int, row: Any) -> Step:
                 remedy="a step has 'payload', and may have 'session_id', 'delay' and 'timestamp'",
             )
         if key in ("session_id", "delay", "timestamp"):
-            tensors.append(
-                Tensor(key, "JSON", (1,), str(_single(key, value, where)).encode("utf-8", "replace"))
-            )
+            said = str(_single(key, value, where)).encode("utf-8", "replace")
+            tensors.append(Tensor(key, "JSON", (1,), said))
     return tuple(tensors)
 
 
 def _single(key: str, value: Any, where: str) -> str | int | float:
     """The one value of a list of one."""
     found = value[0] if isinstance(value, list) and len(value) == 1 else value
-    wanted = (str, int) if key == "session_id" else (int, float)
-    is_right = isinstance(found, wanted) and not isinstance(found, bool)
-    if not is_right or (key != "session_id" and not _is_time(found, is_delay=key == "delay")):
-        what = "a name" if key == "session_id" else "a number of milliseconds"
+    if key == "session_id":
+        what, is_right = "a name", type(found) in (str, int)
+    else:
+        least = 0 if key == "delay" else -_LONGEST_MS
+        what = "a number of milliseconds"
+        is_right = type(found) in (int, float) and least <= found < _LONGEST_MS
+    if not is_right:
         raise UsageError(f"{_MALFORMED} '{key}' must be a list with {what} {where}")
     return found  # type: ignore[no-any-return]
-
-
-def _is_time(value: Any, *, is_delay: bool) -> bool:
-    return bool((0 if is_delay else -_LONGEST_MS) <= value < _LONGEST_MS)
 
 
 def compact(document: Any) -> bytes:
