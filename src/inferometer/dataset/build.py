@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.files import read_directory, read_files
-from inferometer.dataset.generate import generate, pool_size
+from inferometer.dataset.generate import generate_steps, pool_size
 from inferometer.dataset.json_file import read_json
 from inferometer.dataset.payloads import build_messages, build_payloads
 from inferometer.dataset.shapes import format_shape, require_input, require_known_datatypes
@@ -33,15 +33,16 @@ def build(model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False)
     generated = [source for source in options.sources if source in GENERATED]
     if not generated:
         return _given(model, options, is_scheduled=is_scheduled)
-    if set(options.sources) != {generated[0]}:
+    origin = generated[0]
+    if set(options.sources) != {origin}:
         raise UsageError(
-            f"--input-data {generated[0]} cannot be combined with other data, "
+            f"--input-data {origin} cannot be combined with other data, "
             f"but got {' and '.join(options.sources)}",
             remedy="give random, zero, or data files",
         )
     if options.files:
-        return read_files(model, options, generated[0])
-    return generate(model, options, generated[0])
+        return read_files(model, options, origin)
+    return Dataset(origin, (generate_steps(model.inputs, options, origin),))
 
 
 def _require_json(options: DataOptions) -> None:

@@ -29,6 +29,14 @@ class Dataset:
         return self.origin not in ("random", "zero")
 
 
+def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested: bool) -> None:
+    """Of another file: a flat one adds steps to stream 0, a nested one adds streams."""
+    if is_nested or not streams:
+        streams += more
+    else:
+        streams[0] += more[0]
+
+
 def read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.dataset import Step
 from inferometer.dataset.shapes import Shape, dynamic_shape_error, format_shape, maybe_shape
 from inferometer.model.numbers import DATATYPES, bf16_bytes, encode, little_endian
-from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.model.spec import Tensor, TensorSpec
 from inferometer.options.options import DataOptions
 
 POOL_BYTES = 64 << 20  # all generated requests together, as long as there is more than one
@@ -31,15 +31,13 @@ _FRACTIONS = {  # the words that are drawn, how many bits of each are taken, and
 }
 
 
-def generate(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
-    """One stream of different steps; a single one where there is nothing to vary."""
-    return Dataset(origin, (generate_steps(model.inputs, options, origin),))
-
-
 def generate_steps(
     specs: tuple[TensorSpec, ...], options: DataOptions, origin: str, *, given: tuple[Step, ...] = ((),)
 ) -> tuple[Step, ...]:
-    """Tensors of these inputs, to stand beside the given ones: a step for each, or a pool beside a single one."""
+    """Tensors of these inputs, to stand beside the given ones: a step for each, or a pool beside a single one.
+
+    Where there is nothing to vary the pool is a single step.
+    """
     if options.seed < 0:
         raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
     wanted = [(spec, _shape(spec, options)) for spec in specs]

@@ -25,7 +25,7 @@ from itertools import zip_longest
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step, unreadable
+from inferometer.dataset.dataset import Dataset, Step, add_streams, unreadable
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import (
     Shape,
@@ -104,7 +104,7 @@ class _Content:
 def read_json(
     model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape], *, is_scheduled: bool = False
 ) -> Dataset:
-    """The streams of all files: flat files add steps to stream 0, nested files add streams."""
+    """The streams of all files."""
     streams: list[list[Step]] = []
     expected: list[list[Step]] = []
     times_ms: list[float] = []
@@ -115,12 +115,8 @@ def read_json(
         is_checked = is_checked or outputs is not None
         unchecked: list[list[Step]] = [[()] * len(stream) for stream in data.streams]
         checks = unchecked if outputs is None else outputs.streams
-        if data.is_nested or not streams:
-            streams += data.streams
-            expected += checks
-        else:
-            streams[0] += data.streams[0]
-            expected[0] += checks[0]
+        add_streams(streams, data.streams, is_nested=data.is_nested)
+        add_streams(expected, checks, is_nested=data.is_nested)
     return Dataset(
         "json",
         tuple(map(tuple, streams)),

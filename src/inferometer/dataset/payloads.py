@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step, read_bytes, split_lines
+from inferometer.dataset.dataset import Dataset, Step, add_streams, read_bytes, split_lines
 from inferometer.model.spec import Tensor
 from inferometer.options.options import GENERATED, DataOptions
 
@@ -89,7 +89,6 @@ def _line(path: str, number: int, line: bytes) -> Step:
 
 
 def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
-    """As with tensors: flat files add steps to stream 0, nested files add streams."""
     streams: list[list[Step]] = []
     for path in paths:
         rows = _rows(path)
@@ -99,10 +98,7 @@ def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
             [_step(path, stream, number, row) for number, row in enumerate(part)]
             for stream, part in enumerate(parts)
         ]
-        if is_nested or not streams:
-            streams += read
-        else:
-            streams[0] += read[0]
+        add_streams(streams, read, is_nested=is_nested)
     whole = tuple(map(tuple, streams))
     return Dataset("json", whole, times_ms=tuple(map(_time_ms, whole[0])) if is_scheduled else None)
 

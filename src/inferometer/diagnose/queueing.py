@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 REQUESTS = 300  # watched at least; more with many in flight
@@ -211,7 +212,7 @@ class _Simulation:
         self._plain = self._whole_path()
         self._now_s = 0.0
         self._virtual_s = 0.0
-        self._order = 0
+        self._order = count()  # of events at the same time
         self._real: list[tuple[float, int, _Job | _Place]] = []
         self._on_cores: list[tuple[float, int, _Job]] = []
         self._speed = cache(pipeline.cores.speed)
@@ -269,21 +270,17 @@ class _Simulation:
             self._finish(what)
 
     def _push_real(self, at_s: float, what: _Job | _Place) -> None:
-        self._order += 1
-        heappush(self._real, (at_s, self._order, what))
+        heappush(self._real, (at_s, next(self._order), what))
 
     def _push_on_cores(self, job: _Job) -> None:
-        self._order += 1
-        heappush(self._on_cores, (self._virtual_s + job.core_s, self._order, job))
+        heappush(self._on_cores, (self._virtual_s + job.core_s, next(self._order), job))
 
     def _work(self, tokens: list[_Token], place: _Place | None, total_s: float, core_s: float) -> None:
         job = _Job(tokens, place, core_s, self._now_s)
-        if total_s > core_s:
-            self._push_real(self._now_s + total_s - core_s, job)
-        elif core_s > 0:
+        if 0 < total_s <= core_s:
             self._push_on_cores(job)
         else:
-            self._push_real(self._now_s, job)
+            self._push_real(self._now_s + total_s - core_s, job)
 
     # --- requests
 
@@ -321,10 +318,10 @@ class _Simulation:
 
     def _dispatch(self, place: _Place) -> None:
         while place.free and place.queue:
-            count = self._batch(place)
-            if not count:
+            size = self._batch(place)
+            if not size:
                 return
-            taken = [place.queue.popleft() for _ in range(count)]
+            taken = [place.queue.popleft() for _ in range(size)]
             place.free -= 1
             self._execute(place, taken)
 
@@ -370,9 +367,8 @@ class _Simulation:
 
     def _visits(self, place: _Place) -> list[_Visit]:
         calls = place.station.calls
-        count = int(calls) + (self._random.random() < calls - int(calls))
         visits: list[_Visit] = []
-        for _ in range(count):
+        for _ in range(int(calls) + (self._random.random() < calls - int(calls))):
             visits.append(_Visit(place, True))
             for member in place.members:
                 visits += self._visits(member)
