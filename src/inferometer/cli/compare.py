@@ -173,8 +173,7 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
 
 def _report(comparison: "Comparison", names: Sequence[str], files: Mapping[str, str | None]) -> None:
     from inferometer.base.answer_file import write
-    from inferometer.report.junit import to_junit
-    from inferometer.report.saved import consistent, document, to_markdown, write_page
+    from inferometer.report.saved import consistent, document, to_junit, to_markdown, write_page
     from inferometer.report.terminal import show
 
     outputs = Outputs()

@@ -150,8 +150,7 @@ def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec,
 def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
     counters = stats.counters
     count = counters.compute_infer_count
-    compute_ns = counters.compute_input_ns + counters.compute_infer_ns + counters.compute_output_ns
-    service_s = compute_ns / count / NS_PER_S
+    service_s = counters.compute_ns / count / NS_PER_S
     members = tuple(
         step
         for member, member_stats in zip(model.composing, stats.members, strict=True)

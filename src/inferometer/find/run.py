@@ -14,8 +14,8 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import Judgement, LoadRun, judge, judge_one, needed_requests
 from inferometer.find.sections import LevelSections
-from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
+from inferometer.load.workers import Recorded
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup

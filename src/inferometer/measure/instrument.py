@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from inferometer.base.clock import Clock
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Load, ResizableLoad
 from inferometer.load.plan import Plan
+from inferometer.load.workers import Load, ResizableLoad
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.silence import LIMIT_NS
 from inferometer.model.spec import ModelSpec

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Arrivals, Open
+from inferometer.load.workers import Collected, Cost
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.silence import GONE_NS, Silence
 from inferometer.observe.metrics import Sample
-from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
 from inferometer.stats.goodput import limits
 from inferometer.stats.lateness import Lateness
@@ -46,6 +46,7 @@ NEAR_NS = 200 * NS_PER_MS
 LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # of the counters at a level's start, until one was quick
 QUICK_NS = NS_PER_MS
+BUSY_NS = 200 * NS_PER_MS  # a server that takes so long is not asked again
 
 
 class LevelRun:
@@ -112,6 +113,8 @@ class LevelRun:
         self._open = self._new_window(self._start_ns)
 
     def _read_counters(self) -> CounterReading | None:
+        if self._statistics_error is not None:
+            return None  # one failure may have taken its whole time limit, with the load going on
         asked_ns = self._bench.clock()
         try:
             counters = self._bench.read_counters()
@@ -132,7 +135,7 @@ class LevelRun:
             if reading is None:
                 return None
             best = reading if best is None or reading.span_ns < best.span_ns else best
-            if best.span_ns <= QUICK_NS:
+            if best.span_ns <= QUICK_NS or reading.span_ns >= BUSY_NS:
                 break
         return best
 

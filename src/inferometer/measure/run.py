@@ -9,9 +9,8 @@ from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
-from inferometer.load.workers import Workers
+from inferometer.load.workers import Load, Workers
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import is_rate, points
@@ -22,9 +21,9 @@ from inferometer.measure.silence import silence_limit_ns
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.services.endpoint import Connection
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 from inferometer.services.shared_memory import Registry, shared_region
-from inferometer.services.trace import Tracer, settings, traced
+from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.account import account
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
@@ -70,13 +69,7 @@ def _without_worker(result: Result, load: Load, error: LocalError) -> Result:
 
 
 def _traced(setup: Setup) -> AbstractContextManager[None]:
-    options = setup.options
-    wanted = settings(
-        level=options.trace_level,
-        rate=options.trace_rate,
-        count=options.trace_count,
-        log_frequency=options.log_frequency,
-    )
+    wanted = asked_settings(setup.options)
     if not wanted:
         return nullcontext()
     if not isinstance(setup.service, Tracer):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Collected
+from inferometer.load.workers import Collected
 
 LIMIT_NS = 60 * NS_PER_S
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone

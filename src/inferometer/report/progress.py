@@ -10,9 +10,9 @@ from rich.live import Live
 from inferometer.base.clock import Clock
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S
-from inferometer.report.escape import terminal
 from inferometer.report.format import duration, level_label, plural, quantity
 from inferometer.report.sentences import level_sentence
+from inferometer.report.terminal import plain_text
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
 
@@ -113,9 +113,9 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def _draw(self, current: str) -> None:
-        lines = [terminal(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
+        lines = [plain_text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
         if current:
-            lines.append(terminal(f"▸ {current}", overflow="ellipsis", no_wrap=True))
+            lines.append(plain_text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
         self._live.update(Group(*lines), refresh=True)
 
 

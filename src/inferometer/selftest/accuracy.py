@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
-from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Constant, Open, Poisson
+from inferometer.load.workers import Load
 from inferometer.records.records import Records
 from inferometer.report.format import duration, quantity, share
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness

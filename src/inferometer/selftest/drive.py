@@ -14,9 +14,8 @@ from typing import Any, Self
 from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Load, Recorded
 from inferometer.load.plan import Plan
-from inferometer.load.workers import Workers
+from inferometer.load.workers import Load, Recorded, Workers
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
@@ -24,7 +23,7 @@ from inferometer.options.options import Options
 from inferometer.records.records import Records, join
 from inferometer.selftest.null_server import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
-from inferometer.records import status
 from inferometer.stats.ends import join_groups
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
 from inferometer.stats.measurement import (

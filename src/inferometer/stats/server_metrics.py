@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from inferometer.observe.gpu import Gpu
+from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, Sample
 
 Number = TypeVar("Number", int, float)

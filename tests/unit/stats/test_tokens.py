@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.records.records import Records, from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.goodput import kept, limits
 from inferometer.stats.slo import parse_slo
 from inferometer.stats.tokens import Tokens, join_tokens, token_figures
