@@ -28,7 +28,7 @@ from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
-from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
@@ -63,7 +63,7 @@ class Setup:
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
-    metrics: MetricsEndpoint | HostEndpoint | None = None  # only when they are collected
+    metrics: MetricsEndpoint | None = None  # only when they are collected
     journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: Host | None = None  # of the worker, where that is to hold the server

@@ -22,7 +22,7 @@ from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import HostMeter
-from inferometer.observe.poller import HostEndpoint
+from inferometer.observe.poller import MetricsEndpoint
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
@@ -287,7 +287,7 @@ def prepare_held(options: Options, host: Host) -> Setup:
     return replace(
         setup,
         options=replace(setup.options, metrics_interval_ms=options.metrics_interval_ms),
-        metrics=HostEndpoint(HostMeter(), clock=monotonic_ns),
+        metrics=MetricsEndpoint(None, clock=monotonic_ns, host=HostMeter()),
     )
 
 
