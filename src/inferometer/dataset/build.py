@@ -16,7 +16,8 @@ from inferometer.dataset.json_file import read_json
 from inferometer.dataset.payloads import build_messages, build_payloads
 from inferometer.dataset.shapes import format_shape, require_input, require_known_datatypes
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.options import GENERATED, DataOptions
+from inferometer.options.options import DataOptions
+from inferometer.options.values import GENERATED
 
 
 def build(model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False) -> Dataset:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import HostMeter, HostSample
 from inferometer.server.ports import listens_on
 from inferometer.stats.watcher import Watcher

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.diagnose.bottleneck import Conclusion, Evidence, conclude, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.host import HostWatch, find_server

@@ -32,9 +32,8 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from inferometer.base import status as outcome
-from inferometer.base.clock import Clock
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS
+from inferometer.base.units import NS_PER_MS, Clock
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inferometer.base import status as outcome
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.base.text import is_digits
-from inferometer.base.units import NS_PER_US
+from inferometer.base.units import NS_PER_US, Clock
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Mark
 from inferometer.records.spool import Spool

@@ -14,11 +14,9 @@ import traceback
 from functools import partial
 from multiprocessing.connection import Connection
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import InferometerError
+from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.base.messages import ALOUD, messages_shown
-from inferometer.base.shortage import maybe_shortage
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog

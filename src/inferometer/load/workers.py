@@ -17,9 +17,8 @@ from itertools import repeat
 from multiprocessing.connection import Connection, wait
 from typing import Protocol, TypeVar
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inferometer.base.clock import Clock
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Load, ResizableLoad
 from inferometer.measure.journal import RequestJournal

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import inferometer
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.instrument import Instrument, LoadPoint

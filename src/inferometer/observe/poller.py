@@ -7,10 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock
 from inferometer.observe.host import HostMeter
 from inferometer.observe.metrics import Sample, sample
 from inferometer.services.endpoint import Connection

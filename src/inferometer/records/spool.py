@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from inferometer.base.clock import Clock
+from inferometer.base.units import Clock
 
 _HEAD = Struct("<8q")
 _RESPONSE = Struct("<3q")

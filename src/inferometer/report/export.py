@@ -31,9 +31,7 @@ def is_parquet(path: Path) -> bool:
 
 def check_files(options: Options) -> None:
     """Refuses files asked for that could not be written when the load is over."""
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
+    writable(options.csv, options.json, options.html)
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
 

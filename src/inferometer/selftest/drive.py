@@ -11,9 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Self
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Load, Recorded, Workers
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint

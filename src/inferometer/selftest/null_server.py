@@ -23,8 +23,7 @@ from abc import ABC, abstractmethod
 from array import array
 from dataclasses import asdict, dataclass
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.wire.frames import (
     ACK,
     DATA,

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError
+from inferometer.options.option import Rule, is_grpc, names_data
 from inferometer.options.options import Options
-from inferometer.options.rule import Rule, is_grpc, names_data
 
 if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
     from inferometer.model.spec import ModelSpec, Tensor

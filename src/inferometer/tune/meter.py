@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.checks import STABILITY_OPTIONS, changed

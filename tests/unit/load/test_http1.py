@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from inferometer.base import status as outcome
-from inferometer.base.clock import monotonic_ns
+from inferometer.base.units import monotonic_ns
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import NOTHING, Callbacks, LinkSetup
 from inferometer.load.reactor import EpollReactor

@@ -4,13 +4,12 @@ import textwrap
 from collections.abc import Sequence
 
 from inferometer.measure.checks import KindRules, make
-from inferometer.options.option import Ask, Option
+from inferometer.options.command_line import Ask, Command, read
+from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import OPTIONS, Options
-from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
-from inferometer.options.words import Command, read
 from inferometer.services.kind import KINDS
 
-COMMAND = Command("perf_analyzer", "-m NAME [options]", "", OPTIONS)
+COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=OPTIONS, shows_shared=True)
 _URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
 _INDENT = " " * 8
 _WIDTH = 100
@@ -20,7 +19,8 @@ def _is_without_data(given: Given) -> bool:
     return not names_data(given) and "data.prompts" not in given and "data.prompt_tokens" not in given
 
 
-_OPENAI, _DYNAMIC = KINDS["openai"].rules, KINDS["dynamic_grpc"].rules
+_no_grpc, _no_batches = KINDS["openai"].rules
+_only_grpc, _no_method, *_others = KINDS["dynamic_grpc"].rules
 _KIND_RULES: KindRules = {
     "tfserving": (
         Rule(lambda given: not is_grpc(given), "tfserving supports only grpc. Use -i grpc."),
@@ -43,7 +43,7 @@ _KIND_RULES: KindRules = {
             lambda given: "streaming" in given,
             "Streaming is only allowed with gRPC protocol and Triton C API.",
         ),
-        *_OPENAI[:1],
+        _no_grpc,
         Rule(_is_without_data, "Must supply --input-data FILE with --service-kind openai."),
         Rule(
             lambda given: not given.get("endpoint"),
@@ -53,15 +53,16 @@ _KIND_RULES: KindRules = {
             lambda given: not is_async(given),
             "Only async calls are supported with --service-kind openai. Use --async.",
         ),
-        *_OPENAI[1:],
+        _no_batches,
     ),
     "dynamic_grpc": (
-        *_DYNAMIC[:2],
+        _only_grpc,
+        _no_method,
         Rule(
             lambda given: "asynchronous" in given,
             "Only sync calls are supported with --service-kind dynamic_grpc. Leave out --async.",
         ),
-        *_DYNAMIC[2:],
+        *_others,
     ),
 }
 """The service kinds about which the classic tool is stricter than we are."""

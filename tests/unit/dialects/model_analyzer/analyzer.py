@@ -11,8 +11,8 @@ from pathlib import Path
 
 from scripted import answer, server
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
+from inferometer.base.units import monotonic_ns
 from inferometer.dialects.model_analyzer import main as model_analyzer
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals
@@ -251,6 +251,9 @@ load = float(value("--concurrency-range") if "--concurrency-range" in words else
 if load in [float(row) for row in os.environ.get("STUB_FAILS", "").split()]:
     print("cannot do it")
     sys.exit(99)
+if len(open(os.environ["STUB_LOG"]).readlines()) <= int(os.environ.get("STUB_UNSTABLE", 0)):
+    print("Failed to obtain stable measurement")
+    sys.exit(2)
 rate = 100.0 if "STUB_FLAT" in os.environ else 100 * load
 row = {{"Concurrency": load, "Inferences/Second": rate, "Avg latency": 1000 * load, "p90 latency": 1500 * load,
        "p95 latency": 1600 * load, "p99 latency": 2000 * load, "send/recv": 100, "response wait": 900,
