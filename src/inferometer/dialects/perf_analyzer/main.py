@@ -7,12 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import Interrupts, drop_output, interruptible, received, shortage
-from inferometer.base.text import printable
+from inferometer.base.text import decode_json, printable
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.command_line import Ask
@@ -264,7 +263,7 @@ def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> No
 def _words(example: str) -> str:
     """The server's own sentence, out of the JSON it may have put it in; of a whole page, how it begins."""
     try:
-        document = decode(example)
+        document = decode_json(example)
     except ValueError:
         document = None
     said = str(document["error"]) if isinstance(document, dict) and "error" in document else example
