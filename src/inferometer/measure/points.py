@@ -121,7 +121,7 @@ def _range_points(options: Options, last: float | None, outcome: LastOutcome) ->
         span = options.request_rate
 
         def make(value: float) -> LoadPoint:
-            plan = Open(_schedule(options, value), cap=_cap(options), count=count)
+            plan = Open(rate_schedule(options, value), cap=_cap(options), count=count)
             return LoadPoint("request_rate", value, plan, value)
     else:
         span = options.concurrency or Range(1)
@@ -157,7 +157,7 @@ def most_streams(options: Options, *, has_sequences: bool) -> int:
     return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
 
 
-def _schedule(options: Options, rate: float) -> Schedule:
+def rate_schedule(options: Options, rate: float) -> Schedule:
     if options.request_distribution == "poisson":
         return Poisson(rate, options.data.seed)
     return Constant(rate)

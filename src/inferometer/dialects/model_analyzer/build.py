@@ -22,7 +22,6 @@ from inferometer.options.command_line import Ask
 from inferometer.options.options import Options
 from inferometer.server.ports import Ports
 from inferometer.stats.figures import LATENCY_P99
-from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.settings import (
     IN_PROCESS,
@@ -30,6 +29,7 @@ from inferometer.tune.settings import (
     LaunchSettings,
     ModelSettings,
     OptunaLimits,
+    Prompts,
     SearchSettings,
     ServerAccess,
     TuneSettings,

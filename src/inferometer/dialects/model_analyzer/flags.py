@@ -15,7 +15,7 @@ from inferometer.dialects.model_analyzer.values import (
     whole,
     wrong,
 )
-from inferometer.tune.prompts import LENGTHS
+from inferometer.tune.settings import LENGTHS
 
 Flags = tuple[tuple[str, Any], ...]
 

@@ -18,7 +18,6 @@ from inferometer.report.document import Document
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.tune import model_config
 from inferometer.tune.report import detailed, facts
 from inferometer.tune.report.charts import curves
 from inferometer.tune.report.study import ACROSS_MODELS, across_document, study_document
@@ -158,10 +157,10 @@ def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
     found = recommend(study)
     if found is None:
         return
-    variants = [part for row in facts.variants_of(study, found.best.name) for part in (*row.composing, row)]
+    variants = [part for row in facts.variants_of(study, found.best.name) for part in row.with_members]
     for variant in variants:
         place = folder / variant.model if len(variants) > 1 else folder
-        yield place / "config.pbtxt", model_config.to_text({**variant.config, "name": variant.model})
+        yield place / "config.pbtxt", variant.text
 
 
 def _summary_plots(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> list[Plot]:
@@ -202,7 +201,8 @@ def write_detailed(
     plots = config.plots if plots is None else plots
     ranked = detailed.find(study, name)
     (variant,) = facts.variants_of(study, name)
-    chosen = _detailed_plots(study, is_cpu=variant.cpu_only and not with_gpus) if plots is None else plots
+    usual = detailed.plots(study, with_gpus=with_gpus or not variant.cpu_only)
+    chosen = [Plot(*row) for row in usual] if plots is None else plots
     if set(formats) != {"csv"}:
         _draw(chosen, study, [ranked], export / "plots" / "simple" / name, files)
         breakdown = picture.latency_breakdown(ranked) if study.mode != "offline" else None
@@ -219,19 +219,6 @@ def write_detailed(
         table = detailed.measurements(study, ranked, with_gpus=with_gpus or not variant.cpu_only)
         sheet = tables.Sheet("", tuple(column.name for column in table.columns), table.rows)
         files.write(stem.with_suffix(".csv"), sheet.csv())
-
-
-def _detailed_plots(study: Study, *, is_cpu: bool) -> list[Plot]:
-    if study.mode == "offline":
-        return [
-            Plot("throughput_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT),
-            Plot("latency_v_batch_size", "p99 Latency vs. Batch Size", "batch_size", LATENCY_P99),
-        ]
-    return [
-        Plot(name, title, LATENCY_P99, tag)
-        for name, title, tag in detailed.PLOTS
-        if not (is_cpu and tag.startswith("gpu_"))
-    ]
 
 
 def _write(document: Document, stem: Path, formats: Sequence[str], files: ReportFiles) -> None:

@@ -10,8 +10,8 @@ from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
 from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY, TOKEN_TAGS
 from inferometer.tune import model_config
-from inferometer.tune.checks import check_settings
 from inferometer.tune.deployment import open_deployment
+from inferometer.tune.prepare import check_settings
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.space import message_choices
 

@@ -170,8 +170,8 @@ def _loads(value: Callable[[ClientLoad], object]) -> Callable[[_Row], str | None
 
 
 def _each(text: Callable[[ModelVariant], str]) -> Callable[[_Row], str]:
-    """A fact about every variant; those of its members have no blanks between them."""
-    return lambda row: ",".join(text(variant).replace(", ", ",") for variant in row.variants)
+    """A fact about every variant; of an ensemble, about its members."""
+    return lambda row: ",".join(text(part) for variant in row.variants for part in variant.working)
 
 
 def _config_path(row: _Row) -> str:

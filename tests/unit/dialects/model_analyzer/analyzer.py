@@ -20,7 +20,6 @@ from inferometer.tune import model_config
 from inferometer.tune.deployment import ServerDeployment
 from inferometer.tune.meter import TrialError, TrialFigures, fingerprint
 from inferometer.tune.prepare import choose, make_problem
-from inferometer.tune.search.search import Search
 from inferometer.tune.session import TrialRunner, run, sent_options
 from inferometer.tune.settings import Addresses, ServerAccess
 from inferometer.tune.study import Study
@@ -215,9 +214,7 @@ class Analyzer:
                 study = Study(
                     "inferometer test", settings.mode, name, scope.goals, seed=settings.search.seed or 0
                 )
-                yield run(
-                    TrialRunner(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study
-                )
+                yield run(TrialRunner(site, meter, journal, names, monotonic_ns, watcher), steps, study)
                 if watcher.is_interrupted():
                     return
 
