@@ -106,7 +106,7 @@ def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
     return {"measurement-mode": mode, **({name: size} if start else {})}
 
 
-def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -> list[str]:
+def command(generator: LoadGenerator, run: _Run, deployment: Deployment, start: int) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
     given: dict[str, object] = {
         "model-name": run.model if generator.library is None else run.variant,
@@ -114,7 +114,7 @@ def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -
         "latency-report-file": str(run.table),
         "verbose-csv": True,
         **_load(run.load),
-        **_where(generator, site),
+        **_where(generator, deployment),
     }
     if generator.config.bls_composing_models:
         given["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
@@ -124,9 +124,9 @@ def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -
     return [generator.path, *words((name, given[name]) for name in ordered if name in given)]
 
 
-def _where(generator: LoadGenerator, site: Deployment) -> dict[str, object]:
+def _where(generator: LoadGenerator, deployment: Deployment) -> dict[str, object]:
     """The server to ask, or what to load where there is none."""
-    config, addresses = generator.config, site.addresses
+    config, addresses = generator.config, deployment.addresses
     if generator.library is not None:
         return {
             "service-kind": "triton_c_api",
@@ -224,7 +224,7 @@ class ProgramMeter:
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(self.generator, models)
 
-    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
+    def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             runs = [
                 _Run(
@@ -237,17 +237,17 @@ class ProgramMeter:
                 for variant, load in proposal.parts
             ]
             for start in range(self._config.perf_analyzer_max_auto_adjusts):
-                failures = self._start(runs, site, start)
+                failures = self._start(runs, deployment, start)
                 if not failures:
-                    return self._figures(runs, site)
+                    return self._figures(runs, deployment)
                 if not any(mark in row.output for row in failures for mark in _UNSTABLE):
                     break
         reason, output = failures[0].reason, failures[0].output.strip()
         shown = f"{reason}: {output[:SHOWN]}" if output else reason
         raise TrialError(f"{self.generator.path}: {shown}")
 
-    def _start(self, runs: Sequence[_Run], site: Deployment, start: int) -> "list[_Failure]":
-        commands = [command(self.generator, run, site, start) for run in runs]
+    def _start(self, runs: Sequence[_Run], deployment: Deployment, start: int) -> "list[_Failure]":
+        commands = [command(self.generator, run, deployment, start) for run in runs]
         try:
             for words_ in commands:
                 self._running.append(
@@ -318,13 +318,13 @@ class ProgramMeter:
         with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
             sink.write(output)
 
-    def _figures(self, runs: Sequence[_Run], site: Deployment) -> TrialFigures:
+    def _figures(self, runs: Sequence[_Run], deployment: Deployment) -> TrialFigures:
         parts: list[Figures] = []
         gpus: tuple[tuple[str, Figures], ...] = ()
         for run in runs:
             figures, found = read_table(run.table.read_text())
             gpus = gpus or found
-            used = None if site.pid is None else resident(site.pid)
+            used = None if deployment.pid is None else resident(deployment.pid)
             rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
             parts.append(Figures((*figures.values, *rows)))
         return TrialFigures(tuple(parts), gpus)
