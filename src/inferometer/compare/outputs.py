@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import InferometerError
 from inferometer.compare.comparison import OutputSimilarity
-from inferometer.dataset.batches import batch
-from inferometer.dataset.build import build
+from inferometer.dataset.build import batch, build
 from inferometer.dataset.dataset import Step
 from inferometer.measure.prepare import Setup
 from inferometer.model.numbers import ElementError, decode, encode_fractions, values
