@@ -8,7 +8,6 @@ from inferometer.base.units import NS_PER_S
 from inferometer.load.load import Load, ResizableLoad
 from inferometer.load.plan import Plan
 from inferometer.measure.journal import RequestJournal
-from inferometer.measure.silence import LIMIT_NS
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot
@@ -17,6 +16,7 @@ from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
 
 FAR_NS = 3600 * NS_PER_S
+SILENCE_NS = 60 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ class Instrument:
     journal: RequestJournal | None = None
     resizable: ResizableLoad | None = None
     most_workers: int = 1
-    silence_ns: int = LIMIT_NS  # after so long without any answer a run is given up
+    silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up

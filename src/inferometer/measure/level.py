@@ -5,8 +5,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import conclude
 from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
-from inferometer.measure.level_run import LevelRun
-from inferometer.measure.silence import GONE_NS, Silence
+from inferometer.measure.level_run import GONE_NS, LevelRun, Silence
 from inferometer.observe.poller import polling
 from inferometer.records import status
 from inferometer.stats.measurement import Level

@@ -7,7 +7,7 @@ just before, nothing is collected, so that the call is on time. What ended later
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,14 +18,11 @@ from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Arrivals, Open
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
-from inferometer.measure.silence import GONE_NS, Silence
 from inferometer.observe.metrics import Sample
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
-from inferometer.stats.goodput import limits
-from inferometer.stats.lateness import Lateness
 from inferometer.stats.measurement import WindowFigures
-from inferometer.stats.merge import latency_estimate, rate_estimate
+from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
@@ -34,11 +31,20 @@ from inferometer.stats.stopping import (
     Precision,
     Stability,
     StopDecision,
+    cold_windows,
     judge_precision,
     judge_stability,
 )
-from inferometer.stats.warm_up import cold_windows
-from inferometer.stats.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
+from inferometer.stats.windows import (
+    Expense,
+    Window,
+    WindowRules,
+    add_failures,
+    condensed,
+    figures,
+    join_windows,
+    split,
+)
 
 # So long before a window's end nothing more is collected: the counters come first. They are asked for early by half
 # the time that the call takes, as long as that is not a stall.
@@ -46,6 +52,30 @@ NEAR_NS = 200 * NS_PER_MS
 LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # of the counters at a level's start, until one was quick
 QUICK_NS = NS_PER_MS
+GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long requests have been outstanding without a word from the server.
+
+    Time without requests says nothing: a schedule may have pauses. The pause after a failed request is silence too.
+    """
+
+    limit_ns: int
+    since_ns: int
+    _heard: int = 0
+    _is_failing: bool = False  # the last request that ended had no answer
+
+    def is_over(self, collected: Collected) -> bool:
+        """Whether the limit is passed, given what was collected now."""
+        answered = collected.records.is_answered
+        if len(answered):
+            self._is_failing = not answered.any()
+        is_idle = not collected.outstanding and not self._is_failing
+        if answered.any() or collected.heard != self._heard or is_idle:
+            self.since_ns, self._heard = collected.seen_ns, collected.heard
+        return collected.seen_ns - self.since_ns >= self.limit_ns
 
 
 class LevelRun:
@@ -58,7 +88,12 @@ class LevelRun:
         self._is_open = isinstance(point.plan, Open)
         self._is_scheduled = self._is_open and settings.is_whole
         self._timing = ScheduleTiming()
-        self._lateness = Lateness()
+        self._rules = WindowRules(
+            is_open=self._is_open,
+            has_tokens=settings.has_tokens,
+            promise=settings.promise,
+            drops_empty=settings.model.is_decoupled,
+        )
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -71,7 +106,7 @@ class LevelRun:
         self._last_good_ns = 0
         self._silent_since_ns = 0
         self._last_end_ns = 0
-        self._open = OpenWindow(0)
+        self._open = self._rules.new_window(0)
         self._collected: Collected
         self._cost: Cost
         self._cost_ns = 0
@@ -109,7 +144,7 @@ class LevelRun:
         self._last_good_ns = self._silence.since_ns = self._start_ns
         self._sent_before = self._cost.sent
         self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
-        self._open = self._new_window(self._start_ns)
+        self._open = self._rules.new_window(self._start_ns)
 
     def _read_counters(self) -> CounterReading | None:
         asked_ns = self._bench.clock()
@@ -230,7 +265,7 @@ class LevelRun:
     def _take(self, records: Records) -> None:
         if not len(records):
             return
-        self._open.add(records)
+        self._rules.add(self._open, records)
         self._last_end_ns = int(records.end_ns[-1])
         if self._is_scheduled:
             self._timing.add(records)
@@ -272,9 +307,14 @@ class LevelRun:
 
     def _close(self, end_ns: int) -> None:
         after, self._after, self._is_read = self._after, None, False
-        window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
-        if self._bench.metrics is not None:
-            window = replace(window, samples=self._bench.metrics.take())
+        window = replace(
+            self._open,
+            end_ns=end_ns,
+            expense=self._expense(),
+            before=self._before,
+            after=after,
+            samples=() if self._bench.metrics is None else self._bench.metrics.take(),
+        )
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
         is_lead = self._settings.is_whole and not self.windows and not self._open.ended_count
@@ -292,7 +332,7 @@ class LevelRun:
                 chosen=self._settings.percentile,
             )
         )
-        self._open = self._new_window(end_ns)
+        self._open = self._rules.new_window(end_ns)
 
     @property
     def start_ns(self) -> int:
@@ -306,18 +346,6 @@ class LevelRun:
         Where the load was given up, or interrupted, some ended after the time that counts.
         """
         return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
-
-    def _new_window(self, start_ns: int) -> OpenWindow:
-        settings = self._settings
-        bounds = None if settings.promise is None else limits(settings.promise)
-        return OpenWindow(
-            start_ns,
-            self._is_open,
-            settings.has_tokens,
-            bounds,
-            drops_empty=settings.model.is_decoupled,
-            lateness=self._lateness,
-        )
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._collected.cost
@@ -428,9 +456,10 @@ class LevelRun:
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
         chosen = self._settings.percentile
+        whole = join_windows(warm)
         estimates = [
-            ("throughput", rate_estimate(warm, self._settings.batch)),
-            (latency_name(chosen), latency_estimate(warm, chosen)),
+            ("throughput", rate_estimate(whole, self._settings.batch)),
+            (latency_name(chosen), latency_estimate(whole, chosen)),
         ]
         return judge_precision(rule, elapsed_ns, estimates)
 
@@ -448,29 +477,31 @@ class LevelRun:
         """What was seen, from which `conclude` makes the level."""
         poller = self._bench.metrics
         cold = self._cold_count()
+        counted = self.windows[cold:] or [self._open]
+        whole = join_windows(counted)
         return RawLevel(
             settings=self._settings,
             point=self._point,
             decision=decision,
-            cold=self.windows[:cold],
-            windows=self.windows[cold:],
+            cold=join_windows(self.windows[:cold]) if cold else None,
+            whole=whole,
+            were_counters_reset=counters_were_reset(counted),
             figures=self.figures,
             start_ns=self._start_ns,
             examples=self._bench.load.examples(),
-            samples=self._samples(self.windows[cold:]),
+            samples=self._samples(whole),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             timing=self._timing if self._is_scheduled else None,
         )
 
-    def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:
+    def _samples(self, whole: Window) -> tuple[Sample, ...] | None:
         """Of the merged windows; where none was taken in them, the last one before their end."""
         poller = self._bench.metrics
         if poller is None:
             return None
-        within = tuple(sample for window in windows for sample in window.samples)
-        if within or poller.latest is None:
-            return within
+        if whole.samples or poller.latest is None:
+            return whole.samples
         return (poller.latest,)
 
 

@@ -12,25 +12,24 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
-from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
 from inferometer.measure.search import LastOutcome
-from inferometer.measure.silence import silence_limit_ns
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.services.endpoint import Connection
 from inferometer.services.kinds import KINDS
 from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.trace import Tracer, settings, traced
-from inferometer.stats.account import account
 from inferometer.stats.measurement import Level
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
 
 MOST_WORKERS = 1024
+NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
@@ -138,6 +137,8 @@ def _most_workers(setup: Setup) -> int:
 
 def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument:
     options = setup.options
+    timeout_ns = round(options.request_timeout_s * NS_PER_S)
+    window_ns = options.measurement_interval_ms * NS_PER_MS
     found = Instrument(
         load,
         monotonic_ns,
@@ -145,10 +146,8 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
         watcher,
         _maybe_poller(setup),
         setup.journal,
-        silence_ns=silence_limit_ns(
-            timeout_ns=round(options.request_timeout_s * NS_PER_S),
-            window_ns=options.measurement_interval_ms * NS_PER_MS,
-        ),
+        # A longer time-out or window says that answers may take longer.
+        silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
     if options.workers != "auto":
         return found

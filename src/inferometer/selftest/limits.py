@@ -23,7 +23,7 @@ from inferometer.report.format import duration, quantity, share
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
 from inferometer.selftest.drive import MeasuredLoad, NullServer, ServerReport, run_for, workers
-from inferometer.stats.quantiles import percentile
+from inferometer.stats.series import percentile
 
 # --- machine
 

@@ -13,7 +13,7 @@ from inferometer.report.format import duration, quantity
 from inferometer.selftest.behaviour import Behaviour
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
 from inferometer.selftest.drive import HelperProcess, NullServer, run_whole, workers
-from inferometer.stats.quantiles import Durations, percentile
+from inferometer.stats.series import Durations, percentile
 
 PLANS: tuple[tuple[str, float], ...] = (
     ("constant", 100),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
-from inferometer.stats.quantiles import BINS_PER_OCTAVE
+from inferometer.stats.series import BINS_PER_OCTAVE
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 LATE_SHARE = 0.1  # of the median latency that may be our own late sending

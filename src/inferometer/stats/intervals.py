@@ -47,8 +47,7 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Estimate
-from inferometer.stats.quantiles import rank
-from inferometer.stats.series import Series, Sketch, Sorted
+from inferometer.stats.series import Series, Sketch, Sorted, rank
 
 MOST_SECTIONS = 64
 FEWEST_SECTIONS = 8
@@ -374,6 +373,34 @@ def _bunch_ends(ends: Groups) -> NDArray[np.bool_]:
     if gaps[is_long].sum() < BUNCHED * gaps.sum() or not is_long.any():
         return np.ones(len(ends), dtype=np.bool_)
     return np.append(is_long, True)
+
+
+# --- of a difference
+
+
+def relative_difference(before: Estimate, after: Estimate) -> Estimate:
+    """Of two figures that were measured apart from each other, as a share of the first: 0.1 is ten percent more.
+
+    Each side's distance to the end of its interval adds up in squares, on the scale of ratios, so that lopsided
+    intervals count as they are and swapping the two turns the answer round.
+    """
+    if before.value <= 0 or after.value <= 0:
+        return Estimate(0.0 if before.value == after.value else math.inf)
+    relative = after.value / before.value - 1
+    down, up = _distances(before), _distances(after)
+    if down is None or up is None:
+        return Estimate(relative)
+    ratio = math.log(after.value / before.value)
+    low = math.expm1(ratio - math.hypot(up[0], down[1]))
+    return Estimate(relative, low, math.expm1(ratio + math.hypot(up[1], down[0])))
+
+
+def _distances(estimate: Estimate) -> tuple[float, float] | None:
+    """From the value down to the low end and up to the high end, as logarithms of ratios."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    down = math.inf if estimate.low <= 0 else math.log(estimate.value / estimate.low)
+    return down, math.log(estimate.high / estimate.value)
 
 
 # --- sections

@@ -5,7 +5,7 @@ import pytest
 
 from inferometer.records.records import from_rows
 from inferometer.records.ring import COLUMNS
-from inferometer.stats.lateness import Lateness
+from inferometer.stats.windows import Lateness
 
 MS = 1_000_000
 
