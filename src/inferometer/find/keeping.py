@@ -93,6 +93,7 @@ class Judgement:
     verdict: Verdict
     is_within: bool  # the figures as they were measured are within the limits
     broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
+    runs: int = 1  # how often it was measured
 
 
 def judge(promise: Slo, runs: Sequence[LoadRun], least_s: float) -> tuple[Judgement, ...]:
@@ -120,13 +121,14 @@ class _Judge:
 
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
         beyond = self._beyond(load)
+        runs = sum(run.load == load for run in self.runs)
         if broken:
-            return Judgement(load, "broken", not beyond, broken)
+            return Judgement(load, "broken", not beyond, broken, runs)
         others = [run for run in self.runs if run.load < lowest or run.load <= load]
         is_kept = not beyond and all(
             self._is_kept(number, load, others) for number in range(len(self.promise.terms))
         )
-        return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond)
+        return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond, runs)
 
     def _beyond(self, load: float) -> tuple[str, ...]:
         """Terms whose figure, as it was measured, is not within the limit."""

@@ -7,7 +7,7 @@ just before, nothing is collected, so that the call is on time. What ended later
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Arrivals, Open
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
-from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.observe.metrics import Sample
 from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
@@ -52,30 +52,6 @@ NEAR_NS = 200 * NS_PER_MS
 LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # of the counters at a level's start, until one was quick
 QUICK_NS = NS_PER_MS
-GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
-
-
-@dataclass(slots=True)
-class Silence:
-    """How long requests have been outstanding without a word from the server.
-
-    Time without requests says nothing: a schedule may have pauses. The pause after a failed request is silence too.
-    """
-
-    limit_ns: int
-    since_ns: int
-    _heard: int = 0
-    _is_failing: bool = False  # the last request that ended had no answer
-
-    def is_over(self, collected: Collected) -> bool:
-        """Whether the limit is passed, given what was collected now."""
-        answered = collected.records.is_answered
-        if len(answered):
-            self._is_failing = not answered.any()
-        is_idle = not collected.outstanding and not self._is_failing
-        if answered.any() or collected.heard != self._heard or is_idle:
-            self.since_ns, self._heard = collected.seen_ns, collected.heard
-        return collected.seen_ns - self.since_ns >= self.limit_ns
 
 
 class LevelRun:

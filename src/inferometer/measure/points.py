@@ -13,7 +13,6 @@ from inferometer.dataset.replay import Trace
 from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Schedule
 from inferometer.load.shape import parse_shape
 from inferometer.measure.instrument import LoadPoint
-from inferometer.measure.search import LastOutcome, binary, linear
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 
@@ -56,6 +55,13 @@ class Agenda:
 
     def plan(self, cap: int | None) -> Open:
         return Open(self.schedule, cap=cap, count=self.count, steps=self.steps)
+
+
+@dataclass(slots=True)
+class LastOutcome:
+    """Whether the level that was measured last has passed; whoever measures it says so here."""
+
+    passed: bool = True
 
 
 def load_mode(options: Options) -> str:
@@ -121,9 +127,9 @@ def _range_points(options: Options, last: float | None, outcome: LastOutcome) ->
             return LoadPoint("concurrency", value, Closed(int(value), count))
 
     if options.binary_search and last is not None:
-        values = binary(span.start, last, span.step, outcome, is_whole=options.request_rate is None)
+        values = _binary(span.start, last, span.step, outcome, is_whole=options.request_rate is None)
     else:
-        values = linear(span.start, last, span.step, outcome)
+        values = _linear(span.start, last, span.step, outcome)
     yield from map(make, values)
 
 
@@ -152,6 +158,34 @@ def _schedule(options: Options, rate: float) -> Schedule:
     if options.request_distribution == "poisson":
         return Poisson(rate, options.data.seed)
     return Constant(rate)
+
+
+def _linear(start: float, end: float | None, step: float, outcome: LastOutcome) -> Iterator[float]:
+    """start, start + step ... up to `end` (None: no end), as long as each one passes; the first one in any case."""
+    number = 0
+    while True:
+        value = start + number * step
+        if number and (not outcome.passed or (end is not None and value > end)):
+            return
+        yield value
+        number += 1
+
+
+def _binary(
+    start: float, end: float, step: float, outcome: LastOutcome, *, is_whole: bool
+) -> Iterator[float]:
+    """The two ends, then the middle between the highest that passed and the lowest that failed."""
+    yield start
+    if not outcome.passed:
+        return
+    yield end
+    if outcome.passed:
+        return
+    low, high = start, end
+    while high - low > step:
+        middle = (low + high) // 2 if is_whole else (low + high) / 2
+        yield middle
+        low, high = (middle, high) if outcome.passed else (low, middle)
 
 
 def read_intervals(path: str) -> tuple[int, ...]:

@@ -14,10 +14,9 @@ from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.load.workers import Workers
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
-from inferometer.measure.points import is_rate, points
+from inferometer.measure.points import LastOutcome, is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
-from inferometer.measure.search import LastOutcome
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.services.endpoint import Connection
