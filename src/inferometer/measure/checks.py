@@ -19,7 +19,7 @@ from inferometer.services.kinds import KINDS
 
 _BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
 _WITHOUT_FIELD = frozenset(("old_start", "old_end", "old_sweep", "insecure", "mpi"))
-_LOAD_MODES = (
+LOAD_MODES = (
     "concurrency",
     "request_rate",
     "request_intervals",
@@ -113,9 +113,9 @@ RULES = (
         "Failed to parse -m (model name). The value must be specified.",
     ),
     Rule(
-        lambda a: sum(field in a for field in _LOAD_MODES) > 1,
+        lambda a: sum(field in a for field in LOAD_MODES) > 1,
         "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
-        + ", ".join(map(option_name, _LOAD_MODES)),
+        + ", ".join(map(option_name, LOAD_MODES)),
     ),
     Rule(lambda a: _is_old(a) and "concurrency" in a, _old_with("--concurrency-range")),
     Rule(lambda a: _is_old(a) and "request_rate" in a, _old_with("--request-rate-range")),

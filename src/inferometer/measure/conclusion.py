@@ -111,13 +111,9 @@ class RawLevel:
     metrics_remarks: tuple[Remark, ...]
     timing: ScheduleTiming | None = None  # of a schedule that ends by itself
 
-    @property
-    def is_capped(self) -> bool:
-        """By rate: it was the user's choice that requests wait before they are sent."""
-        return is_capped(self.settings, self.point.plan)
-
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
+    """By rate: it was the user's choice that requests wait before they are sent."""
     return isinstance(plan, Open) and (plan.cap is not None or settings.is_serial)
 
 
@@ -143,7 +139,6 @@ def conclude(raw: RawLevel) -> Level:
     rates = None if found is None else _maybe_rates(raw, found)
     if found is not None and rates is not None and raw.timing is not None:
         found = _as_scheduled(raw, found, rates)
-    remarks = (*_said(raw), *_about(raw, found, rates, pressed))
     return Level(
         mode=raw.point.mode,
         value=float(raw.point.value),
@@ -151,7 +146,7 @@ def conclude(raw: RawLevel) -> Level:
         windows=tuple(raw.figures),
         is_stable=raw.decision.is_stable,
         is_over_limit=is_over(_latency_ns(found, settings.percentile), settings.latency_limit_ms),
-        remarks=remarks,
+        remarks=tuple(_remarks(raw, found, rates, pressed)),
         start=None if raw.cold is None else start_figures(raw.cold, subject),
         doubt=_maybe_doubt(raw, found),
         rates=rates,
@@ -187,15 +182,12 @@ def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
 # --- remarks on a level beside its figures: what limited it, and what does not fit
 
 
-def _said(raw: RawLevel) -> Iterator[Remark]:
+def _remarks(
+    raw: RawLevel, found: Measurement | None, rates: Rates | None, pressed: Note | None
+) -> Iterator[Remark]:
     if raw.decision.remark is not None:
         yield raw.decision.remark
     yield from raw.metrics_remarks
-
-
-def _about(
-    raw: RawLevel, found: Measurement | None, rates: Rates | None, pressed: Note | None
-) -> Iterator[Remark]:
     empty = raw.whole.empty
     if empty:
         yield Remark(
@@ -213,7 +205,7 @@ def _about(
             yield _rate_remark(pressed, rates)
     elif rates is not None:
         yield from _rate_remarks(rates, found, is_from_start=raw.whole.start_ns == raw.start_ns)
-    yield from client_remarks(found, is_capped=raw.is_capped)
+    yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan))
     if found.server is None:
         yield from _without_statistics(raw)
         return
@@ -377,6 +369,6 @@ def _doubt(raw: RawLevel, found: Measurement, counted: Sequence[WindowFigures]) 
         latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
         slow_ends_us=slow_ends(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
         precision=rule.precision if isinstance(rule, Precision) else None,
-        is_capped=raw.is_capped,
+        is_capped=is_capped(raw.settings, raw.point.plan),
     )
     return explain(evidence)

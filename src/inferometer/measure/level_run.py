@@ -78,7 +78,7 @@ class LevelRun:
         self._is_mute = False
         self._was_silent = False  # in the window that was closed last
         self._is_finished = False
-        self._start_ns = 0
+        self.start_ns = 0  # what ended before is not of this level
         self._last_good_ns = 0
         self._silent_since_ns = 0
         self._last_end_ns = 0
@@ -104,23 +104,23 @@ class LevelRun:
         if self._settings.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
             earlier = instrument.load.collect(instrument.clock())
-            self._start_ns = instrument.clock()
+            self.start_ns = instrument.clock()
             self._schedule_ns = instrument.load.apply(plan)
-            self._collected = instrument.load.collect(self._start_ns)
-            self._cost, self._cost_ns = earlier.cost, self._start_ns
+            self._collected = instrument.load.collect(self.start_ns)
+            self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
             self._schedule_ns = instrument.load.apply(plan)
             self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
-            self._start_ns = instrument.clock() if self._before is None else self._before.middle_ns
+            self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._collected.cost, self._collected.seen_ns
         self._due = self._due_by(self._cost_ns)
-        self._rest = split(self._collected.records, self._start_ns)[1]
+        self._rest = split(self._collected.records, self.start_ns)[1]
         self._is_finished = self._collected.is_finished and self._settings.is_whole
-        self._last_good_ns = self._silence.since_ns = self._start_ns
+        self._last_good_ns = self._silence.since_ns = self.start_ns
         self._sent_before = self._cost.sent
         self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
-        self._open = self._rules.new_window(self._start_ns)
+        self._open = self._rules.new_window(self.start_ns)
 
     def _read_counters(self) -> CounterReading | None:
         asked_ns = self._bench.clock()
@@ -231,11 +231,11 @@ class LevelRun:
         self._collected = self._bench.load.collect(until_ns)
         self._is_mute = self._silence.is_over(self._collected)
         self._readings.add(self._collected.records, self._collected.seen_ns, self._collected.outstanding)
-        fresh = split(self._collected.records, self._start_ns)[1]
+        fresh = split(self._collected.records, self.start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._settings.is_whole and self._collected.is_finished
         self._loop_lags.append(np.array([self._collected.loop_lag_ns]))
-        elapsed_s = (self._collected.seen_ns - self._start_ns) / NS_PER_S
+        elapsed_s = (self._collected.seen_ns - self.start_ns) / NS_PER_S
         self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
 
     def _take(self, records: Records) -> None:
@@ -303,17 +303,12 @@ class LevelRun:
         self.figures.append(
             figures(
                 window,
-                level_start_ns=self._start_ns,
+                level_start_ns=self.start_ns,
                 batch=self._settings.batch,
                 chosen=self._settings.percentile,
             )
         )
         self._open = self._rules.new_window(end_ns)
-
-    @property
-    def start_ns(self) -> int:
-        """What ended before is not of this level."""
-        return self._start_ns
 
     @property
     def spanned_ns(self) -> tuple[int, ...]:
@@ -355,7 +350,7 @@ class LevelRun:
 
     def judge(self) -> StopDecision:
         recent = self.figures if self._settings.is_whole else self.figures[-MERGED:]
-        was_answered = self._last_good_ns > self._start_ns
+        was_answered = self._last_good_ns > self.start_ns
         is_silent = was_answered and self._is_silent
         is_failing = is_silent or (_is_failing(recent) and not self._is_enough())
         may_recover = is_failing and was_answered and self._has_time
@@ -389,7 +384,7 @@ class LevelRun:
         rule, now_ns = self._settings.rule, self._collected.seen_ns
         if self._settings.is_whole or not isinstance(rule, Precision):
             return False
-        return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
+        return now_ns - self._last_good_ns < GONE_NS and now_ns - self.start_ns < rule.duration_ns
 
     def _is_enough(self) -> bool:
         """Failures may decide what the level is for."""
@@ -404,7 +399,7 @@ class LevelRun:
 
     def _given_up(self) -> Remark:
         """Why the level ends here, and what was left undone."""
-        answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
+        answered_s = (self._last_good_ns - self.start_ns) / NS_PER_S
         text = f"the server gave its last good answer {answered_s:.1f} s into the level"
         if not answered_s:
             text = "the server gave no good answer"
@@ -424,7 +419,7 @@ class LevelRun:
         return self._settings.window_ns is not None and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> StopDecision:
-        elapsed_ns = self.windows[-1].end_ns - self._start_ns
+        elapsed_ns = self.windows[-1].end_ns - self.start_ns
         if rule.is_enough is not None:
             is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
             return StopDecision(is_done=is_done, is_stable=is_done)
@@ -463,7 +458,7 @@ class LevelRun:
             whole=whole,
             were_counters_reset=counters_were_reset(counted),
             figures=self.figures,
-            start_ns=self._start_ns,
+            start_ns=self.start_ns,
             examples=self._bench.load.examples(),
             samples=self._samples(whole),
             statistics_error=None if self._is_given_up else self._statistics_error,

@@ -27,9 +27,8 @@ LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
-MOST_LONGER = (
-    60  # times as long as was measured: beyond, one event decides the width and its root says nothing
-)
+# Times as long as was measured: beyond, one event decides the width and its root says nothing.
+MOST_LONGER = 60
 
 
 @dataclass(frozen=True, slots=True)

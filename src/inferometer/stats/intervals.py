@@ -159,9 +159,9 @@ def mean_margin(series: Series) -> Margin | None:
 
 def mean_estimate(value: float, width: Margin | None) -> Estimate:
     """The mean with its interval."""
-    return (
-        Estimate(value) if width is None else Estimate(value, max(0.0, value - width.down), value + width.up)
-    )
+    if width is None:
+        return Estimate(value)
+    return Estimate(value, max(0.0, value - width.down), value + width.up)
 
 
 def percentile_estimates(series: Series, wanted: Iterable[int]) -> dict[int, Estimate]:
@@ -248,13 +248,15 @@ class _Parts:
 
     def __init__(self, series: Series, sections: int, pieces: list[Sketch]) -> None:
         self._pieces = pieces
-        self._values = np.empty(0, dtype=np.int64) if pieces else series.values()
-        ends = np.cumsum([part.count for part in pieces]) if pieces else None
-        edges = _edges(series.count, ends, sections)
-        self._starts = edges[:-1]
-        self._sizes = np.diff(edges if ends is None else np.concatenate(([0], ends))[edges]).astype(
-            np.float64
-        )
+        self._values = series.values()
+        if pieces:
+            places = np.cumsum([0, *(part.count for part in pieces)])
+            edges = _nearest(places, sections)
+            sizes = np.diff(places[edges])
+        else:
+            edges = np.linspace(0, series.count, sections + 1).astype(np.int64)
+            sizes = np.diff(edges)
+        self._starts, self._sizes = edges[:-1], sizes.astype(np.float64)
 
     @staticmethod
     def of(series: Series) -> "_Parts | None":
@@ -414,13 +416,6 @@ def _section_count(units: int) -> int | None:
         if count < FEWEST_SECTIONS:
             return None
     return count
-
-
-def _edges(values: int, ends: NDArray[np.int64] | None, sections: int) -> NDArray[np.int64]:
-    """Where sections of about equal size begin, and where the last ends: of values, or of pieces that end there."""
-    if ends is None:
-        return np.linspace(0, values, sections + 1).astype(np.int64)
-    return _nearest(np.concatenate(([0], ends)), sections)
 
 
 def _nearest(places: NDArray[np.int64], sections: int) -> NDArray[np.int64]:

@@ -101,9 +101,9 @@ def latency_estimate(window: Window, chosen: int | None) -> Estimate:
     latency = window.latency_ns
     if not latency.count:
         return Estimate(0.0)
-    return (
-        _mean_estimate(latency) if chosen is None else percentile_estimates(latency, _wanted(chosen))[chosen]
-    )
+    if chosen is None:
+        return _mean_estimate(latency)
+    return percentile_estimates(latency, _wanted(chosen))[chosen]
 
 
 def rate_estimate(window: Window, batch: int) -> Estimate:

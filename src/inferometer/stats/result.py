@@ -16,9 +16,8 @@ class JudgedLoad:
 
     load: float
     verdict: str  # kept, broken or undecided
-    broken: tuple[
-        str, ...
-    ] = ()  # terms of the promise that are beyond their limit, of an undecided one as measured
+    # Terms of the promise that are beyond their limit, of an undecided one as measured.
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

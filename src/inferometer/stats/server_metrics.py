@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 from inferometer.observe.gpu import Gpu
 from inferometer.observe.metrics import Queue, Sample
 
 Number = TypeVar("Number", int, float)
+Key = TypeVar("Key", str, tuple[str, str])
+Row = TypeVar("Row", Gpu, Queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +60,38 @@ class ServerMetrics:
 
 def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
     """The figures of samples in the order they were taken."""
+    queues = [_queue(*key, rows) for key, rows in _by_key(sample.queues for sample in samples)]
     return ServerMetrics(
         polls=len(samples),
-        gpus=_gpus([sample.gpus for sample in samples]),
+        gpus=_gpus(sample.gpus for sample in samples),
         cpu_share=_mean(sample.cpu_share for sample in samples),
         memory_used_bytes=_most(sample.memory_used_bytes for sample in samples),
         memory_total_bytes=_first(sample.memory_total_bytes for sample in samples),
-        queues=_queues(samples),
+        queues=tuple(row for row in queues if row.requests or row.pending_max),
         host=_host(samples),
     )
 
 
-def _gpus(looks: Sequence[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
-    rows: dict[str, list[Gpu]] = {}
-    for look in looks:
-        for uuid, gpu in look.items():
-            rows.setdefault(uuid, []).append(gpu)
+def _gpus(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
     return tuple(
         GpuFigures(
             uuid=uuid,
-            utilization=_mean(gpu.utilization for gpu in rows[uuid]),
-            power_w=_mean(gpu.power_w for gpu in rows[uuid]),
-            memory_used_bytes=_most(gpu.memory_used_bytes for gpu in rows[uuid]),
-            memory_total_bytes=_first(gpu.memory_total_bytes for gpu in rows[uuid]),
+            utilization=_mean(gpu.utilization for gpu in rows),
+            power_w=_mean(gpu.power_w for gpu in rows),
+            memory_used_bytes=_most(gpu.memory_used_bytes for gpu in rows),
+            memory_total_bytes=_first(gpu.memory_total_bytes for gpu in rows),
         )
-        for uuid in sorted(rows)
+        for uuid, rows in _by_key(looks)
     )
 
 
-def _queues(samples: Sequence[Sample]) -> tuple[QueueFigures, ...]:
-    rows: dict[tuple[str, str], list[Queue]] = {}
-    for sample in samples:
-        for key, queue in sample.queues.items():
-            rows.setdefault(key, []).append(queue)
-    found = [_queue(*key, rows[key]) for key in sorted(rows)]
-    return tuple(row for row in found if row.requests or row.pending_max)
+def _by_key(looks: "Iterable[Mapping[Key, Row]]") -> "list[tuple[Key, list[Row]]]":
+    """What every look has of each key, in the order of the keys."""
+    rows: dict[Key, list[Row]] = {}
+    for look in looks:
+        for key, row in look.items():
+            rows.setdefault(key, []).append(row)
+    return sorted(rows.items(), key=itemgetter(0))
 
 
 def _queue(model: str, version: str, rows: Sequence[Queue]) -> QueueFigures:
@@ -115,7 +115,7 @@ def _host(samples: Sequence[Sample]) -> HostFigures | None:
     return HostFigures(
         cpu_share=max(0.0, busy_s / total_s) if total_s > 0 else None,
         memory_used_bytes=max(look.memory_used_bytes for look in seen),
-        gpus=_gpus([look.gpus for look in seen]),
+        gpus=_gpus(look.gpus for look in seen),
     )
 
 
