@@ -79,7 +79,8 @@ def find(instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal
     while start is not None and not search.is_over(level):
         load = next_load(search.judged(), start, CLOSE, is_whole=not goal.is_rate)
         hold_ns = 0 if load is not None else search.hold_ns()
-        search.drain()
+        # What the last level left in the server's queue is not the next one's.
+        instrument.load.apply(Closed(0))
         if search.is_over(level) or (load is None and not hold_ns):
             break
         if level is not None:
@@ -203,10 +204,6 @@ class _Search:
             return load
         rates = [run.requests / run.length_s for run in self.runs if run.length_s > 0]
         return max(rates, default=1.0) or 1.0
-
-    def drain(self) -> None:
-        """What the last level left in the server's queue is not the next one's."""
-        self.instrument.load.apply(Closed(0))
 
     def _level(self, rule: Precision, point: LoadPoint) -> Level:
         timed = replace(

@@ -57,7 +57,7 @@ class LastOutcome:
 
 
 def load_mode(options: Options) -> str:
-    """By the field that asks for it."""
+    """By the field that asks for it; without one, by concurrency."""
     return next((mode for mode in LOAD_MODES[1:] if getattr(options, mode)), "concurrency")
 
 
