@@ -58,7 +58,7 @@ class LevelRun:
     """The windows of a level as they fill, and when there are enough of them."""
 
     def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
-        self._bench = instrument
+        self._instrument = instrument
         self._settings = settings
         self._point = point
         self._is_open = isinstance(point.plan, Open)
@@ -100,7 +100,7 @@ class LevelRun:
         self._sent_before = 0
 
     def start(self) -> None:
-        instrument, plan = self._bench, self._point.plan
+        instrument, plan = self._instrument, self._point.plan
         if self._settings.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
             earlier = instrument.load.collect(instrument.clock())
@@ -123,15 +123,15 @@ class LevelRun:
         self._open = self._rules.new_window(self.start_ns)
 
     def _read_counters(self) -> CounterReading | None:
-        asked_ns = self._bench.clock()
+        asked_ns = self._instrument.clock()
         try:
-            counters = self._bench.read_counters()
+            counters = self._instrument.read_counters()
         except PeerError as error:
             self._statistics_error = error
             return None  # a server that is gone cannot be asked; the client's figures remain
         if counters is None:
             return None
-        answered_ns = self._bench.clock()
+        answered_ns = self._instrument.clock()
         self._lead_ns = min((answered_ns - asked_ns) // 2, LONGEST_LEAD_NS)
         return self._readings.begin(counters, asked_ns, answered_ns)
 
@@ -188,7 +188,7 @@ class LevelRun:
             if self._is_given_up:
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             # The classic rule lets the window end; it is compared with others.
-            if isinstance(self._settings.rule, Precision) and self._bench.watcher.is_interrupted():
+            if isinstance(self._settings.rule, Precision) and self._instrument.watcher.is_interrupted():
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
 
@@ -200,10 +200,10 @@ class LevelRun:
                 return int(inside.end_ns[-1])
             if self._is_finished and self._last_end_ns:
                 return self._last_end_ns
-            if self._is_given_up or self._is_finished or self._bench.watcher.is_interrupted():
+            if self._is_given_up or self._is_finished or self._instrument.watcher.is_interrupted():
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             if self._settings.is_whole:
-                self._collect(self._bench.clock() + self._settings.patience_ns)
+                self._collect(self._instrument.clock() + self._settings.patience_ns)
             else:
                 self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
 
@@ -218,17 +218,17 @@ class LevelRun:
 
     def _collect_until_end(self, end_ns: int) -> None:
         """Collect; if that leads to the window's end, read the server's counters just then, first of all."""
-        clock = self._bench.clock
+        clock = self._instrument.clock
         self._is_read = end_ns - clock() <= NEAR_NS
         if not self._is_read:
             self._collect(end_ns - NEAR_NS)
             return
-        self._bench.load.wait(end_ns - self._lead_ns)
+        self._instrument.load.wait(end_ns - self._lead_ns)
         self._after = self._read_counters()
         self._collect(max(end_ns, clock()))
 
     def _collect(self, until_ns: int) -> None:
-        self._collected = self._bench.load.collect(until_ns)
+        self._collected = self._instrument.load.collect(until_ns)
         self._is_mute = self._silence.is_over(self._collected)
         self._readings.add(self._collected.records, self._collected.seen_ns, self._collected.outstanding)
         fresh = split(self._collected.records, self.start_ns)[1]
@@ -236,7 +236,9 @@ class LevelRun:
         self._is_finished = self._settings.is_whole and self._collected.is_finished
         self._loop_lags.append(np.array([self._collected.loop_lag_ns]))
         elapsed_s = (self._collected.seen_ns - self.start_ns) / NS_PER_S
-        self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+        self._instrument.watcher.ticked(
+            elapsed_s, self._open.count, self._open.ended_count - self._open.count
+        )
 
     def _take(self, records: Records) -> None:
         if not len(records):
@@ -289,7 +291,7 @@ class LevelRun:
             expense=self._expense(),
             before=self._before,
             after=after,
-            samples=() if self._bench.metrics is None else self._bench.metrics.take(),
+            samples=() if self._instrument.metrics is None else self._instrument.metrics.take(),
         )
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
@@ -357,7 +359,7 @@ class LevelRun:
         if self._is_given_up or (is_silent and not may_recover and not self._settings.is_whole):
             self._cut_silence()
             return StopDecision(is_done=True, is_stable=False, remark=self._given_up())
-        if self._bench.watcher.is_interrupted():
+        if self._instrument.watcher.is_interrupted():
             return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
         if may_recover or (self._settings.is_whole and self._is_going_on):
             return GO_ON
@@ -405,7 +407,7 @@ class LevelRun:
             text = "the server gave no good answer"
         note = Note.SERVER_GONE
         if self._is_mute:
-            note, limit_s = Note.NO_ANSWER, self._bench.silence_ns / NS_PER_S
+            note, limit_s = Note.NO_ANSWER, self._instrument.silence_ns / NS_PER_S
             text += f", and for {limit_s:g} s no answer at all"
         asked = self._point.plan.count
         unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
@@ -446,7 +448,7 @@ class LevelRun:
 
     def raw(self, decision: StopDecision) -> RawLevel:
         """What was seen, from which `conclude` makes the level."""
-        poller = self._bench.metrics
+        poller = self._instrument.metrics
         cold = self._cold_count()
         counted = self.windows[cold:] or [self._open]
         whole = join_windows(counted)
@@ -459,7 +461,7 @@ class LevelRun:
             were_counters_reset=counters_were_reset(counted),
             figures=self.figures,
             start_ns=self.start_ns,
-            examples=self._bench.load.examples(),
+            examples=self._instrument.load.examples(),
             samples=self._samples(whole),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
@@ -468,7 +470,7 @@ class LevelRun:
 
     def _samples(self, whole: Window) -> tuple[Sample, ...] | None:
         """Of the merged windows; where none was taken in them, the last one before their end."""
-        poller = self._bench.metrics
+        poller = self._instrument.metrics
         if poller is None:
             return None
         if whole.samples or poller.latest is None:

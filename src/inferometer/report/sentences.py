@@ -19,15 +19,18 @@ from inferometer.stats.measurement import (
     Distribution,
     FailureGroup,
     Goodput,
+    GpuFigures,
+    HostFigures,
     Level,
     Measurement,
+    QueueFigures,
     SequenceFigures,
+    ServerMetrics,
     StartFigures,
     Streaming,
     TokenFigures,
 )
 from inferometer.stats.result import Finding
-from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 
 GIB = 1024**3
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import ModelStatistics
-from inferometer.stats.server_metrics import ServerMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +111,51 @@ class SequenceFigures:
     count: int
     per_s: float
     latency: Distribution  # of whole sequences, from when their first request was due
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFigures:
+    """One GPU: the mean of utilisation and power, the most memory in use, and how much it has."""
+
+    uuid: str
+    utilization: float | None  # 0 to 1
+    power_w: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """The queue of one model that was busy; the times are of the requests that ended between two samples."""
+
+    model: str
+    version: str
+    pending_mean: float | None
+    pending_max: float | None
+    requests: int | None
+    queue_us: float | None  # mean per request
+
+
+@dataclass(frozen=True, slots=True)
+class HostFigures:
+    """This host, when the server runs on it: all cores together, and its GPUs as NVML sees them."""
+
+    cpu_share: float | None
+    memory_used_bytes: int
+    gpus: tuple[GpuFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMetrics:
+    """What the server's metrics endpoint said over the merged windows."""
+
+    polls: int
+    gpus: tuple[GpuFigures, ...]  # in the order of their UUIDs
+    cpu_share: float | None
+    memory_used_bytes: int | None  # the most
+    memory_total_bytes: int | None
+    queues: tuple[QueueFigures, ...]
+    host: HostFigures | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from inferometer.observe.gpu import Gpu
 from inferometer.stats.figures import MEGA, METRICS, Source
-from inferometer.stats.measurement import Estimate, Level, Measurement
-from inferometer.stats.server_metrics import GpuFigures
+from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
 from inferometer.tune.trial import Figures, Trial
 
 

@@ -9,9 +9,8 @@ from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.perf_analyzer.report import report
 from inferometer.report.csv import main_csv
 from inferometer.report.sentences import metrics_sentences
-from inferometer.stats.measurement import Measurement
+from inferometer.stats.measurement import GpuFigures, HostFigures, Measurement, QueueFigures, ServerMetrics
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 
 AAA = GpuFigures("GPU-aaa", 0.1961538, 55.3, 1_000_000_026, 50_000_000_000)
 BBB = GpuFigures("GPU-bbb", 0.25, 123.45678, 2_097_152, 50_000_000_000)
