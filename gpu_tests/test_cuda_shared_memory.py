@@ -18,7 +18,7 @@ import pytest
 
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
-from inferometer.services.cuda import device_memory
+from inferometer.services.shared_memory import device_memory
 
 DEADLINE_S = 120
 

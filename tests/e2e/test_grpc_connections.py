@@ -15,7 +15,7 @@ import pytest
 from inferometer import api
 from inferometer.options.options import Options, Tls
 from inferometer.services.endpoint import Connection, parse_endpoint
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 from tests.support.commands import Ended
 from tests.support.grpc_servers import (
     ENHANCE_YOUR_CALM,

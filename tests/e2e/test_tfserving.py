@@ -12,8 +12,7 @@ from inferometer.model.numbers import encode
 from inferometer.model.spec import Tensor
 from inferometer.options.options import Options, Tls
 from inferometer.services.endpoint import Connection, parse_endpoint
-from inferometer.services.kind import Answering
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS, Answering
 from tests.support import grpc_servers as grpc
 from tests.support.tfserving import FakeTfServing, ServedModel
 

@@ -21,12 +21,11 @@ from inferometer.observe.statistics import difference, snapshot
 from inferometer.options.options import Options
 from inferometer.services.detect import QUESTIONS, ProbeAnswer, recognize
 from inferometer.services.discovery import describe_model, plain_sentence
+from inferometer.services.dynamic_grpc import method_of_file
 from inferometer.services.grpc_control import document
 from inferometer.services.http_control import reason_of
 from inferometer.services.kserve import load_messages
-from inferometer.services.proto_schema import method_of_file
-from inferometer.services.tensorflow_messages import message
-from inferometer.services.tfserving import model_of
+from inferometer.services.tfserving import message, model_of
 
 TENSOR = {"name": "A", "datatype": "INT32", "shape": [-1, 4]}
 METADATA = {"name": "m", "versions": ["1"], "platform": "", "inputs": [TENSOR], "outputs": [TENSOR]}
@@ -174,7 +173,7 @@ def read_messages(data: bytes) -> None:
 
 
 def _signatures() -> bytes:
-    made = message("serving.SignatureDefMap")()
+    made = message("SignatureDefMap")()
     ParseDict({"signature_def": {"serving_default": SIGNATURE}}, made)
     return bytes(made.SerializeToString(deterministic=True))
 
@@ -188,7 +187,7 @@ def make_signatures(choices: Choices) -> bytes:
 
 def read_signatures(data: bytes) -> None:
     try:
-        found = message("serving.SignatureDefMap").FromString(data)
+        found = message("SignatureDefMap").FromString(data)
     except DecodeError:
         return
     signatures = document(found, {"signature_def": answers.SIGNATURES}, "GetModelMetadata").get(
@@ -219,8 +218,8 @@ DESCRIBED = _described()
 
 def read_described(data: bytes) -> None:
     path = Path(file("set.pb", data))
-    for name in ("p.S/U", "p.S/T"):
-        method = method_of_file(name, path, ())
+    for name in ("U", "T"):
+        method = method_of_file("p.S", name, path, ())
         method.request().SerializeToString()
 
 

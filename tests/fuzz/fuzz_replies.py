@@ -7,8 +7,7 @@ from harness import Choices, Family, corpus, damaged
 
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, http_tensors, load_messages
 from inferometer.services.openai_reply import OpenAiReader
-from inferometer.services.tensorflow_messages import message
-from inferometer.services.tfserving import Columns, predicted
+from inferometer.services.tfserving import Columns, message, predicted
 from tests.support.strange import strange, text_of
 
 JSON_WORDS = (
@@ -168,7 +167,7 @@ def read_infer(data: bytes) -> None:
 
 
 def _predict() -> bytes:
-    made = message("serving.PredictResponse")()
+    made = message("PredictResponse")()
     made.outputs["y"].dtype = 1
     made.outputs["y"].tensor_shape.dim.add(size=2)
     made.outputs["y"].float_val.extend([1.5, 2.5])

@@ -26,6 +26,7 @@ from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.shared_memory import (
     FOLDER,
     OutputPlaces,
+    RegionFields,
     Shared,
     layout,
     region_name,
@@ -318,8 +319,8 @@ def test_outputs_that_are_read_come_back_in_the_reply(server: EmbeddedTriton):
 class Elsewhere(TritonHttp):
     """The way to a server in a container of its own: what we make it does not see."""
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
-        super().register_system_memory(region, key=f"{key}_elsewhere", size=size)
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+        super().register_memory(kind, region, {**fields, "key": f"{fields['key']}_elsewhere"})
 
 
 def test_a_server_that_does_not_see_the_region_is_told_how_to_start(server: EmbeddedTriton):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Listed, Open
@@ -530,6 +531,24 @@ def test_counters_are_those_of_the_windows_ends(how, rig, level_settings, consta
     level = measure_level(instrument, level_settings(**how), closed(4, 600 if "is_whole" in how else None))
     found = level.measurement
     assert abs(found.server.counters.success_count - found.request_count) <= 4
+
+
+def test_counters_that_take_long_are_asked_for_once_and_after_a_failure_no_more(
+    rig, level_settings, constant
+):
+    made, asked_ns = rig(constant(2)), []
+
+    def slow_then_gone():
+        asked_ns.append(made.clock())
+        if len(asked_ns) > 1:
+            raise PeerError("no answer within 20 s")
+        made.clock.move_to(made.clock() + 5 * NS_PER_S)
+        return {("fake", "1"): Counters(success_count=0)}
+
+    instrument = replace(made.instrument, read_counters=slow_then_gone)
+    level = measure_level(instrument, level_settings(), closed(4))
+    assert len(asked_ns) == 2
+    assert level.measurement.server is None
 
 
 def test_stalls_are_seen_through(rig, level_settings):

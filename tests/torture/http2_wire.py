@@ -358,10 +358,10 @@ class Http2Wire(asyncio.Protocol):
             self.log.add(answer.step, "", STREAM_ENDS | STATUSES | {"timeout"}, may_repeat=True)
 
     def _note(self, call: Call, step: int, fault: GrpcFault | None) -> Seen:
+        if call.stream > self.last:  # also where the connection has broken since: the client read that first
+            return self.log.add(step, "", {"reset"}, may_repeat=True)
         if self._fate:
             return self.log.add(step, "", set(self._fate))
-        if call.stream > self.last:
-            return self.log.add(step, "", {"reset"}, may_repeat=True)
         kinds = set(fault.kinds) if fault is not None and fault.kinds else {"ok"}
         name = "" if fault is None else fault.name
         entry = self.log.add(step, name, kinds, may_repeat=fault is not None and fault.may_repeat)

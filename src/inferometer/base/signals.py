@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,7 +73,8 @@ def received(number: int) -> str:
 def interruptible() -> Iterator[None]:
     """Ctrl-C and SIGTERM alike raise KeyboardInterrupt with their number, wherever no run catches them.
 
-    Ctrl-C does so also in a command that a script started in the background, where shells have it ignored.
+    Ctrl-C does so also in a command that a script started in the background, where shells have it ignored. Once the
+    command is over and has only its last sentence to say, a signal ends the process without a traceback.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -82,8 +84,11 @@ def interruptible() -> Iterator[None]:
         again.daemon = True
         again.start()
 
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     with _handled_by(end):
         yield
+        sys.stdout.flush()  # what is still to be printed may not be lost to a later signal
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -35,9 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     said = f"inferometer {name}".rstrip()
     try:
         with interruptible():
-            code = _run(words)
-        sys.stdout.flush()  # else what is not printed shows only when the process ends
-        return code
+            return _run(words)
     except InferometerError as error:
         _complain(f"{said}: {error}")
         return error.exit_code

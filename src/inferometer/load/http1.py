@@ -54,7 +54,7 @@ class Http1Link(SocketLink):
         )
         self.is_flushed = True  # a request that is given up closes its connection
         self.reader = wiring.reader
-        self.conversations = None if wiring.dialogue is None else wiring.dialogue.start()
+        self.conversations = wiring.conversations
         self.requests: Sequence[Request] | NumberedRequests = (
             NumberedRequests(requests, wiring.first_id()) if wiring.has_ids else requests
         )

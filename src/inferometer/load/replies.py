@@ -8,8 +8,7 @@ from inferometer.records import status as outcome
 from inferometer.records.spool import Buffer, Spool
 
 if TYPE_CHECKING:
-    from inferometer.services.traffic import OutputReader
-    from inferometer.services.validation import Checker
+    from inferometer.services.traffic import Checker, OutputReader
 
 Judgement = tuple[int, str]
 """(status, what is wrong)."""

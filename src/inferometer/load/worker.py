@@ -87,7 +87,7 @@ def _open_link(job: Job, requests: Sequence[Request], reactor: EpollReactor, spo
 def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
     if job.validation is None:
         return None if spool is None else Replies(None, spool)
-    from inferometer.services.validation import Checker
+    from inferometer.services.traffic import Checker
 
     return Replies(Checker(job.validation), spool, job.wiring.outputs)
 

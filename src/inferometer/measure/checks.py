@@ -1,7 +1,7 @@
 """Options that can be measured: values and combinations that cannot work are refused before any load starts.
 
 Each value is checked when it is given: a word when it is read, a value of Python code in `changed`. Each combination is
-checked when it is made. Rules that concern one service kind stand in its row of `services.kinds.KINDS`; a dialect that
+checked when it is made. Rules that concern one service kind stand in its row of `services.kind.KINDS`; a dialect that
 is stricter about a kind hands in its own.
 """
 
@@ -15,7 +15,7 @@ from inferometer.options.option import Option
 from inferometer.options.options import AUTO, OPTIONS, PARTS, Options, value_of
 from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
 from inferometer.options.values import Range
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 
 _BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
 _WITHOUT_FIELD = frozenset(("old_start", "old_end", "old_sweep", "insecure", "mpi"))

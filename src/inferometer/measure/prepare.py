@@ -34,8 +34,7 @@ from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
 from inferometer.server.ports import LOOPBACK
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
-from inferometer.services.kind import Service
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS, Service
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result

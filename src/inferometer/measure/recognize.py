@@ -8,8 +8,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.options.options import AUTO, Options
 from inferometer.services.detect import PLAIN, ServerGuess, probe, probe_grpc, recognize
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
-from inferometer.services.kind import Service
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS, Service
 
 MOST_NAMES = 20
 

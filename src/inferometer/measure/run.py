@@ -20,9 +20,9 @@ from inferometer.measure.recognize import maybe_other_kind
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
 from inferometer.services.endpoint import Connection
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 from inferometer.services.shared_memory import Registry, shared_region
-from inferometer.services.trace import Tracer, settings, traced
+from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
@@ -68,13 +68,7 @@ def _without_worker(result: Result, load: Load, error: LocalError) -> Result:
 
 
 def _traced(setup: Setup) -> AbstractContextManager[None]:
-    options = setup.options
-    wanted = settings(
-        level=options.trace_level,
-        rate=options.trace_rate,
-        count=options.trace_count,
-        log_frequency=options.log_frequency,
-    )
+    wanted = asked_settings(setup.options)
     if not wanted:
         return nullcontext()
     if not isinstance(setup.service, Tracer):

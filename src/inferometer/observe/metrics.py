@@ -1,10 +1,11 @@
 """The server's Prometheus metrics: text -> metric_lines -> a sample of what the figures are made of. Pure."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from inferometer.observe.gpu import Gpu
-from inferometer.observe.host import HostSample
+from inferometer.observe.host import Gpu, HostSample
 from inferometer.wire.prometheus import metric_lines
 
 GPU_METRICS = {
@@ -23,9 +24,6 @@ CPU_METRICS = {
     "nv_cpu_memory_used_bytes": "memory_used_bytes",
     "nv_cpu_memory_total_bytes": "memory_total_bytes",
 }
-
-
-# --- metric_lines -> sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +54,27 @@ class Sample:
 
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
-    gpus: dict[str, dict[str, float]] = {}
-    queues: dict[tuple[str, str], dict[str, float]] = {}
-    cpu: dict[str, float] = {}
+    gpus: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    queues: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    cpu: dict[str, Any] = {}
     for row in metric_lines(text):
+        value = round(row.value) if row.name.endswith("_bytes") else row.value
         if row.name in GPU_METRICS and "gpu_uuid" in row.labels:
-            gpus.setdefault(row.labels["gpu_uuid"], {})[GPU_METRICS[row.name]] = row.value
+            gpus[row.labels["gpu_uuid"]][GPU_METRICS[row.name]] = value
         elif row.name in MODEL_METRICS and "model" in row.labels:
             key = row.labels["model"], row.labels.get("version", "")
-            queues.setdefault(key, {})[MODEL_METRICS[row.name]] = row.value
+            queues[key][MODEL_METRICS[row.name]] = value
         elif row.name in CPU_METRICS:
-            cpu[CPU_METRICS[row.name]] = row.value
+            cpu[CPU_METRICS[row.name]] = value
     if not cpu.get("memory_total_bytes", 1):  # the server has not looked at its host yet
         cpu = {}
     return Sample(
         at_ns=at_ns,
-        gpus={uuid: _gpu(values) for uuid, values in gpus.items()},
+        gpus={uuid: Gpu(**values) for uuid, values in gpus.items()},
         queues={key: Queue(**values) for key, values in queues.items()},
-        cpu_share=cpu.get("cpu_share"),
-        memory_used_bytes=_maybe_whole(cpu.get("memory_used_bytes")),
-        memory_total_bytes=_maybe_whole(cpu.get("memory_total_bytes")),
         host=host,
+        **cpu,
     )
-
-
-def _gpu(values: Mapping[str, float]) -> Gpu:
-    return Gpu(
-        utilization=values.get("utilization"),
-        power_w=values.get("power_w"),
-        memory_used_bytes=_maybe_whole(values.get("memory_used_bytes")),
-        memory_total_bytes=_maybe_whole(values.get("memory_total_bytes")),
-    )
-
-
-def _maybe_whole(value: float | None) -> int | None:
-    return None if value is None else round(value)
 
 
 def missing(found: Sample) -> tuple[str, ...]:

@@ -65,15 +65,11 @@ def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:
 
 
 def _counters(row: Mapping[str, Any]) -> Counters:
-    values = {
-        "inference_count": row.get("inference_count", 0),
-        "execution_count": row.get("execution_count", 0),
-    }
+    values = {name: row.get(name, 0) for name in ("inference_count", "execution_count")}
     stats = row.get("inference_stats", {})
     for name in DURATIONS:
-        duration = stats.get(name, {})
-        values[f"{name}_count"] = duration.get("count", 0)
-        values[f"{name}_ns"] = duration.get("ns", 0)
+        for part in ("count", "ns"):
+            values[f"{name}_{part}"] = stats.get(name, {}).get(part, 0)
     return Counters(**values)
 
 

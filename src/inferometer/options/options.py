@@ -49,7 +49,7 @@ from inferometer.options.values import (
 )
 
 SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
-"""Every service kind, in the order in which they are offered; `services.kinds.KINDS` says what each means."""
+"""Every service kind, in the order in which they are offered; `services.kind.KINDS` says what each means."""
 
 AUTO = "auto"
 """No kind was asked for: the address is asked what it is."""

@@ -2,13 +2,12 @@
 
 import contextlib
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.errors import InferometerError, LocalError, PeerError, UsageError
 from inferometer.base.notes import Remark
 from inferometer.server.guard import ServerFiles
 from inferometer.server.guarded import GuardedProcess, is_about_models, ports_in_use, telling_lines
@@ -17,17 +16,15 @@ from inferometer.server.repository import example_repository
 from inferometer.server.wheel import (
     Wheel,
     backends_folder,
-    check_stub,
     find_wheel,
-    make_backends,
-    make_interpreter,
     maybe_numpy_remark,
     numpy_version,
+    prepare,
     server_environment,
 )
+from inferometer.services.endpoint import Connection, Endpoint
 
 _ATTEMPTS = 5
-_POLL_S = 0.02
 _PROBE_TIMEOUT_S = 1.0
 _CACHE_BYTES = 64 * 1024 * 1024
 _EXIT_TIMEOUT_S = 3
@@ -50,15 +47,14 @@ class EmbeddedTriton:
         log_file: Path | None = None,
         extra_args: tuple[str, ...] = (),
         startup_timeout_s: float = 60.0,
-        wheel: Wheel | None = None,
     ) -> None:
-        self.repositories = _repositories(model_repository)
+        given = example_repository() if model_repository is None else model_repository
+        self.repositories = given if isinstance(given, tuple) else (given,)
         self.load_models = ("*",) if load_models is None else load_models
         self.log_file = log_file
         self.extra_args = extra_args
         self.startup_timeout_s = startup_timeout_s
         self._requested = Ports(http_port, grpc_port, metrics_port)
-        self._wheel = wheel
         self._running: _Running | None = None
 
     def __enter__(self) -> Self:
@@ -111,7 +107,7 @@ class EmbeddedTriton:
             raise LocalError("the embedded Triton is already started", remedy="call stop() first")
         for folder in self.repositories:
             _check_repository(folder)
-        wheel = find_wheel() if self._wheel is None else self._wheel
+        wheel = find_wheel()
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(_PortLostError):
                 self._running = self._attempt(wheel)
@@ -124,11 +120,15 @@ class EmbeddedTriton:
     def _attempt(self, wheel: Wheel) -> "_Running":
         running = _launch(wheel, self, choose_ports(self._requested))
         try:
-            _wait_until_ready(running, self.startup_timeout_s)
+            problem = running.guarded.wait_until(lambda: _is_ready(running), self.startup_timeout_s)
+            if problem:
+                raise _start_failure(running, problem)
         except BaseException as error:
             running.guarded.end(keep_log=isinstance(error, InferometerError))
-            if isinstance(error, _PortLostError):
-                _blame_given_port(self._requested, error.ports)
+            lost = error.ports if isinstance(error, _PortLostError) else ()
+            for service, port in self._requested.named():
+                if port in lost:
+                    raise port_in_use(service, port) from None
             raise
         return running
 
@@ -164,12 +164,6 @@ class _PortLostError(Exception):
         self.ports = ports
 
 
-def _repositories(given: Path | tuple[Path, ...] | None) -> tuple[Path, ...]:
-    if given is None:
-        return (example_repository(),)
-    return given if isinstance(given, tuple) else (given,)
-
-
 def _check_repository(folder: Path) -> None:
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "does not exist"
@@ -179,37 +173,24 @@ def _check_repository(folder: Path) -> None:
         )
 
 
-def _blame_given_port(requested: Ports, lost: tuple[int, ...]) -> None:
-    for service, port in requested.named():
-        if port in lost:
-            raise port_in_use(service, port) from None
-
-
 def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
+    """Make every file the server needs, under its guard, then let it run."""
     guarded = GuardedProcess("triton", server.log_file)
     command = _server_command(wheel, server, ports, guarded.files)
     guarded.start(command, server_environment(guarded.runtime))
     try:
-        _prepare(wheel, guarded, server.repositories)
+        _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
+        guarded.runtime.mkdir(mode=0o700)
+        for number, folder in enumerate(server.repositories):
+            link = _folder_for_server(folder, number, guarded.runtime)
+            if link != folder.resolve():
+                link.symlink_to(folder.resolve())
+        prepare(wheel, guarded.runtime)
+        guarded.release()
     except BaseException:
         guarded.end()
         raise
     return _Running(guarded, ports)
-
-
-def _prepare(wheel: Wheel, guarded: GuardedProcess, repositories: tuple[Path, ...]) -> None:
-    """Make every file the server needs, then let it run."""
-    runtime = guarded.runtime
-    _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
-    runtime.mkdir(mode=0o700)
-    for number, folder in enumerate(repositories):
-        link = _folder_for_server(folder, number, runtime)
-        if link != folder.resolve():
-            link.symlink_to(folder.resolve())
-    make_backends(wheel, runtime)
-    make_interpreter(runtime)
-    check_stub(runtime)
-    guarded.release()
 
 
 def _server_command(wheel: Wheel, server: EmbeddedTriton, ports: Ports, files: ServerFiles) -> list[str]:
@@ -250,36 +231,15 @@ def _create_log(log: Path, *, scratch: bool) -> None:
         ) from None
 
 
-def _wait_until_ready(running: _Running, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running.process.wait(_POLL_S)
-            raise _start_failure(
-                running, f"ended with status {running.process.returncode} instead of starting"
-            )
-        if _is_ready(running):
-            return
-        if time.monotonic() >= deadline:
-            raise _start_failure(running, f"was not ready after {timeout_s:g} s")
-
-
 def _is_ready(running: _Running) -> bool:
-    import http.client
+    from inferometer.services.http_control import HttpControl
 
-    connection = http.client.HTTPConnection(LOOPBACK, running.ports.http, timeout=_PROBE_TIMEOUT_S)
+    control = HttpControl(Connection(Endpoint(LOOPBACK, running.ports.http)))
     try:
-        connection.request("GET", "/v2/health/ready")
-        if connection.getresponse().status != 200:
-            return False
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-    # A stranger that took the port first may well be a ready server too.
-    try:
-        return listens_on(running.process.pid, running.ports.numbers())
-    except OSError:  # it has just ended
+        status, _ = control.exchange("GET", "/v2/health/ready", timeout_s=_PROBE_TIMEOUT_S)
+        # A stranger that took the port first may well be a ready server too.
+        return status == 200 and listens_on(running.process.pid, running.ports.numbers())
+    except (PeerError, OSError):  # it does not answer yet, or has just ended
         return False
 
 

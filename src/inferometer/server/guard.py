@@ -68,22 +68,14 @@ def main(arguments: list[str]) -> None:
         files.remove()
         files.remove_log()
         return
-    _redirect(log)
-    if os.fork() != 0:
-        os.close(alive)
-        os.execv(arguments[6], arguments[6:])
-    os.setsid()
-    _guard(owner, server, files)
-
-
-def _redirect(log: str) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sink = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
-
-
-def _guard(owner: "_Process", server: "_Process", files: ServerFiles) -> None:
+    if os.fork() != 0:
+        os.close(alive)
+        os.execv(arguments[6], arguments[6:])
+    os.setsid()  # from here on it is the guard
     _wait_any([owner, server])
     _stop(server)
     files.remove()

@@ -7,7 +7,8 @@ import secrets
 import select
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
@@ -21,6 +22,7 @@ _BARE = re.compile(
 _HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
 _MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")
 _MOST_LINES = 6
+_POLL_S = 0.02
 
 
 class GuardedProcess:
@@ -73,6 +75,16 @@ class GuardedProcess:
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError), stdin:
             stdin.write(GO.encode())
+
+    def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> str:
+        """Return when it is ready, or when it will not be: then in words, why."""
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return f"ended with status {self.process.wait(_POLL_S)} instead of starting"
+            if time.monotonic() >= deadline:
+                return f"was not ready after {timeout_s:g} s"
+        return ""
 
     def end(self, *, keep_log: bool = False) -> None:
         process = self.process

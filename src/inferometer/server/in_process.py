@@ -5,11 +5,9 @@ from the nvidia-pytriton wheel. Whatever ends such a process, its guard ends the
 what they leave (guard.py).
 """
 
-import contextlib
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,17 +17,9 @@ from inferometer.base.errors import LocalError, UsageError
 from inferometer.server.guard import GRACE_S, ServerFiles
 from inferometer.server.guarded import GuardedProcess, telling_lines
 from inferometer.server.ports import Ports, choose_ports, is_free
-from inferometer.server.wheel import (
-    backends_folder,
-    check_stub,
-    find_wheel,
-    make_backends,
-    make_interpreter,
-    server_environment,
-)
+from inferometer.server.wheel import backends_folder, find_wheel, prepare, server_environment
 from inferometer.services.tritonserver import InProcessSettings
 
-_POLL_S = 0.02
 _START_S = 120.0
 _LAST_S = 1.0  # for a process that is about to end
 _LIBRARIES = ("lib/libtritonserver.so", "lib64/libtritonserver.so")
@@ -76,9 +66,7 @@ class Host:
     def _settings(self, files: ServerFiles) -> InProcessSettings:
         if self.directory is None:
             wheel = find_wheel()
-            make_backends(wheel, files.runtime)
-            make_interpreter(files.runtime)
-            check_stub(files.runtime)
+            prepare(wheel, files.runtime)
             library = next(wheel.libraries.glob("libtritonserver*.so"))
             backends, caches = backends_folder(files.runtime), wheel.caches
         else:
@@ -95,13 +83,12 @@ class Host:
 
     def wait_until_answering(self, port: int) -> None:
         """Return when the process that was started last answers control calls on this port."""
-        child, deadline = self._last, time.monotonic() + self.timeout_s
-        while is_free(port):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_POLL_S)
-                raise self._start_failure(f"ended with status {child.returncode} instead of starting")
-            if time.monotonic() >= deadline:
-                raise self._start_failure(f"was not ready after {self.timeout_s:g} s")
+        problem = self._started[-1].wait_until(lambda: not is_free(port), self.timeout_s)
+        if problem:
+            raise LocalError(
+                f"the process that holds Triton {problem}: {self._last_words()}",
+                remedy="check --model-repository and the model's configuration",
+            )
         self._has_answered = True
 
     @property
@@ -127,12 +114,6 @@ class Host:
             child.wait(GRACE_S)
             return "it was still there, and was ended"
         return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"its exit code is {code}"
-
-    def _start_failure(self, what: str) -> LocalError:
-        return LocalError(
-            f"the process that holds Triton {what}: {self._last_words()}",
-            remedy="check --model-repository and the model's configuration",
-        )
 
     def _last_words(self) -> str:
         """What the last process said that may tell why it ended."""

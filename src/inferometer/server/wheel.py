@@ -56,10 +56,6 @@ class Wheel:
     def stub(self, python: str) -> Path:
         return self.server / "python_backend_stubs" / python / STUB
 
-    def stub_pythons(self) -> tuple[str, ...]:
-        folders = [stub.parent.name for stub in self.stub("*").parents[1].glob(f"*/{STUB}")]
-        return tuple(sorted(folders, key=lambda version: tuple(map(int, version.split(".")))))
-
 
 def find_wheel(find_spec: FindSpec = importlib.util.find_spec) -> Wheel:
     """The wheel on this interpreter's path, found without importing it: its import starts things."""
@@ -80,6 +76,13 @@ def find_wheel(find_spec: FindSpec = importlib.util.find_spec) -> Wheel:
     return wheel
 
 
+def prepare(wheel: Wheel, runtime: Path) -> None:
+    """Make all that the wheel's server needs under `runtime`."""
+    make_backends(wheel, runtime)
+    make_interpreter(runtime)
+    check_stub(runtime)
+
+
 def backends_folder(runtime: Path) -> Path:
     """Where `make_backends` puts the backends."""
     return runtime / "pytriton" / "tritonserver" / "backends"
@@ -92,9 +95,10 @@ def make_backends(wheel: Wheel, runtime: Path) -> None:
     """
     stub = wheel.stub(_PYTHON)
     if not stub.exists():
+        known = [found.parent.name for found in wheel.stub("*").parents[1].glob(f"*/{STUB}")]
+        known.sort(key=lambda version: tuple(map(int, version.split("."))))
         raise LocalError(
-            f"nvidia-pytriton has no python backend for Python {_PYTHON}, only for "
-            f"{', '.join(wheel.stub_pythons()) or 'none'}",
+            f"nvidia-pytriton has no python backend for Python {_PYTHON}, only for {', '.join(known) or 'none'}",
             remedy="run inferometer with one of these",
         )
     backend = backends_folder(runtime) / "python"

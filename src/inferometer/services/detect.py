@@ -23,7 +23,6 @@ class ProbeAnswer:
 
     status: int
     document: Any = None
-    text: str = ""
 
     def field(self, name: str) -> Any:
         return self.document.get(name) if isinstance(self.document, dict) else None
@@ -61,70 +60,64 @@ class ServerGuess:
         return f"--service-kind {self.kind} -i {self.protocol}"
 
 
-def _is_triton(answers: ProbeAnswers) -> bool:
-    answer = answers.get("kserve", ProbeAnswer(0))
-    return answer.field("name") == "triton" or answer.has_statistics
-
-
-def _is_kserve(answers: ProbeAnswers) -> bool:
-    answer = answers.get("kserve", ProbeAnswer(0))
-    return answer.status == 200 and isinstance(answer.field("name"), str)
-
-
-def _is_openai(answers: ProbeAnswers) -> bool:
-    answer = answers.get("openai", ProbeAnswer(0))
-    return answer.status == 200 and isinstance(answer.field("data"), list)
-
-
-def _is_tfserving(answers: ProbeAnswers) -> bool:
+def _is_tfserving(answer: ProbeAnswer) -> bool:
     """Its error names the model that it does not have, or versions of one that it has."""
-    answer = answers.get("tfserving", ProbeAnswer(0))
     error = answer.field("error")
     return isinstance(error, str) and ("versions of model" in error or "Servable not found" in error)
 
 
-def _is_torchserve(answers: ProbeAnswers) -> bool:
-    """Its ping has a status, or while workers start, a code and a type as all its errors have."""
-    answer = answers.get("ping", ProbeAnswer(0))
-    if answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"):
-        return True
-    wrong = answers.get("root", ProbeAnswer(0))
-    return {"code", "type", "message"} <= (set(wrong.document) if isinstance(wrong.document, dict) else set())
+def _is_torchserve_error(answer: ProbeAnswer) -> bool:
+    """While its workers start the ping is an error, and all its errors have a code and a type."""
+    return isinstance(answer.document, dict) and answer.document.keys() >= {"code", "type", "message"}
 
 
-def _answers_tensorflow(answers: ProbeAnswers) -> bool:
-    return "grpc tfserving" in answers
+TORCHSERVE = ServerGuess("torchserve", "http", "TorchServe")
 
-
-def _answers_kserve(answers: ProbeAnswers) -> bool:
-    return answers.get("grpc kserve", ProbeAnswer(0)).status == 200
-
-
-def _answers_triton(answers: ProbeAnswers) -> bool:
-    answer = answers.get("grpc kserve", ProbeAnswer(0))
-    return answer.status == 200 and answer.has_statistics
-
-
-SIGNS: tuple[tuple[Callable[[ProbeAnswers], bool], ServerGuess], ...] = (
-    (_is_triton, ServerGuess("triton", "http", "Triton over HTTP")),
-    (_is_kserve, ServerGuess("triton", "http", "a plain KServe v2 server over HTTP")),
-    (_is_openai, ServerGuess("openai", "http", "an OpenAI-style server")),
-    (_is_tfserving, ServerGuess("tfserving", "http", "TensorFlow Serving's REST API")),
-    (_is_torchserve, ServerGuess("torchserve", "http", "TorchServe")),
-    (_answers_triton, ServerGuess("triton", "grpc", "Triton over gRPC")),
-    (_answers_kserve, ServerGuess("triton", "grpc", "a plain KServe v2 server over gRPC")),
-    (_answers_tensorflow, ServerGuess("tfserving", "grpc", "TensorFlow Serving over gRPC")),
+SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
+    (
+        "kserve",
+        lambda answer: answer.field("name") == "triton" or answer.has_statistics,
+        ServerGuess("triton", "http", "Triton over HTTP"),
+    ),
+    (
+        "kserve",
+        lambda answer: answer.status == 200 and isinstance(answer.field("name"), str),
+        ServerGuess("triton", "http", "a plain KServe v2 server over HTTP"),
+    ),
+    (
+        "openai",
+        lambda answer: answer.status == 200 and isinstance(answer.field("data"), list),
+        ServerGuess("openai", "http", "an OpenAI-style server"),
+    ),
+    ("tfserving", _is_tfserving, ServerGuess("tfserving", "http", "TensorFlow Serving's REST API")),
+    (
+        "ping",
+        lambda answer: answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"),
+        TORCHSERVE,
+    ),
+    ("root", _is_torchserve_error, TORCHSERVE),
+    (
+        "grpc kserve",
+        lambda answer: answer.status == 200 and answer.has_statistics,
+        ServerGuess("triton", "grpc", "Triton over gRPC"),
+    ),
+    (
+        "grpc kserve",
+        lambda answer: answer.status == 200,
+        ServerGuess("triton", "grpc", "a plain KServe v2 server over gRPC"),
+    ),
+    ("grpc tfserving", lambda answer: True, ServerGuess("tfserving", "grpc", "TensorFlow Serving over gRPC")),
 )
-"""In the order in which they are tried: the surest signs first."""
+"""(question, whether its answer tells, what of), in the order in which they are tried: the surest signs first."""
 
 PLAIN = ServerGuess("http", "http", "an HTTP server of no kind that is known")
 
 
 def recognize(answers: ProbeAnswers) -> ServerGuess | None:
     """What the answers look like; None when nothing that can be measured has answered."""
-    for matches, looks in SIGNS:
-        if matches(answers):
-            return looks
+    for question, tells, guess in SIGNS:
+        if question in answers and tells(answers[question]):
+            return guess
     return PLAIN if any(not question.startswith("grpc") for question in answers) else None
 
 
@@ -160,11 +153,10 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
 
 def _ask(control: HttpControl, path: str) -> ProbeAnswer:
     status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
-    text = body[:2000].decode("utf-8", "replace")
     try:
-        return ProbeAnswer(status, decode(body), text)
+        return ProbeAnswer(status, decode(body))
     except ValueError:
-        return ProbeAnswer(status, None, text)
+        return ProbeAnswer(status)
 
 
 def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
@@ -185,6 +177,6 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
         )
     except MissingError:
         return {}
-    except PeerError as error:
-        return {"grpc tfserving": ProbeAnswer(0, None, str(error))}
+    except PeerError:  # a call that says what it lacks is there
+        return {"grpc tfserving": ProbeAnswer(0)}
     return {"grpc tfserving": ProbeAnswer(200)}

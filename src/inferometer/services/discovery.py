@@ -1,6 +1,6 @@
 """From a server's metadata and configuration documents to a ModelSpec; the same for every wire."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -114,36 +114,36 @@ def _members(
     control: ModelSource, config: Document, called: Sequence[tuple[str, str]], above: tuple[str, ...]
 ) -> tuple[ModelSpec, ...]:
     steps = config.get("ensemble_scheduling", {}).get("step", ())
-    names = {(step["model_name"], _version(step.get("model_version", -1))) for step in steps}
-    for name, _ in names:
+    members = set(called)
+    for step in steps:
+        name, version = step["model_name"], step.get("model_version", -1)
         if name in above or len(above) > DEEPEST:
             raise PeerError(
                 f"failed to get model config: the server says that '{above[0]}' is composed of "
                 f"{' > '.join((*above[1:][-3:], name))}, which has no end"
             )
-    return tuple(_member(control, name, version, above) for name, version in sorted(names | set(called)))
-
-
-def _member(control: ModelSource, name: str, version: str, above: tuple[str, ...]) -> ModelSpec:
-    config = _config(control, name, version)
-    return _spec(name, version, {}, config, _members(control, config, (), (*above, name)))
-
-
-def _version(number: int) -> str:
-    """-1 leaves it open."""
-    return "" if number == -1 else str(number)
+        members.add((name, "" if version == -1 else str(version)))  # -1 leaves it open
+    specs = []
+    for name, version in sorted(members):
+        found = _config(control, name, version)
+        specs.append(_spec(name, version, {}, found, _members(control, found, (), (*above, name))))
+    return tuple(specs)
 
 
 def _spec(
     name: str, version: str, metadata: Document, config: Document, composing: tuple[ModelSpec, ...]
 ) -> ModelSpec:
     max_batch_size = config.get("max_batch_size", 0) if config else _batch_without_config(metadata)
-    inputs = {row["name"]: row for row in config.get("input", ())}
+    configs = {row["name"]: row for row in config.get("input", ())}
+    inputs, outputs = (
+        sorted(metadata.get(noun, ()), key=lambda row: str(row["name"])) for noun in ("inputs", "outputs")
+    )
+    is_batched = max_batch_size > 0
     return ModelSpec(
         name=name,
         version=version,
-        inputs=_tensors(metadata.get("inputs", ()), inputs, max_batch_size > 0),
-        outputs=_tensors(metadata.get("outputs", ()), {}, max_batch_size > 0),
+        inputs=tuple(_tensor(row, configs.get(row["name"], {}), is_batched) for row in inputs),
+        outputs=tuple(_tensor(row, {}, is_batched) for row in outputs),
         max_batch_size=max_batch_size,
         is_ensemble=config.get("platform") == "ensemble",
         is_decoupled=config.get("model_transaction_policy", {}).get("decoupled", False),
@@ -160,13 +160,6 @@ def _batch_without_config(metadata: Document) -> int:
     inputs = metadata.get("inputs", ())
     is_open = all(row.get("shape", ())[:1] == [-1] for row in (*inputs, *metadata.get("outputs", ())))
     return ANY_BATCH if inputs and is_open else 0
-
-
-def _tensors(
-    rows: Sequence[Document], configs: Mapping[str, Document], is_batched: bool
-) -> tuple[TensorSpec, ...]:
-    ordered = sorted(rows, key=lambda row: row["name"])
-    return tuple(_tensor(row, configs.get(row["name"], {}), is_batched) for row in ordered)
 
 
 def _tensor(row: Document, config: Document, is_batched: bool) -> TensorSpec:

@@ -2,28 +2,277 @@
 
 A unary call travels like any other. A method that streams gets all its messages at once, and the call lasts until the
 server ends it; every message that comes back is a response with a time of its own.
+
+What a method takes and gives is in a .proto file, or is asked of the server by reflection: a stream on which the client
+may ask many questions. Each of ours is a call of its own with one question: that is enough for a look before the load,
+and it needs no stream. Servers know it under one of two names.
 """
 
-from collections.abc import Mapping, Sequence
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
+from typing import Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.message import DecodeError
 
-from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl
 from inferometer.services.http import OUTPUT, read_body
 from inferometer.services.kind import Service
-from inferometer.services.proto_schema import Method, Reflection, method_of_file, split_method
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic
+from inferometer.services.traffic import Steps, Traffic
 from inferometer.wire.grpc import frame_message
+from inferometer.wire.protobuf import fields, string_field
 
 MESSAGES = TensorSpec("message", "MESSAGE", (1,))
 """What a call sends; `dataset.payloads` reads it."""
+
+REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+BY_FILE, BY_SYMBOL, LIST_SERVICES = 3, 4, 7  # fields of a ServerReflectionRequest
+FILES, SERVICES, ERROR = 4, 6, 7  # of a ServerReflectionResponse
+ERROR_TEXT = 2
+COMPILE_S = 60
+DEEPEST = 100  # imports below each other
+DESCRIPTOR_SETS = (".pb", ".protoset", ".desc", ".binpb")
+
+# Files that every protobuf installation has; servers often leave them out.
+_COMMON = (
+    *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct"),
+    *("timestamp", "type", "wrappers"),
+)
+
+File = descriptor_pb2.FileDescriptorProto
+Fetch = Callable[[str], Iterable[File]]
+"""(name of a file that another one imports) -> that file, perhaps with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of a service; the two classes make messages of the types it takes and gives."""
+
+    service: str
+    name: str
+    request: Any
+    reply: Any
+    takes_stream: bool
+    gives_stream: bool
+    pool: descriptor_pool.DescriptorPool
+
+    @property
+    def is_unary(self) -> bool:
+        return not (self.takes_stream or self.gives_stream)
+
+
+def split_method(text: str) -> tuple[str, str]:
+    """`package.Service/Method`, also written with a leading slash or with a dot before the method."""
+    service, _, name = text.strip("/").rpartition("/" if "/" in text.strip("/") else ".")
+    if not service or not name or "/" in service:
+        raise UsageError(
+            f"--grpc-method '{text}' does not name a method", remedy="write it like package.Service/Method"
+        )
+    return service, name
+
+
+def method_of_file(service: str, name: str, path: Path, folders: Sequence[Path]) -> Method:
+    """The method, as a .proto file or a compiled descriptor set has it."""
+    files = _read_set(path) if path.suffix in DESCRIPTOR_SETS else _compile(path, folders)
+    known = sorted(f"{file.package}.{row.name}".strip(".") for file in files for row in file.service)
+    if service not in known:
+        raise UsageError(f"{path} has no service '{service}'", remedy=_choose(known))
+    return _find(_pool(files, lambda missing: ()), service, name, str(path))
+
+
+def _read_set(path: Path) -> list[File]:
+    try:
+        return list(descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file)
+    except OSError as error:
+        raise UsageError(f"--proto {path} cannot be read: {error.strerror}") from error
+    except DecodeError as error:
+        raise UsageError(
+            f"--proto {path} is not a descriptor set",
+            remedy="make one with protoc --include_imports --descriptor_set_out, or give the .proto file",
+        ) from error
+
+
+def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
+    if not path.is_file():
+        raise UsageError(f"--proto {path} cannot be read: no such file")
+    includes = [f"--proto_path={folder}" for folder in folders or (path.parent,)]
+    with tempfile.TemporaryDirectory(prefix="inferometer-proto-") as scratch:
+        made = Path(scratch) / "set.pb"
+        command = [*_compiler(), *includes, "--include_imports", f"--descriptor_set_out={made}", str(path)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise UsageError(f"--proto {path} was not compiled within {COMPILE_S} s") from error
+        if done.returncode:
+            raise UsageError(
+                f"--proto {path} cannot be compiled: {' '.join(done.stderr.split())}",
+                remedy="name the folders that its imports start from with --proto-path",
+            )
+        return _read_set(made)
+
+
+def _compiler() -> list[str]:
+    if find_spec("grpc_tools") is not None:
+        # Its own files are the common ones of protobuf, such as google/protobuf/timestamp.proto.
+        common = Path(str(import_module("grpc_tools").__file__)).parent / "_proto"
+        return [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={common}"]
+    found = which("protoc")
+    if found is None:
+        raise UsageError(
+            "a .proto file needs a compiler, and there is none",
+            remedy="pip install 'inferometer[grpc]', or give a compiled descriptor set (.pb)",
+        )
+    return [found]
+
+
+# --- asking the server
+
+
+class Reflection:
+    """The services of a server, as the server itself describes them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._controls = [GrpcControl(connection, name) for name in REFLECTION]
+
+    def services(self) -> list[str]:
+        reply = self._ask(LIST_SERVICES, "*")
+        return sorted(_text(row, 1) for row in _parts(_part(reply, SERVICES), 1))
+
+    def method(self, service: str, name: str) -> Method:
+        try:
+            files = self._files(BY_SYMBOL, service)
+        except UsageError as error:
+            raise UsageError(error.message, remedy=_choose(self.services())) from error
+        pool = _pool(files, lambda missing: self._files(BY_FILE, missing))
+        return _find(pool, service, name, self._connection.endpoint.authority)
+
+    def _files(self, field: int, name: str) -> list[File]:
+        reply = self._ask(field, name)
+        failure = _part(reply, ERROR)
+        if failure:
+            where = self._connection.endpoint.authority
+            raise UsageError(f"{where} does not know '{name}' ({_text(failure, ERROR_TEXT)})")
+        try:
+            return [File.FromString(bytes(row)) for row in _parts(_part(reply, FILES), 1)]
+        except DecodeError as error:
+            raise PeerError(f"the server's reflection describes '{name}' with a broken file") from error
+
+    def _ask(self, field: int, text: str) -> memoryview:
+        """The answer; the name of the service that gave the first one is kept."""
+        question = string_field(field, text)
+        while True:
+            try:
+                return memoryview(self._controls[0].call_bytes("ServerReflectionInfo", question))
+            except MissingError as error:
+                if len(self._controls) == 1:
+                    raise UsageError(
+                        f"{self._connection.endpoint.authority} has no reflection, so nothing is known of its methods",
+                        remedy="give the .proto file of the service with --proto",
+                    ) from error
+                del self._controls[0]
+
+
+def _parts(message: memoryview, number: int) -> Iterator[memoryview]:
+    for found, value in fields(message):
+        if found == number and isinstance(value, memoryview):
+            yield value
+
+
+def _part(message: memoryview, number: int) -> memoryview:
+    return next(_parts(message, number), memoryview(b""))
+
+
+def _text(message: memoryview, number: int) -> str:
+    return bytes(_part(message, number)).decode("utf-8", "replace")
+
+
+# --- from files to messages
+
+
+def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool:
+    """All files and what they import, each added after those it needs."""
+    known = {file.name: file for file in files}
+    pool = descriptor_pool.DescriptorPool()
+    added: set[str] = set()
+
+    def add(name: str, above: tuple[str, ...]) -> None:
+        if name in added:
+            return
+        if not isinstance(name, str):  # what is not UTF-8 comes as bytes
+            raise PeerError(f"a file imports {name!r:.80}, which is no name")
+        if name in above or len(above) > DEEPEST:
+            raise PeerError(
+                f"the file '{name}' imports itself, or more than {DEEPEST} files below each other"
+            )
+        if name not in known:
+            known.update({file.name: file for file in (_common(name) or fetch(name))})
+        if name not in known:
+            raise PeerError(f"'{above[-1]}' imports '{name}', which is not to be had", remedy="give --proto")
+        for needed in known[name].dependency:
+            add(needed, (*above, name))
+        try:
+            pool.AddSerializedFile(known[name].SerializeToString())
+        except (TypeError, ValueError) as error:
+            raise PeerError(f"the file '{name}' cannot be used: {error}") from error
+        added.add(name)
+
+    for name in list(known):
+        add(name, ())
+    return pool
+
+
+def _common(name: str) -> list[File]:
+    stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
+    if stem not in _COMMON:
+        return []
+    module = import_module(f"google.protobuf.{stem}_pb2")
+    return [File.FromString(module.DESCRIPTOR.serialized_pb)]
+
+
+def _find(pool: descriptor_pool.DescriptorPool, service: str, name: str, origin: str) -> Method:
+    try:
+        described = pool.FindServiceByName(service)
+    except KeyError as error:
+        raise UsageError(f"{origin} has no service '{service}'") from error
+    method = described.methods_by_name.get(name)
+    if method is None:
+        raise UsageError(
+            f"service '{service}' has no method '{name}'",
+            remedy=_choose(sorted(described.methods_by_name)),
+        )
+    return Method(
+        service=service,
+        name=name,
+        request=message_factory.GetMessageClass(method.input_type),
+        reply=message_factory.GetMessageClass(method.output_type),
+        takes_stream=method.client_streaming,
+        gives_stream=method.server_streaming,
+        pool=pool,
+    )
+
+
+def _choose(names: Sequence[str]) -> str:
+    return f"it has {', '.join(names)}" if names else "check the name"
+
+
+# --- the service
 
 
 class DynamicGrpc(Service):
@@ -33,14 +282,13 @@ class DynamicGrpc(Service):
         self._connection = connection
         self._options = options
         self._reflection = Reflection(connection)
-        self._method: Method | None = None
 
     def models(self) -> Sequence[str]:
         return self._reflection.services()
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """There is no model; what is measured is called after its method."""
-        method = self._method = self._look_up()
+        method = self._method
         if self._options.streaming and method.is_unary:
             raise UsageError(f"the method {method.name} does not stream", remedy="leave out --streaming")
         return ModelSpec(
@@ -58,7 +306,7 @@ class DynamicGrpc(Service):
 
     def read_outputs(self, body: bytes, header_length: int | None) -> Mapping[str, bytes]:
         """The reply as JSON."""
-        method = self._known()
+        method = self._method
         try:
             reply = method.reply.FromString(body)
             text = MessageToJson(reply, indent=None, descriptor_pool=method.pool)
@@ -66,10 +314,8 @@ class DynamicGrpc(Service):
             raise PeerError(f"the reply is no {method.reply.DESCRIPTOR.full_name} ({error})") from error
         return {OUTPUT.name: text.encode()}
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
-        method, options = self._known(), self._options
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
+        method, options = self._method, self._options
         calls = [self._messages(number, step) for number, step in enumerate(steps)]
         findings: tuple[str, ...] = ()
         if options.bodies:
@@ -93,20 +339,17 @@ class DynamicGrpc(Service):
         )
         return Traffic(wiring, requests, findings=findings)
 
-    def _look_up(self) -> Method:
+    @cached_property
+    def _method(self) -> Method:
+        """Looked up for a run, and again where a result is read later."""
         options = self._options
-        split_method(options.grpc_method)
+        service, name = split_method(options.grpc_method)
         if options.proto is None:
-            return self._reflection.method(options.grpc_method)
-        return method_of_file(options.grpc_method, Path(options.proto), [*map(Path, options.proto_paths)])
-
-    def _known(self) -> Method:
-        if self._method is None:  # a result is read again later: nobody has asked yet
-            self._method = self._look_up()
-        return self._method
+            return self._reflection.method(service, name)
+        return method_of_file(service, name, Path(options.proto), [*map(Path, options.proto_paths)])
 
     def _messages(self, number: int, step: Sequence[Tensor]) -> list[bytes]:
-        method, where = self._known(), f"call {number} of the data"
+        method, where = self._method, f"call {number} of the data"
         messages = [
             self._parse(tensor.data, where)
             if tensor.datatype == "JSON"
@@ -121,19 +364,19 @@ class DynamicGrpc(Service):
         return messages
 
     def _parse(self, text: bytes, where: str) -> bytes:
-        method = self._known()
-        name = method.request.DESCRIPTOR.full_name
+        request = self._method.request
         try:
-            message = Parse(text, method.request(), descriptor_pool=method.pool)
+            message = Parse(text, request(), descriptor_pool=self._method.pool)
             return bytes(message.SerializeToString())
         except (ParseError, SystemError, ValueError, RecursionError) as error:
-            known = ", ".join(field.name for field in method.request.DESCRIPTOR.fields)
+            known = ", ".join(field.name for field in request.DESCRIPTOR.fields)
             raise UsageError(
-                f"{where} is no {name}: {' '.join(str(error).split())}", remedy=f"its fields are {known}"
+                f"{where} is no {request.DESCRIPTOR.full_name}: {' '.join(str(error).split())}",
+                remedy=f"its fields are {known}",
             ) from error
 
     def _checked(self, data: bytes, where: str) -> bytes:
-        request = self._known().request
+        request = self._method.request
         try:
             request.FromString(data)
         except DecodeError as error:

@@ -121,10 +121,9 @@ def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
 
 
 def _pem(name: str, label: str) -> bytes:
-    """A DER file as PEM: base64 in lines of 64, between lines that say what it is."""
-    text = base64.b64encode(Path(name).read_bytes()).decode()
-    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
-    return "\n".join((f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", "")).encode()
+    """A DER file as PEM: base64 between lines that say what it is."""
+    text = base64.encodebytes(Path(name).read_bytes()).decode()
+    return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n".encode()
 
 
 def _key_label(key: bytes) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Traffic, Wiring, render_http
+from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
 
 OUTPUT = TensorSpec(RESPONSE, "JSON", (1,))
 """What comes back, as text."""
@@ -27,9 +27,7 @@ class PlainHttp(Service):
         method = self._method(is_bare=not self._options.bodies)
         return ModelSpec(name=name or f"{method} {self._path}", version=version, inputs=(), outputs=(OUTPUT,))
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         bodies = [read_body(text) for text in self._options.bodies]
         requests = tuple(map(self._render, bodies if bodies else [None]))
         return Traffic(Wiring(self._connection.endpoint), requests)

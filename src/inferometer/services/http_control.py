@@ -34,15 +34,14 @@ class HttpControl:
         """The answer, in this shape."""
         return self._answer("GET", path, self._call("GET", path, None, timeout_s), shape)
 
-    def ask(self, path: str, document: Any, shape: Shape) -> Any:
-        """The answer to a POST, in this shape."""
-        return self._answer("POST", path, self._call("POST", path, json.dumps(document).encode()), shape)
+    def post(
+        self, path: str, document: Any, shape: Shape | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> Any:
+        """The answer in this shape; without one only an error matters."""
+        text = self._call("POST", path, json.dumps(document).encode(), timeout_s)
+        return None if shape is None else self._answer("POST", path, text, shape)
 
-    def post(self, path: str, document: Any, *, timeout_s: float = TIMEOUT_S) -> None:
-        """A POST of which only an error matters."""
-        self._call("POST", path, json.dumps(document).encode(), timeout_s)
-
-    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float = TIMEOUT_S) -> bytes:
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float) -> bytes:
         status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError

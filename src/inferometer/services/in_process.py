@@ -13,16 +13,23 @@ from typing import Any
 from urllib.parse import unquote
 
 from inferometer.base.errors import InferometerError, UsageError
-from inferometer.model.spec import ModelSpec, Tensor
+from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
+from inferometer.services.traffic import IN_PROCESS, Steps, Traffic, Wiring
 from inferometer.services.triton_grpc import render_request
 from inferometer.services.triton_http import TritonHttp
-from inferometer.services.tritonserver import InProcessServer, InProcessSettings, TritonError
+from inferometer.services.tritonserver import (
+    CONFIG_VERSION,
+    READY_ONLY,
+    InProcessServer,
+    InProcessSettings,
+    TritonError,
+    version_number,
+)
 from inferometer.wire import grpc
 
 LOOPBACK = "127.0.0.1"
@@ -52,9 +59,7 @@ class InProcess(Service):
         """The raw values in the message that the worker makes of a response."""
         return grpc_outputs(body)
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         """Every request as a message, which the worker takes apart once."""
         if placement is not None:
             raise UsageError(
@@ -110,20 +115,21 @@ def serve_control(server: InProcessServer, port: int) -> ThreadingHTTPServer:
 def _document(server: InProcessServer, path: str) -> Any:
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["v2"]:
-            return server.metadata()
+            return server.document("ServerMetadata")
         case ["v2", "models", "stats"]:
-            return server.statistics()
+            return server.document("ServerModelStatistics", b"", version_number(""))
         case ["v2", "repository", "index"]:
-            return server.index()
+            return server.document("ServerModelIndex", READY_ONLY)
         case ["v2", "models", name, *rest]:
             version = rest[1] if rest[:1] == ["versions"] else ""
+            model = name.encode(), version_number(version)
             match rest[2:] if version else rest:
                 case []:
-                    return server.model_metadata(name, version)
+                    return server.document("ServerModelMetadata", *model)
                 case ["config"]:
-                    return server.model_config(name, version)
+                    return server.document("ServerModelConfig", *model, CONFIG_VERSION)
                 case ["stats"]:
-                    return server.statistics(name, version)
+                    return server.document("ServerModelStatistics", *model)
     raise LookupError(path)
 
 

@@ -43,11 +43,7 @@ ID_PLACE = b'""' + b" " * 20
 def http_mark(mark: Mark) -> bytes:
     """As long as PLACE, so that no length in the request changes."""
     sequence_id, is_start, is_end = mark
-    return _FORM.format(sequence_id, _word(is_start), _word(is_end)).encode()
-
-
-def _word(flag: bool) -> str:
-    return "true" if flag else "false"
+    return _FORM.format(sequence_id, *("true" if flag else "false" for flag in (is_start, is_end))).encode()
 
 
 def grpc_mark(mark: Mark) -> bytes:

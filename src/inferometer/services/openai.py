@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.model.answers import OPENAI_MODELS
@@ -13,7 +12,7 @@ from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Conversations, Reply, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
 """The one input: the JSON body of a request. Data may also hold `prompt` or `messages`, of which one is made."""
@@ -45,16 +44,14 @@ class OpenAi(Service):
 
     # --- requests
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         has_sessions = self._options.session_concurrency is not None
         wiring = Wiring(
             self._connection.endpoint,
             reader=OpenAiReader(
                 keeps_message=has_sessions, keeps_texts=self._options.profile_export is not None
             ),
-            dialogue=Chat(self._connection, self.path) if has_sessions else None,
+            conversations=Chats(self._connection, self.path) if has_sessions else None,
         )
         bodies = (self._body(model, step) for step in steps)
         return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in bodies))
@@ -74,52 +71,37 @@ class OpenAi(Service):
         tensors = {tensor.name: tensor.data for tensor in step}
         if PAYLOAD.name in tensors:
             return tensors[PAYLOAD.name]
+        payload: dict[str, Any] = {"model": model.name}
         if "messages" in tensors:
-            given: Mapping[str, Any] = {"messages": json.loads(tensors["messages"])}
+            payload["messages"] = json.loads(tensors["messages"])
         else:
-            given = self._asking(tensors["prompt"].decode("utf-8", "replace"))
-        return json.dumps(
-            self._payload(model.name, given), separators=(",", ":"), ensure_ascii=False
-        ).encode()
+            payload |= self._asking(tensors["prompt"].decode("utf-8", "replace"))
+        if "input" not in payload and self._options.output_tokens is not None:
+            payload["max_tokens"] = self._options.output_tokens
+        if "input" not in payload and self._options.streaming:
+            payload |= {"stream": True, "stream_options": {"include_usage": True}}
+        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
 
     def _asking(self, prompt: str) -> Mapping[str, Any]:
         if self.path.endswith("/embeddings"):
             return {"input": prompt}
-        return (
-            {"messages": [{"role": "user", "content": prompt}]} if "chat" in self.path else {"prompt": prompt}
-        )
-
-    def _payload(self, model: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        options = self._options
-        payload: dict[str, Any] = {"model": model, **given}
-        if "input" in payload:
-            return payload
-        if options.output_tokens is not None:
-            payload["max_tokens"] = options.output_tokens
-        if options.streaming:
-            payload |= {"stream": True, "stream_options": {"include_usage": True}}
-        return payload
+        if "chat" in self.path:
+            return {"messages": [{"role": "user", "content": prompt}]}
+        return {"prompt": prompt}
 
 
 # --- sessions
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """Chat sessions: each turn carries all that was said before it in its session, answers included."""
+class Chats:
+    """Chat sessions: each turn carries all that was said before it in its session, answers included.
 
-    connection: Connection
-    path: str
+    Every worker has its own, and a slot has one session at a time.
+    """
 
-    def start(self) -> Conversations:
-        return _Chats(self)
-
-
-class _Chats:
-    """The sessions of one worker: a slot has one at a time."""
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, connection: Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
         self._said: dict[int, list[Any]] = {}
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
@@ -134,9 +116,8 @@ class _Chats:
         whole = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
-        return render_http(self._chat.connection, self._chat.path, whole)
+        return render_http(self._connection, self._path, whole)
 
     def answered(self, slot: int, reply: Reply) -> None:
-        message: Mapping[str, Any] | None = reply.message
-        if message is not None:
-            self._said.setdefault(slot, []).append(message)
+        if reply.message is not None:
+            self._said.setdefault(slot, []).append(reply.message)

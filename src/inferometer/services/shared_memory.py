@@ -10,21 +10,24 @@ What is left is the registration; should the run be killed, its guard ends that.
 as long as a request uses it, and requests that were cut off go on at the server: hence the guard's long time-out.
 """
 
+import ctypes
 import errno
 import math
+import mmap
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.numbers import DATATYPES
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
 
 SYSTEM, CUDA = "system", "cuda"
@@ -69,7 +72,7 @@ Placed = tuple[Tensor, RegionPart | None]
 """A tensor and where it lies; None travels with the request."""
 
 
-def placed(steps: Sequence[Sequence[Tensor]], placement: Placement | None) -> Iterator[list[Placed]]:
+def placed(steps: Steps, placement: Placement | None) -> Iterator[list[Placed]]:
     """The tensors of each request."""
     for number, step in enumerate(steps):
         parts = repeat(None) if placement is None else placement.inputs[number]
@@ -90,32 +93,26 @@ class OutputPlaces:
     are_inline: bool = False  # someone reads them: one place for all requests would not do
 
 
-def layout(
-    model: ModelSpec, steps: Sequence[Sequence[Tensor]], outputs: OutputPlaces, *, region: str
-) -> Placement:
+def layout(model: ModelSpec, steps: Steps, outputs: OutputPlaces, *, region: str) -> Placement:
     """A place for every tensor of every request, and for every output."""
     _require_all_inputs(model, steps)
-    cursor = _Cursor(region)
-    inputs = tuple(tuple(cursor.next(len(tensor.data)) for tensor in step) for step in steps)
+    end = 0
+
+    def next_part(size: int) -> RegionPart:
+        nonlocal end
+        part = RegionPart(region, end, size)
+        end += -(-size // ALIGNMENT) * ALIGNMENT
+        return part
+
+    inputs = tuple(tuple(next_part(len(tensor.data)) for tensor in step) for step in steps)
     shared = () if outputs.are_inline else model.outputs
-    places = {output.name: cursor.next(_output_size(output, outputs)) for output in shared}
-    return Placement(region, max(cursor.position, ALIGNMENT), inputs, places)
+    places = {output.name: next_part(_output_size(output, outputs)) for output in shared}
+    return Placement(region, max(end, ALIGNMENT), inputs, places)
 
 
 def region_name() -> str:
     """A name that no other run has."""
     return f"inferometer_run_{os.getpid()}_{secrets.token_hex(8)}"
-
-
-class _Cursor:
-    def __init__(self, region: str) -> None:
-        self._region = region
-        self.position = 0
-
-    def next(self, size: int) -> RegionPart:
-        part = RegionPart(self._region, self.position, size)
-        self.position += -(-size // ALIGNMENT) * ALIGNMENT
-        return part
 
 
 def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
@@ -131,7 +128,7 @@ def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
     return size
 
 
-def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> None:
+def _require_all_inputs(model: ModelSpec, steps: Steps) -> None:
     names = {spec.name for spec in model.inputs}
     for number, step in enumerate(steps):
         missing = sorted(names - {tensor.name for tensor in step})
@@ -146,13 +143,15 @@ def _require_all_inputs(model: ModelSpec, steps: Sequence[Sequence[Tensor]]) -> 
 # --- the memory itself
 
 
+RegionFields = Mapping[str, Any]
+"""What tells the server where a region is, as its protocol calls it."""
+
+
 @runtime_checkable
 class Registry(Protocol):
     """A server's calls to make a region known and to forget it."""
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None: ...
-
-    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None: ...
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None: ...
 
     def unregister_memory(self, kind: str, region: str) -> None: ...
 
@@ -163,7 +162,7 @@ class Shared:
 
     kind: str  # system or cuda
     placement: Placement
-    steps: Sequence[Sequence[Tensor]] = field(repr=False)
+    steps: Steps = field(repr=False)
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
         """(offset, bytes) of every input."""
@@ -177,37 +176,38 @@ def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
     """The region, filled and known to the server; afterwards nothing of it is left here or there."""
     region = shared.placement.region
     undo = Undo(partial(_unregister, registry, shared.kind, region), GUARD_TIMEOUT_S)
-    with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as register:
+    with guarded(undo) as unregister, _MEMORY[shared.kind](shared) as fields:
         try:
-            _register(register, registry, shared.kind)
+            try:
+                registry.register_memory(shared.kind, region, fields)
+            except PeerError as error:
+                raise PeerError(
+                    f"the server cannot use our {shared.kind} shared memory: {error.message}",
+                    remedy=error.remedy or _HOW_TO_SHARE[shared.kind],
+                ) from error
             _remove_file(region)
             yield
         finally:
             unregister()
 
 
-Register = Callable[[Registry], None]
-
-
 @contextmanager
-def _system_memory(shared: Shared) -> Iterator[Register]:
+def _system_memory(shared: Shared) -> Iterator[RegionFields]:
     region, size = shared.placement.region, shared.placement.size
     with _file(region, size) as fd:
-        for offset, data in shared.contents():
-            _write(fd, data, offset)
-        yield lambda registry: registry.register_system_memory(region, key=f"/{region}", size=size)
+        with mmap.mmap(fd, size) as memory:
+            for offset, data in shared.contents():
+                memory[offset : offset + len(data)] = data
+        yield {"key": f"/{region}", "offset": 0, "byte_size": size}
 
 
 @contextmanager
-def _cuda_memory(shared: Shared) -> Iterator[Register]:
-    from inferometer.services.cuda import device_memory
-
-    region, size = shared.placement.region, shared.placement.size
+def _cuda_memory(shared: Shared) -> Iterator[RegionFields]:
+    size = shared.placement.size
     with device_memory(DEVICE, size) as memory:
         for offset, data in shared.contents():
             memory.write(offset, data)
-        handle = memory.handle()
-        yield lambda registry: registry.register_cuda_memory(region, handle=handle, device=DEVICE, size=size)
+        yield {"raw_handle": memory.handle(), "device_id": DEVICE, "byte_size": size}
 
 
 _MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}
@@ -217,16 +217,6 @@ _HOW_TO_SHARE = {
     CUDA: f"the server must use GPU {DEVICE} of this host; start one in a container with --gpus all --ipc=host "
     "--pid=host, or leave out --shared-memory",
 }
-
-
-def _register(register: Register, registry: Registry, kind: str) -> None:
-    try:
-        register(registry)
-    except PeerError as error:
-        raise PeerError(
-            f"the server cannot use our {kind} shared memory: {error.message}",
-            remedy=error.remedy or _HOW_TO_SHARE[kind],
-        ) from error
 
 
 @contextmanager
@@ -261,13 +251,6 @@ def _allocate(fd: int, size: int) -> None:
         ) from error
 
 
-def _write(fd: int, data: bytes, offset: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(fd, rest, offset)
-        rest, offset = rest[written:], offset + written
-
-
 def _unregister(registry: Registry, kind: str, region: str) -> None:
     _remove_file(region)
     registry.unregister_memory(kind, region)
@@ -276,3 +259,97 @@ def _unregister(registry: Registry, kind: str, region: str) -> None:
 def _remove_file(name: str) -> None:
     """Doing it twice does no harm."""
     (FOLDER / name).unlink(missing_ok=True)
+
+
+# --- memory of a GPU
+#
+# The few calls of the CUDA driver that it takes. The driver's own library is wherever a GPU can be used; the runtime
+# (libcudart) need not be installed. Handles made here can be opened with the runtime's cudaIpcOpenMemHandle.
+
+CUDA_LIBRARY = "libcuda.so.1"
+
+_Handle = ctypes.c_char * 64  # CUipcMemHandle
+_Pointer = ctypes.c_uint64  # CUdeviceptr
+_SIGNATURES = {
+    "cuInit": (ctypes.c_uint,),
+    "cuGetErrorString": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
+    "cuDevicePrimaryCtxRetain": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_int),
+    "cuDevicePrimaryCtxRelease_v2": (ctypes.c_int,),
+    "cuCtxSetCurrent": (ctypes.c_void_p,),
+    "cuCtxSynchronize": (),
+    "cuMemAlloc_v2": (ctypes.POINTER(_Pointer), ctypes.c_size_t),
+    "cuMemFree_v2": (_Pointer,),
+    "cuMemcpyHtoD_v2": (_Pointer, ctypes.c_char_p, ctypes.c_size_t),
+    "cuIpcGetMemHandle": (ctypes.POINTER(_Handle), _Pointer),
+}
+
+
+class DeviceMemory:
+    """Memory on a GPU. Made by `device_memory`."""
+
+    def __init__(self, driver: "_Driver", address: int) -> None:
+        self._driver = driver
+        self._address = address
+
+    def write(self, offset: int, data: bytes) -> None:
+        if data:
+            self._driver.call("cuMemcpyHtoD_v2", self._address + offset, data, len(data))
+
+    def handle(self) -> bytes:
+        """What another process opens the memory with; whatever was written is there by then."""
+        handle = _Handle()
+        self._driver.call("cuCtxSynchronize")  # a copy may return before its last bytes have arrived
+        self._driver.call("cuIpcGetMemHandle", ctypes.byref(handle), self._address)
+        return handle.raw
+
+
+@contextmanager
+def device_memory(number: int, size: int) -> Iterator[DeviceMemory]:
+    """`size` bytes on GPU `number`."""
+    driver = _Driver()
+    device, context, address = ctypes.c_int(), ctypes.c_void_p(), _Pointer()
+    driver.call("cuInit", 0)
+    driver.call("cuDeviceGet", ctypes.byref(device), number)
+    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    try:
+        driver.call("cuCtxSetCurrent", context)
+        driver.call("cuMemAlloc_v2", ctypes.byref(address), size)
+        try:
+            yield DeviceMemory(driver, address.value)
+        finally:
+            driver.attempt("cuMemFree_v2", address)
+    finally:
+        driver.attempt("cuDevicePrimaryCtxRelease_v2", device)
+
+
+class _Driver:
+    """The library, with an error for every call that fails."""
+
+    def __init__(self) -> None:
+        try:
+            self._library = ctypes.CDLL(CUDA_LIBRARY)
+        except OSError as error:
+            raise UsageError(
+                f"--shared-memory cuda needs an NVIDIA driver on this machine, but it has no {CUDA_LIBRARY}",
+                remedy="run inferometer on the machine of the GPU, or use --shared-memory system",
+            ) from error
+        for name, arguments in _SIGNATURES.items():
+            getattr(self._library, name).argtypes = arguments
+
+    def attempt(self, name: str, *arguments: object) -> int:
+        """The driver's answer; 0 is success."""
+        return int(getattr(self._library, name)(*arguments))
+
+    def call(self, name: str, *arguments: object) -> None:
+        code = self.attempt(name, *arguments)
+        if code:
+            raise LocalError(
+                f"--shared-memory cuda failed, as the CUDA driver answered {name} with: {self._text(code)}",
+                remedy="check the GPU with nvidia-smi, or use --shared-memory system",
+            )
+
+    def _text(self, code: int) -> str:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(code, ctypes.byref(text))
+        return f"error {code}" if text.value is None else text.value.decode()

@@ -4,11 +4,13 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
@@ -22,8 +24,105 @@ from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.tensorflow_messages import DATA_TYPES, message
-from inferometer.services.traffic import Traffic, Wiring, render_http
+from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
+
+# --- messages
+#
+# Those that a client needs, with the names and numbers of the official protos. They are made at run time from a table:
+# the official Python packages bring all of TensorFlow, or grpcio. A pool of our own holds them, so that whoever imports
+# the official ones in the same process gets those. Fields that nobody here reads are left out; what a server sends in
+# them is passed over, as protobuf wants it.
+
+_PACKAGE = "tensorflow.serving"
+
+_FIELDS = {
+    "Dim": ("1 int64 size", "2 string name"),
+    "TensorShapeProto": ("2 repeated Dim dim", "3 bool unknown_rank"),
+    "TensorProto": (
+        "1 DataType dtype",
+        "2 TensorShapeProto tensor_shape",
+        "4 bytes tensor_content",
+        "5 repeated float float_val",
+        "6 repeated double double_val",
+        "7 repeated int32 int_val",
+        "8 repeated bytes string_val",
+        "10 repeated int64 int64_val",
+        "11 repeated bool bool_val",
+        "13 repeated int32 half_val",
+        "16 repeated uint32 uint32_val",
+        "17 repeated uint64 uint64_val",
+    ),
+    "TensorInfo": ("1 string name", "2 DataType dtype", "3 TensorShapeProto tensor_shape"),
+    "SignatureDef": ("1 map TensorInfo inputs", "2 map TensorInfo outputs", "3 string method_name"),
+    "ModelSpec": (
+        "1 string name",
+        "2 google.protobuf.Int64Value version",
+        "3 string signature_name",
+        "4 string version_label",
+    ),
+    "SignatureDefMap": ("1 map SignatureDef signature_def",),
+    "GetModelMetadataRequest": ("1 ModelSpec model_spec", "2 repeated string metadata_field"),
+    "GetModelMetadataResponse": ("1 ModelSpec model_spec", "2 map google.protobuf.Any metadata"),
+    "PredictRequest": ("1 ModelSpec model_spec", "2 map TensorProto inputs"),
+    "PredictResponse": ("1 map TensorProto outputs", "2 ModelSpec model_spec"),
+}
+"""By message: number, perhaps `repeated` or `map` (from strings), type and name of each field."""
+
+DATA_TYPES = (
+    *("INVALID", "FLOAT", "DOUBLE", "INT32", "UINT8", "INT16", "INT8", "STRING", "COMPLEX64", "INT64"),
+    *("BOOL", "QINT8", "QUINT8", "QINT32", "BFLOAT16", "QINT16", "QUINT16", "UINT16", "COMPLEX128", "HALF"),
+    *("RESOURCE", "VARIANT", "UINT32", "UINT64"),
+)
+"""The values of tensorflow.DataType from 0 on, without their `DT_`."""
+
+_Field = descriptor_pb2.FieldDescriptorProto
+
+
+@cache
+def message(name: str) -> Any:
+    """The class of a message, such as `PredictRequest`."""
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+@cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    pool = descriptor_pool.DescriptorPool()
+    made = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
+    for file in (any_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR):
+        pool.AddSerializedFile(file.serialized_pb)
+        made.dependency.append(file.name)
+    data_type = made.enum_type.add(name="DataType")
+    for number, value in enumerate(DATA_TYPES):
+        data_type.value.add(name=f"DT_{value}", number=number)
+    for name, fields in _FIELDS.items():
+        described = made.message_type.add(name=name)
+        for field in fields:
+            _add_field(described, name, field)
+    pool.AddSerializedFile(made.SerializeToString())
+    return pool
+
+
+def _add_field(described: descriptor_pb2.DescriptorProto, owner: str, text: str) -> None:
+    number, *label, kind, name = text.split()
+    field = described.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
+    if label:
+        field.label = _Field.LABEL_REPEATED
+    if label == ["map"]:
+        entry = f"{name.title().replace('_', '')}Entry"
+        nested = described.nested_type.add(name=entry)
+        nested.options.map_entry = True
+        _add_field(nested, owner, "1 string key")
+        _add_field(nested, owner, f"2 {kind} value")
+        kind = f"{_PACKAGE}.{owner}.{entry}"
+    if kind in _FIELDS or kind == "DataType":
+        kind = f"{_PACKAGE}.{kind}"
+    if "." in kind:
+        field.type_name = f".{kind}"  # which of an enum and a message it is, the pool sees by the name
+    else:
+        field.type = _Field.Type.Value(f"TYPE_{kind.upper()}")
+
+
+# --- over gRPC
 
 _ENDINGS = {
     "BOOL": ("BOOL", "bool_val"),
@@ -63,11 +162,11 @@ class TfServing(Service):
         raise MissingError(_NO_LIST)
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
-        asked = message("serving.GetModelMetadataRequest")(metadata_field=["signature_def"])
+        asked = message("GetModelMetadataRequest")(metadata_field=["signature_def"])
         _choose(asked.model_spec, name, version)
         try:
-            reply = self._control.call("GetModelMetadata", asked, message("serving.GetModelMetadataResponse"))
-            found = message("serving.SignatureDefMap").FromString(reply.metadata["signature_def"].value)
+            reply = self._control.call("GetModelMetadata", asked, message("GetModelMetadataResponse"))
+            found = message("SignatureDefMap").FromString(reply.metadata["signature_def"].value)
         except DecodeError as error:
             raise PeerError(f"failed to get model metadata: {error}") from error
         except PeerError as error:
@@ -79,9 +178,7 @@ class TfServing(Service):
 
     # --- inference
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         wiring = self._control.wiring("Predict", self._options, outputs=predicted)
         return Traffic(wiring, tuple(self._render(model, step) for step in steps))
 
@@ -91,14 +188,14 @@ class TfServing(Service):
     def infer(self, request: bytes) -> dict[str, Tensor]:
         """The outputs that come back for a rendered request, by name."""
         body = self._control.call_bytes("Predict", request)
-        data, reply = predicted(body), message("serving.PredictResponse").FromString(body)
+        data, reply = predicted(body), message("PredictResponse").FromString(body)
         return {
             name: Tensor(name, _datatype(row), tuple(dim.size for dim in row.tensor_shape.dim), data[name])
             for name, row in reply.outputs.items()
         }
 
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
-        request = message("serving.PredictRequest")()
+        request = message("PredictRequest")()
         _choose(request.model_spec, model.name, model.version)
         request.model_spec.signature_name = self._options.signature
         for tensor in step:
@@ -138,7 +235,7 @@ def _fill(described: Any, tensor: Tensor) -> None:
 def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
     """The outputs of a PredictResponse."""
     try:
-        response = message("serving.PredictResponse").FromString(bytes(reply))
+        response = message("PredictResponse").FromString(bytes(reply))
         return {name: content(tensor) for name, tensor in response.outputs.items()}
     except (DecodeError, LookupError, OverflowError, ValueError) as error:
         raise PeerError(f"the reply is no PredictResponse ({error!r})") from error
@@ -179,11 +276,17 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
             if known
             else "export it with one",
         )
-    inputs, outputs = (_tensors(signature.get(noun, {})) for noun in ("inputs", "outputs"))
+    inputs, outputs = (
+        tuple(_tensor(name, row) for name, row in sorted(signature.get(noun, {}).items()))
+        for noun in ("inputs", "outputs")
+    )
     is_batched = options.batch is not None
     if is_batched:
         _require_batches(name, inputs)
-        inputs, outputs = _samples(inputs), _samples(outputs)
+        # Samples are without the dimension of the batch, which only inputs must have.
+        inputs, outputs = (
+            tuple(replace(spec, shape=spec.shape[1:]) for spec in specs) for specs in (inputs, outputs)
+        )
     return ModelSpec(
         name=name,
         version=version,
@@ -192,10 +295,6 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
         max_batch_size=ANY_BATCH if is_batched else 0,
         config={"signature_def": {options.signature: signature}},
     )
-
-
-def _tensors(rows: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-    return tuple(_tensor(name, row) for name, row in sorted(rows.items()))
 
 
 def _tensor(name: str, row: Mapping[str, Any]) -> TensorSpec:
@@ -217,11 +316,6 @@ def _require_batches(model: str, inputs: Sequence[TensorSpec]) -> None:
                 f"shape [{','.join(map(str, spec.shape))}]",
                 remedy="leave out -b",
             )
-
-
-def _samples(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Without the dimension of the batch, which only inputs must have."""
-    return tuple(TensorSpec(spec.name, spec.datatype, spec.shape[1:]) for spec in specs)
 
 
 # --- the REST API: tensors as JSON
@@ -249,9 +343,7 @@ class TfServingRest(Service):
         self._outputs = Columns(tuple((spec.name, spec.datatype) for spec in model.outputs))
         return model
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         wiring = Wiring(self._connection.endpoint, outputs=self._outputs)
         return Traffic(wiring, tuple(self._render(model, step) for step in steps))
 
@@ -310,17 +402,12 @@ class Columns:
             found = json.loads(bytes(reply))["outputs"]
             columns = {self.outputs[0][0]: found} if len(self.outputs) == 1 else found
             return {
-                name: _read_tensor(name, datatype, columns[name])
+                name: Tensor(name, datatype, _shape(columns[name]), _encoded(datatype, columns[name]))
                 for name, datatype in self.outputs
                 if name in columns
             }
         except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise PeerError(f"the reply cannot be read: {error!r}") from error
-
-
-def _read_tensor(name: str, datatype: str, value: Any) -> Tensor:
-    data = encode(datatype, list(map(_element, flat(value))))
-    return Tensor(name, datatype, _shape(value), data)
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -329,5 +416,6 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (len(value), *(_shape(value[0]) if value else ()))
 
 
-def _element(value: Any) -> Any:
-    return base64.b64decode(value["b64"]) if isinstance(value, dict) else value
+def _encoded(datatype: str, value: Any) -> bytes:
+    elements = (base64.b64decode(row["b64"]) if isinstance(row, dict) else row for row in flat(value))
+    return encode(datatype, list(elements))

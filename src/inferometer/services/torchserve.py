@@ -23,7 +23,7 @@ from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Reply, ReplyBody, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, ReplyBody, Steps, Traffic, Wiring, render_http
 from inferometer.wire.http1 import Head
 from inferometer.wire.prometheus import metric_lines
 
@@ -31,6 +31,7 @@ FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
 
 GOOD = 200
+BYTES = "application/octet-stream"
 NEIGHBOUR_TIMEOUT_S = 3.0
 
 
@@ -119,16 +120,16 @@ class TorchServe(Service):
 
     # --- requests
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         wiring = Wiring(
             self._connection.endpoint,
             reader=TorchServeReader(keeps_texts=self._options.profile_export is not None),
         )
         if self._options.bodies:
             bodies = map(read_body, self._options.bodies)
-            requests = tuple(self._render(model, _body_type(body), body) for body in bodies)
+            requests = tuple(
+                self._render(model, "application/json" if is_json(body) else BYTES, body) for body in bodies
+            )
         else:
             requests = tuple(self._render(model, *_form(*_part(step))) for step in steps)
         return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
@@ -199,10 +200,6 @@ def _tail(name: str, version: str) -> str:
 # --- bodies
 
 
-def _body_type(body: bytes) -> str:
-    return "application/json" if is_json(body) else "application/octet-stream"
-
-
 def _part(step: Sequence[Tensor]) -> tuple[str, bytes]:
     """The name of the file and its bytes; data from elsewhere is called after its place in the form."""
     tensors = {tensor.name: tensor.data for tensor in step}
@@ -238,7 +235,7 @@ def _form(name: str, data: bytes) -> tuple[str, bytes]:
     The part is that of a file: TorchServe reads a part without a file name as text, which would break its bytes.
     """
     boundary = f"inferometer-{hashlib.sha256(data).hexdigest()[:32]}"
-    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    kind = mimetypes.guess_type(name)[0] or BYTES
     quoted = name.replace("\\", "_").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
     head = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="{quoted}"\r\n'

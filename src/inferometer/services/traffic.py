@@ -1,4 +1,6 @@
-"""What the workers need to put load on a server: how to reach it, and the requests, rendered to bytes once."""
+"""What the workers need to put load on a server: how to reach it, the requests, rendered to bytes once, and what their
+replies must hold. Replies are opened only when that is asked for.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from inferometer.model.spec import Tensor
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
+
+Steps = Sequence[Sequence[Tensor]]
+"""The tensors of each request."""
 
 
 class Reply(NamedTuple):
@@ -50,18 +55,12 @@ class OutputReader(Protocol):
 
 
 class Conversations(Protocol):
-    """Sessions whose requests depend on earlier answers; a slot has one at a time."""
+    """Sessions whose requests depend on earlier answers; a slot has one at a time. Must pickle."""
 
     def request(self, slot: int, rendered: bytes | memoryview, *, is_start: bool) -> bytes:
         """The next turn, of the request as it was rendered."""
 
     def answered(self, slot: int, reply: Reply) -> None: ...
-
-
-class Dialogue(Protocol):
-    """Makes the sessions of one worker. Goes to the workers, so it must pickle."""
-
-    def start(self) -> Conversations: ...
 
 
 IN_PROCESS = "in-process"
@@ -82,7 +81,7 @@ class Wiring:
     compression: str | None = None  # gRPC: gzip or deflate
     reader: ReplyReader | None = None  # HTTP: None leaves bodies unread, and any 2xx is good
     outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2
-    dialogue: Dialogue | None = None  # HTTP: the turns of a sequence carry what was said before
+    conversations: Conversations | None = None  # HTTP: the turns of a sequence carry what was said before
     has_ids: bool = False  # every request carries another id; on streams they always do
     worker: int = 0  # whose it is, of so many
     workers: int = 1
@@ -106,6 +105,11 @@ class Wiring:
         )
 
 
+# --- what replies are compared with
+
+FLOATS = ("FP16", "BF16", "FP32", "FP64")
+
+
 @dataclass(frozen=True, slots=True)
 class Validation:
     """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
@@ -114,6 +118,72 @@ class Validation:
     tolerance: float = 0.0  # absolute
     relative: float = 0.0  # of the expected value
     share: float = 1.0
+
+
+class Checker:
+    """Says what is wrong with a reply; decides beforehand whether it will be looked at."""
+
+    def __init__(self, validation: Validation) -> None:
+        from inferometer.model import numbers  # loads numpy: now, not at the first difference under load
+
+        self._numbers = numbers
+        self._validation = validation
+        self._debt = 0.0
+
+    def wants_next(self) -> bool:
+        """Evenly spread over the requests, so that every step gets its turn."""
+        self._debt += self._validation.share
+        if self._debt < 1:
+            return False
+        self._debt -= 1
+        return True
+
+    def check(self, step: int, found: Mapping[str, bytes]) -> str:
+        """The first difference in words; empty when there is none."""
+        for tensor in self._validation.expected[step]:
+            if tensor.name not in found:
+                return f"output '{tensor.name}' is missing from the reply"
+            if found[tensor.name] != tensor.data:
+                difference = self._difference(tensor, found[tensor.name])
+                if difference:
+                    return f"Output doesn't match expected output: {difference}"
+        return ""
+
+    def _difference(self, tensor: Tensor, data: bytes) -> str:
+        import numpy as np
+
+        if tensor.datatype == "BYTES":
+            return self._string_difference(tensor, data)
+        if len(data) != len(tensor.data):
+            sizes = f"'{tensor.name}' has {len(data)} bytes, expected {len(tensor.data)}"
+            return f"Output size doesn't match expected size: {sizes}"
+        wanted, got = (self._numbers.values(tensor.datatype, raw) for raw in (tensor.data, data))
+        wrong = wanted != got
+        if tensor.datatype in FLOATS:
+            left, right = wanted.astype(np.float64), got.astype(np.float64)
+            limit = self._validation.tolerance + self._validation.relative * np.abs(left)
+            wrong &= ~((np.abs(left - right) <= limit) | (np.isnan(left) & np.isnan(right)))
+        places = np.flatnonzero(wrong)
+        if not len(places):
+            return ""
+        first = int(places[0])
+        where = f"output '{tensor.name}' at index {first}"
+        return f"{where}: expected {wanted[first].item()!r}, got {got[first].item()!r} ({len(places)} differ)"
+
+    def _string_difference(self, tensor: Tensor, data: bytes) -> str:
+        try:
+            wanted, got = (self._numbers.decode("BYTES", raw) for raw in (tensor.data, data))
+        except ValueError as error:
+            return f"output '{tensor.name}' cannot be read: {error}"
+        if len(wanted) != len(got):
+            return f"output '{tensor.name}' has {len(got)} elements, expected {len(wanted)}"
+        for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
+            if one != other:
+                return f"output '{tensor.name}' at index {index}: expected {one[:80]!r}, got {other[:80]!r}"
+        return ""
+
+
+# --- requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
-from inferometer.services.shared_memory import CUDA, Placed, Placement, RegionPart, maybe_part, placed
-from inferometer.services.trace import TraceSettings
-from inferometer.services.traffic import Traffic
+from inferometer.services.shared_memory import Placed, Placement, RegionFields, RegionPart, maybe_part, placed
+from inferometer.services.traffic import Steps, Traffic
+from inferometer.services.undo import TraceSettings
 
 service_pb2 = load_messages()
 
@@ -83,18 +83,11 @@ class TritonGrpc(Service):
         reply = self._control.call_again("ModelStatistics", asked, service_pb2.ModelStatisticsResponse)
         return list(document(reply, answers.STATISTICS, "ModelStatistics").get("model_stats", ()))
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
-        self._call("SystemSharedMemoryRegister", name=region, key=key, byte_size=size)
-
-    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
-        self._call(
-            "CudaSharedMemoryRegister", name=region, raw_handle=handle, device_id=device, byte_size=size
-        )
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+        self._call(f"{kind.capitalize()}SharedMemoryRegister", name=region, **fields)
 
     def unregister_memory(self, kind: str, region: str) -> None:
-        self._call(
-            "CudaSharedMemoryUnregister" if kind == CUDA else "SystemSharedMemoryUnregister", name=region
-        )
+        self._call(f"{kind.capitalize()}SharedMemoryUnregister", name=region)
 
     def trace_settings(self) -> TraceSettings:
         """What holds for all models that have no settings of their own."""
@@ -106,9 +99,7 @@ class TritonGrpc(Service):
 
     # --- inference
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
         options = self._options
         wiring = self._control.wiring(
@@ -158,10 +149,7 @@ def render_request(
 
 def _point(parameters: MutableMapping[str, Any], part: RegionPart) -> None:
     for name, value in part.parameters().items():
-        if isinstance(value, str):
-            parameters[name].string_param = value
-        else:
-            parameters[name].int64_param = value
+        setattr(parameters[name], "string_param" if isinstance(value, str) else "int64_param", value)
 
 
 def _set_parameter(parameter: Any, name: str, value: str, kind: str) -> None:

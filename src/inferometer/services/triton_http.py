@@ -17,9 +17,9 @@ from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import LOAD_TIMEOUT_S, HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tensors
-from inferometer.services.shared_memory import Placed, Placement, RegionPart, maybe_part, placed
-from inferometer.services.trace import TraceSettings
-from inferometer.services.traffic import Traffic, Wiring, render_http
+from inferometer.services.shared_memory import Placed, Placement, RegionFields, RegionPart, maybe_part, placed
+from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
+from inferometer.services.undo import TraceSettings
 
 BINARY, JSON = "binary", "json"
 _TRACE_PATH = "/v2/trace/setting"
@@ -56,7 +56,7 @@ class TritonHttp(Service):
             return False
 
     def index(self) -> tuple[ModelState, ...]:
-        rows = self._control.ask("/v2/repository/index", {}, answers.INDEX)
+        rows = self._control.post("/v2/repository/index", {}, answers.INDEX)
         return tuple(
             ModelState(row["name"], row.get("version", ""), row.get("state", ""), row.get("reason", ""))
             for row in rows
@@ -85,20 +85,12 @@ class TritonHttp(Service):
         document: Document = self._control.get(path, shape)
         return document
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
-        self._control.post(
-            f"/v2/systemsharedmemory/region/{region}/register", {"key": key, "offset": 0, "byte_size": size}
-        )
-
-    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
-        self._control.post(
-            f"/v2/cudasharedmemory/region/{region}/register",
-            {
-                "raw_handle": {"b64": base64.b64encode(handle).decode()},
-                "device_id": device,
-                "byte_size": size,
-            },
-        )
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+        document = {
+            name: {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+            for name, value in fields.items()
+        }
+        self._control.post(f"/v2/{kind}sharedmemory/region/{region}/register", document)
 
     def unregister_memory(self, kind: str, region: str) -> None:
         self._control.post(f"/v2/{kind}sharedmemory/region/{region}/unregister", {})
@@ -115,9 +107,7 @@ class TritonHttp(Service):
 
     # --- inference
 
-    def traffic(
-        self, model: ModelSpec, steps: Sequence[Sequence[Tensor]], placement: Placement | None = None
-    ) -> Traffic:
+    def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         """Every request of the dataset, rendered once; what is placed in shared memory is only pointed at."""
         formats, findings = self._options, tuple[str, ...]()
         if model.is_plain and steps and placement is None:

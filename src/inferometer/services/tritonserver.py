@@ -51,9 +51,11 @@ _ANY_VERSION = -1
 _CPU = 0
 _FINAL = 1
 _SEQUENCE_START, _SEQUENCE_END = 1, 2
-_CONFIG_VERSION = 1
-_READY_ONLY = 1
+CONFIG_VERSION = 1
+READY_ONLY = 1
 _NO_GPU_BELOW = 6.0  # compute capability
+
+_PARAMETERS = {"string_param": "String", "int64_param": "Int", "bool_param": "Bool"}
 
 # TRITONSERVER_Error_Code, as gRPC calls it.
 _CODES = (
@@ -67,24 +69,16 @@ _CODES = (
     grpc.CANCELLED,
 )
 
-_OnResponse = CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
-_OnRelease = CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
-_Allocate = CFUNCTYPE(
-    c_void_p,
-    c_void_p,
-    c_char_p,
-    c_size_t,
-    c_int,
-    c_int64,
-    c_void_p,
-    POINTER(c_void_p),
-    POINTER(c_void_p),
-    POINTER(c_int),
-    POINTER(c_int64),
-)
-_GiveBack = CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int64)
-
 _P = c_void_p
+_Callback = CFUNCTYPE(None, _P, c_uint32, _P)
+_Allocate = CFUNCTYPE(
+    *(_P, _P, c_char_p, c_size_t, c_int, c_int64, _P), *map(POINTER, (_P, _P, c_int, c_int64))
+)
+_GiveBack = CFUNCTYPE(_P, _P, _P, _P, c_size_t, c_int, c_int64)
+
+_OUTPUT: tuple[Any, ...] = (c_char_p, c_int, _P, c_uint64, _P, c_size_t, c_int, c_int64, _P)
+"""Of a response's output: name, datatype, shape, rank, data, its size, kind of memory, device, the allocator's own."""
+
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "ApiVersion": (POINTER(c_uint32), POINTER(c_uint32)),
     "ServerOptionsNew": (POINTER(_P),),
@@ -116,26 +110,14 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "InferenceRequestSetStringParameter": (_P, c_char_p, c_char_p),
     "InferenceRequestSetIntParameter": (_P, c_char_p, c_int64),
     "InferenceRequestSetBoolParameter": (_P, c_char_p, c_bool),
-    "InferenceRequestSetReleaseCallback": (_P, _OnRelease, _P),
-    "InferenceRequestSetResponseCallback": (_P, _P, _P, _OnResponse, _P),
+    "InferenceRequestSetReleaseCallback": (_P, _Callback, _P),
+    "InferenceRequestSetResponseCallback": (_P, _P, _P, _Callback, _P),
     "InferenceRequestCancel": (_P,),
     "ServerInferAsync": (_P, _P, _P),
     "InferenceResponseError": (_P,),
     "InferenceResponseDelete": (_P,),
     "InferenceResponseOutputCount": (_P, POINTER(c_uint32)),
-    "InferenceResponseOutput": (
-        _P,
-        c_uint32,
-        POINTER(c_char_p),
-        POINTER(c_int),
-        POINTER(_P),
-        POINTER(c_uint64),
-        POINTER(_P),
-        POINTER(c_size_t),
-        POINTER(c_int),
-        POINTER(c_int64),
-        POINTER(_P),
-    ),
+    "InferenceResponseOutput": (_P, c_uint32, *map(POINTER, _OUTPUT)),
 }  # every one of these returns an error, or nothing when it went well
 
 
@@ -241,18 +223,14 @@ class InProcessServer:
         self.infer = library.functions["ServerInferAsync"]
         self.check = library.check
         self._error_of = library.functions["InferenceResponseError"]
-        self._handle = self._start(settings)
+        self.handle = self._start(settings)
         self._allocator = c_void_p()
         self._allocate, self._give_back = _Allocate(self._allocated), _GiveBack(self._given_back)
         library.call("ResponseAllocatorNew", byref(self._allocator), self._allocate, self._give_back, None)
-        self._on_response = _OnResponse(
+        self._on_response = _Callback(
             lambda response, flags, number: on_response(number, response, bool(flags & _FINAL))
         )
-        self._on_release = _OnRelease(lambda request, flags, number: on_release(number))
-
-    @property
-    def handle(self) -> c_void_p:
-        return self._handle
+        self._on_release = _Callback(lambda request, flags, number: on_release(number))
 
     def _start(self, settings: InProcessSettings) -> c_void_p:
         call, options, handle = self._library.call, c_void_p(), c_void_p()
@@ -279,26 +257,10 @@ class InProcessServer:
             ) from None
         return handle
 
-    # --- what it says of itself, as documents
-
-    def metadata(self) -> Document:
-        return self._document("ServerMetadata")
-
-    def model_metadata(self, name: str, version: str = "") -> Document:
-        return self._document("ServerModelMetadata", name.encode(), _version(version))
-
-    def model_config(self, name: str, version: str = "") -> Document:
-        return self._document("ServerModelConfig", name.encode(), _version(version), _CONFIG_VERSION)
-
-    def statistics(self, name: str = "", version: str = "") -> Document:
-        return self._document("ServerModelStatistics", name.encode(), _version(version))
-
-    def index(self) -> Document:
-        return self._document("ServerModelIndex", _READY_ONLY)
-
-    def _document(self, name: str, *arguments: Any) -> Document:
+    def document(self, function: str, *arguments: Any) -> Document:
+        """What it says of itself or of a model."""
         message, start, size = c_void_p(), c_void_p(), c_size_t()
-        self._library.call(name, self._handle, *arguments, byref(message))
+        self._library.call(function, self.handle, *arguments, byref(message))
         try:
             self._library.call("MessageSerializeToJson", message, byref(start), byref(size))
             document: Document = decode(ctypes.string_at(start.value or 0, size.value))
@@ -311,15 +273,9 @@ class InProcessServer:
     def request(self, message: bytes | memoryview, number: int) -> "InProcessRequest":
         """A ModelInferRequest as the library wants it; `number` is what its callbacks get, from 1 up."""
         asked = load_messages().ModelInferRequest.FromString(bytes(message))
-        handle = c_void_p()
-        call = self._library.call
-        call(
-            "InferenceRequestNew",
-            byref(handle),
-            self._handle,
-            asked.model_name.encode(),
-            _version(asked.model_version),
-        )
+        handle, call = c_void_p(), self._library.call
+        model, version = asked.model_name.encode(), version_number(asked.model_version)
+        call("InferenceRequestNew", byref(handle), self.handle, model, version)
         data = tuple(bytes(raw) for raw in asked.raw_input_contents)
         for tensor, raw in zip(asked.inputs, data, strict=True):
             name, shape = tensor.name.encode(), (c_int64 * len(tensor.shape))(*tensor.shape)
@@ -330,24 +286,13 @@ class InProcessServer:
         for output in asked.outputs:
             call("InferenceRequestAddRequestedOutput", handle, output.name.encode())
         for name, parameter in asked.parameters.items():
-            self._set_parameter(handle, name, parameter)
+            kind = parameter.WhichOneof("parameter_choice")
+            value = getattr(parameter, kind)
+            value = value.encode() if isinstance(value, str) else value
+            call(f"InferenceRequestSet{_PARAMETERS[kind]}Parameter", handle, name.encode(), value)
         call("InferenceRequestSetReleaseCallback", handle, self._on_release, number)
         call("InferenceRequestSetResponseCallback", handle, self._allocator, None, self._on_response, number)
         return InProcessRequest(number, handle, data)
-
-    def _set_parameter(self, handle: c_void_p, name: str, parameter: Any) -> None:
-        kind = parameter.WhichOneof("parameter_choice")
-        if kind == "string_param":
-            value = parameter.string_param.encode()
-            self._library.call("InferenceRequestSetStringParameter", handle, name.encode(), value)
-        elif kind == "int64_param":
-            self._library.call(
-                "InferenceRequestSetIntParameter", handle, name.encode(), parameter.int64_param
-            )
-        else:
-            self._library.call(
-                "InferenceRequestSetBoolParameter", handle, name.encode(), parameter.bool_param
-            )
 
     def mark(self, request: "InProcessRequest", sequence_id: int, *, is_start: bool, is_end: bool) -> None:
         """Make it part of a sequence."""
@@ -377,34 +322,12 @@ class InProcessServer:
         return bytes(reply.SerializeToString())
 
     def _output(self, response: int, index: int) -> tuple[str, bytes]:
-        name, start, size = c_char_p(), c_void_p(), c_size_t()
-        datatype, shape, rank, where, device, owner = (
-            c_int(),
-            c_void_p(),
-            c_uint64(),
-            c_int(),
-            c_int64(),
-            c_void_p(),
-        )
-        self._library.call(
-            "InferenceResponseOutput",
-            response,
-            index,
-            byref(name),
-            byref(datatype),
-            byref(shape),
-            byref(rank),
-            byref(start),
-            byref(size),
-            byref(where),
-            byref(device),
-            byref(owner),
-        )
-        if where.value != _CPU:
+        told = [kind() for kind in _OUTPUT]
+        self._library.call("InferenceResponseOutput", response, index, *map(byref, told))
+        name, _, _, _, start, size, where, _, _ = (row.value for row in told)
+        if where != _CPU:
             raise PeerError("an output lies in GPU memory, where it cannot be read")
-        return (name.value or b"").decode(), ctypes.string_at(
-            start.value or 0, size.value
-        ) if size.value else b""
+        return (name or b"").decode(), ctypes.string_at(start or 0, size) if size else b""
 
     def output_count(self, response: int) -> int:
         count = c_uint32()
@@ -447,7 +370,8 @@ class InProcessRequest:
     data: tuple[bytes, ...]  # must stay where it is
 
 
-def _version(text: str) -> int:
+def version_number(text: str) -> int:
+    """A model's version as the library wants it."""
     if not text:
         return _ANY_VERSION
     try:

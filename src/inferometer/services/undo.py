@@ -14,15 +14,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from inferometer.options.options import Options
 
 OWNER_TIMEOUT_S = 2.0
 GONE_NS = 500_000_000
+TRACE_TIMEOUT_S = 60.0
 _PAUSE_S = 0.05
 
 
@@ -105,6 +111,74 @@ def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
         yield attempt
     finally:
         guard.close(is_needed=is_needed)
+
+
+# --- the server's trace settings: changed for a run, and put back however the run ends
+
+
+TRACE_OPTIONS = ("trace_level", "trace_rate", "trace_count", "log_frequency")
+
+TraceSettings = Mapping[str, tuple[str, ...]]
+"""Values by name as the server spells them; only the level may have more than one."""
+
+
+@runtime_checkable
+class Tracer(Protocol):
+    """A server's calls to read and change what holds for all its models."""
+
+    def trace_settings(self) -> TraceSettings: ...
+
+    def change_trace_settings(self, settings: TraceSettings) -> None: ...
+
+
+def asked_settings(options: "Options") -> TraceSettings:
+    """What was asked for, as the server takes it; options and settings have the same names."""
+    given = {name: getattr(options, name) for name in TRACE_OPTIONS}
+    return {name: (str(value),) for name, value in given.items() if value is not None}
+
+
+@contextlib.contextmanager
+def traced(tracer: Tracer, wanted: TraceSettings) -> Iterator[None]:
+    """The server with these settings; afterwards they are as they were."""
+    try:
+        before = tracer.trace_settings()
+    except MissingError as error:
+        raise UsageError(
+            f"the server has no trace settings: {error.message}",
+            remedy="leave out --trace-level, --trace-rate, --trace-count and --log-frequency",
+        ) from error
+    old = {name: before[name] for name in wanted if name in before}
+    with guarded(Undo(partial(_put_back, tracer, old), TRACE_TIMEOUT_S)) as put_back:
+        try:
+            _change(tracer, wanted, before)
+            yield
+        finally:
+            put_back()
+
+
+def _change(tracer: Tracer, wanted: TraceSettings, before: TraceSettings) -> None:
+    try:
+        tracer.change_trace_settings(wanted)
+    except PeerError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        asked = ", ".join(f"{name}={','.join(values)}" for name, values in wanted.items())
+        # A Triton that was not told where to put traces cannot be made to trace.
+        has_place = before.get("trace_mode", ("triton",)) != ("triton",) or any(before.get("trace_file", ()))
+        start = "start Triton with --trace-config triton,file=trace.json"
+        raise PeerError(
+            f"the server refuses the trace settings {asked}: {error.message}",
+            remedy="give values it takes" if has_place else start,
+        ) from error
+
+
+def _put_back(tracer: Tracer, old: TraceSettings) -> None:
+    now = tracer.trace_settings()
+    if old.items() - now.items():  # else the server had refused to change them
+        tracer.change_trace_settings(old)
+
+
+# --- the guard's process
 
 
 def main() -> None:

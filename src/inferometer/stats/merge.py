@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
-from inferometer.observe.gpu import Gpu
+from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
 from inferometer.records import status

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from inferometer.observe.gpu import Gpu
+from inferometer.observe.host import Gpu
 from inferometer.stats.figures import MEGA, METRICS, Source
 from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
 from inferometer.tune.trial import Figures, Trial

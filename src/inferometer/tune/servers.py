@@ -318,7 +318,7 @@ class DockerServer:
 
 
 def _has_gpus() -> bool:
-    from inferometer.observe.gpu import open_nvml
+    from inferometer.observe.host import open_nvml
 
     return open_nvml() is not None
 

@@ -18,8 +18,7 @@ from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
-from inferometer.observe.gpu import Nvml, open_nvml
-from inferometer.observe.host import describe_host
+from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals

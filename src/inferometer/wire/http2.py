@@ -71,7 +71,7 @@ OUR_FRAME_SIZE = 2**20
 TAKE = 512 * 1024
 BLOCK_LIMIT = LIST_LIMIT  # bytes of a header block over all its frames
 BLOCK_FRAMES_LIMIT = 64
-ANSWERS_LIMIT = 10_000  # that a server may make us owe
+ANSWERS_LIMIT = 100_000  # that a server may make us owe: far more than a busy one ever does
 INTERIM_LIMIT = 100  # heads of one reply with a status below 200
 CANCELLED_LIMIT = 1024  # streams we remember to have cancelled
 

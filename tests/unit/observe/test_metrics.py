@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferometer.observe.gpu import Gpu
+from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, missing, sample
 from inferometer.wire.prometheus import metric_lines
 

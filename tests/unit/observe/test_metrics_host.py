@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from inferometer.observe.gpu import Gpu, open_nvml
-from inferometer.observe.host import HostMeter, is_this_host
+from inferometer.observe.host import Gpu, HostMeter, is_this_host, open_nvml
 
 
 class FakeNvml:

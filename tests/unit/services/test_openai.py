@@ -11,7 +11,7 @@ from inferometer.model.spec import Tensor
 from inferometer.options.options import Options
 from inferometer.records import status as outcome
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.openai import Chat, OpenAi
+from inferometer.services.openai import Chats, OpenAi
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.traffic import Reply
 from inferometer.wire.http1 import CHUNKED, UNTIL_CLOSE, Head
@@ -240,7 +240,7 @@ def test_a_bad_status_is_told_in_the_classic_words():
 
 def test_a_turn_carries_what_was_said_before():
     reader = pickle.loads(pickle.dumps(OpenAiReader(keeps_message=True)))
-    chats = pickle.loads(pickle.dumps(Chat(Connection(Endpoint("h", 80)), "/v1/chat/completions"))).start()
+    chats = pickle.loads(pickle.dumps(Chats(Connection(Endpoint("h", 80)), "/v1/chat/completions")))
 
     def turn(slot: int, text: str, *, is_start: bool) -> list[str]:
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()

@@ -9,11 +9,12 @@ import pytest
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
-from inferometer.services import cuda
+from inferometer.services import shared_memory
 from inferometer.services.shared_memory import (
     FOLDER,
     OutputPlaces,
     Placement,
+    RegionFields,
     RegionPart,
     Shared,
     layout,
@@ -111,15 +112,14 @@ class Server:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Server, ()
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+        assert (kind, fields["offset"]) == ("system", 0)
+        key = fields["key"]
         try:
             self.known[region] = Path(FOLDER, key.lstrip("/")).read_bytes()
         except FileNotFoundError:
             raise PeerError(f"Unable to open shared memory region: '{key}'") from None
-        assert len(self.known[region]) == size
-
-    def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
-        raise AssertionError
+        assert len(self.known[region]) == fields["byte_size"]
 
     def unregister_memory(self, kind: str, region: str) -> None:
         self.calls += 1
@@ -132,8 +132,8 @@ class Server:
 class Elsewhere(Server):
     """A server that sees another /dev/shm."""
 
-    def register_system_memory(self, region: str, *, key: str, size: int) -> None:
-        super().register_system_memory(region, key=f"{key}_elsewhere", size=size)
+    def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+        super().register_memory(kind, region, {**fields, "key": f"{fields['key']}_elsewhere"})
 
 
 def unreachable() -> PeerError:
@@ -224,7 +224,7 @@ def test_a_server_that_does_not_see_the_region_is_told_how_to_start(region: str)
 
 def test_a_server_that_cannot_be_reached_is_told_as_always(region: str):
     class Unreachable(Server):
-        def register_system_memory(self, region: str, *, key: str, size: int) -> None:
+        def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
             raise unreachable()
 
     with pytest.raises(PeerError) as caught, shared_region(shared(region), Unreachable()):
@@ -257,7 +257,7 @@ def test_a_name_that_is_taken_is_never_used(region: str):
 
 
 def test_without_a_driver_cuda_is_one_sentence(region: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cuda, "LIBRARY", "libcuda-of-nobody.so.1")
+    monkeypatch.setattr(shared_memory, "CUDA_LIBRARY", "libcuda-of-nobody.so.1")
     with pytest.raises(UsageError) as caught, shared_region(shared(region, kind="cuda"), Server()):
         raise AssertionError
     assert "\n" not in str(caught.value)
@@ -304,8 +304,9 @@ def test_the_server_forgets_device_memory_before_it_is_freed(region: str, monkey
     driver = Driver()
 
     class Gpu(Server):
-        def register_cuda_memory(self, region: str, *, handle: bytes, device: int, size: int) -> None:
-            driver.called.append(f"register {len(handle)} bytes of handle, GPU {device}")
+        def register_memory(self, kind: str, region: str, fields: RegionFields) -> None:
+            handle = fields["raw_handle"]
+            driver.called.append(f"register {len(handle)} bytes of handle, GPU {fields['device_id']}")
 
         def unregister_memory(self, kind: str, region: str) -> None:
             driver.called.append(f"unregister {kind}")

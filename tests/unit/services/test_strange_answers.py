@@ -19,10 +19,9 @@ from inferometer.options.options import Options, Tls
 from inferometer.services.detect import probe, recognize
 from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http_control import HttpControl
-from inferometer.services.kind import Service
-from inferometer.services.kinds import KINDS
-from inferometer.services.trace import Tracer
+from inferometer.services.kind import KINDS, Service
 from inferometer.services.triton_http import TritonHttp
+from inferometer.services.undo import Tracer
 from tests.support.servers import ScriptedServer, answer
 from tests.support.strange import ODD, strange, text_of
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
-from inferometer.services import trace, undo
-from inferometer.services.trace import settings, traced
+from inferometer.options.options import Options
+from inferometer.services import undo
+from inferometer.services.undo import asked_settings, traced
 
 USUAL = {
     "trace_level": ("OFF",),
@@ -52,14 +53,15 @@ class Untraced(Server):
 
 
 def test_only_what_was_given_is_sent_as_strings() -> None:
-    assert settings(level="TENSORS", rate="10", count=-1, log_frequency=0) == {
+    asked = Options(trace_level="TENSORS", trace_rate="10", trace_count=-1, log_frequency=0)
+    assert asked_settings(asked) == {
         "trace_level": ("TENSORS",),
         "trace_rate": ("10",),
         "trace_count": ("-1",),
         "log_frequency": ("0",),
     }
-    assert settings(level=None, rate=None, count=5, log_frequency=None) == {"trace_count": ("5",)}
-    assert settings(level=None, rate=None, count=None, log_frequency=None) == {}
+    assert asked_settings(Options(trace_count=5)) == {"trace_count": ("5",)}
+    assert asked_settings(Options()) == {}
 
 
 def test_settings_hold_inside_and_not_after() -> None:
@@ -94,7 +96,7 @@ def test_what_cannot_be_put_back_at_first_is_tried_again() -> None:
 
 def test_what_cannot_be_put_back_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(undo, "OWNER_TIMEOUT_S", 0)
-    monkeypatch.setattr(trace, "GUARD_TIMEOUT_S", 0)
+    monkeypatch.setattr(undo, "TRACE_TIMEOUT_S", 0)
     server = Server(faults=[None, PeerError("busy")])
     with pytest.raises(ValueError, match="mine"), traced(server, WANTED):
         raise ValueError("mine")

@@ -1,7 +1,6 @@
 """Samples in, figures out."""
 
-from inferometer.observe.gpu import Gpu
-from inferometer.observe.host import HostSample
+from inferometer.observe.host import Gpu, HostSample
 from inferometer.observe.metrics import Queue, Sample
 from inferometer.stats.measurement import GpuFigures, QueueFigures
 from inferometer.stats.merge import server_metrics

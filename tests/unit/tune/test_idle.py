@@ -4,7 +4,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.commands import check_gpus
-from inferometer.observe.gpu import Gpu
+from inferometer.observe.host import Gpu
 from inferometer.tune.figures import watch_idle
 
 

@@ -20,7 +20,7 @@ from inferometer.dialects.model_analyzer.load_generator import ErrorLog, LoadGen
 from inferometer.dialects.model_analyzer.report_files import ReportFiles
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.dialects.model_analyzer.stored import SentData
-from inferometer.observe.gpu import open_nvml
+from inferometer.observe.host import open_nvml
 from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session

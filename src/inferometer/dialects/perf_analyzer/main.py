@@ -1,5 +1,6 @@
 """The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
 
+import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -51,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return drop_output()
     except KeyboardInterrupt as interrupt:  # before the load, or after it
-        _say(f"{received(*interrupt.args)}\n")
+        _say(f"{received(*interrupt.args or (signal.SIGINT,))}\n")
         _complain("Received exit signal.")
         return OK
     except (OSError, MemoryError) as error:

@@ -8,7 +8,7 @@ from inferometer.options.option import Ask, Option
 from inferometer.options.options import OPTIONS, Options
 from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
 from inferometer.options.words import Command, read
-from inferometer.services.kinds import KINDS
+from inferometer.services.kind import KINDS
 
 COMMAND = Command("perf_analyzer", "-m NAME [options]", "", OPTIONS)
 _URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080

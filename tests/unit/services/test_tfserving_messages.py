@@ -10,20 +10,20 @@ from ovmsclient.tfs_compat.protos.tensorflow_serving.apis import (
     predict_pb2,
 )
 
-from inferometer.services.tensorflow_messages import DATA_TYPES, message
+from inferometer.services.tfserving import DATA_TYPES, message
 
 OFFICIAL = {
-    "TensorShapeProto.Dim": tensor_shape_pb2.TensorShapeProto.Dim,
+    "Dim": tensor_shape_pb2.TensorShapeProto.Dim,
     "TensorShapeProto": tensor_shape_pb2.TensorShapeProto,
     "TensorProto": tensor_pb2.TensorProto,
     "TensorInfo": meta_graph_pb2.TensorInfo,
     "SignatureDef": meta_graph_pb2.SignatureDef,
-    "serving.ModelSpec": model_pb2.ModelSpec,
-    "serving.SignatureDefMap": get_model_metadata_pb2.SignatureDefMap,
-    "serving.GetModelMetadataRequest": get_model_metadata_pb2.GetModelMetadataRequest,
-    "serving.GetModelMetadataResponse": get_model_metadata_pb2.GetModelMetadataResponse,
-    "serving.PredictRequest": predict_pb2.PredictRequest,
-    "serving.PredictResponse": predict_pb2.PredictResponse,
+    "ModelSpec": model_pb2.ModelSpec,
+    "SignatureDefMap": get_model_metadata_pb2.SignatureDefMap,
+    "GetModelMetadataRequest": get_model_metadata_pb2.GetModelMetadataRequest,
+    "GetModelMetadataResponse": get_model_metadata_pb2.GetModelMetadataResponse,
+    "PredictRequest": predict_pb2.PredictRequest,
+    "PredictResponse": predict_pb2.PredictResponse,
 }
 
 
@@ -46,8 +46,3 @@ def test_datatypes_have_the_official_numbers() -> None:
     official = {value.name: value.number for value in types_pb2.DataType.DESCRIPTOR.values}
     ours = {f"DT_{name}": number for number, name in enumerate(DATA_TYPES)}
     assert ours == {name: official[name] for name in ours}
-
-
-def test_messages_are_called_as_the_official_ones() -> None:
-    assert message("serving.PredictRequest").DESCRIPTOR.full_name == "tensorflow.serving.PredictRequest"
-    assert message("TensorShapeProto.Dim").DESCRIPTOR.full_name == "tensorflow.TensorShapeProto.Dim"
