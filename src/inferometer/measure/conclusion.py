@@ -18,7 +18,7 @@ from inferometer.records.records import Column, Records
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
 from inferometer.stats.merge import Subject, measurement, start_figures
-from inferometer.stats.readings import CountBounds, bounds
+from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
 from inferometer.stats.windows import Window
@@ -63,23 +63,19 @@ class _Span:
 class ScheduleTiming:
     """When the requests of a plan that ends by itself were due and sent; fed with the records as they come."""
 
-    _due: _Span = field(default_factory=_Span)
-    _sent: _Span = field(default_factory=_Span)
+    due: _Span = field(default_factory=_Span)
+    sent: _Span = field(default_factory=_Span)
 
     def add(self, records: Records) -> None:
-        self._due.add(records.due_ns)
-        self._sent.add(records.sent_ns[records.sent_ns > 0])
-
-    @property
-    def sent_per_s(self) -> float:
-        return self._sent.per_s
+        self.due.add(records.due_ns)
+        self.sent.add(records.sent_ns[records.sent_ns > 0])
 
     def pressed(self, whole: Window) -> Note | None:
         """Whether the requests at the end were still sent when due, and answered as fast as others."""
         service = whole.service_ns
         if not service.count or whole.lag_ns is None:
             return None
-        room_ns = max(SLACK * self._due.length_ns, LEAST_NS)
+        room_ns = max(SLACK * self.due.length_ns, LEAST_NS)
         if _at_the_end(service) > SLOWER * service.percentile(25) + room_ns:
             return Note.OVERLOADED
         return Note.NOT_OFFERED if _at_the_end(whole.lag_ns) > room_ns else None
@@ -161,7 +157,7 @@ def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:
     asked = point.value if point.asked_per_s is None else point.asked_per_s
     answered_per_s = raw.whole.answered_count * NS_PER_S / found.duration_ns
     if raw.timing is not None:
-        return Rates(asked, raw.timing.sent_per_s, answered_per_s)
+        return Rates(asked, raw.timing.sent.per_s, answered_per_s)
     due_per_s = raw.whole.expense.due * NS_PER_S / max(raw.whole.expense.elapsed_ns, 1)
     return Rates(asked, found.send_per_s, answered_per_s, due_per_s)
 
@@ -212,7 +208,8 @@ def _remarks(
     yield from member_remarks(found.server)
     before, after = raw.whole.before, raw.whole.after
     if before is not None and after is not None:
-        yield from _count_remarks(raw.settings.model, found.server, bounds(before, after))
+        fewest, most = bounds(before, after)
+        yield from _count_remarks(raw.settings.model, found.server, fewest, most)
 
 
 def _without_statistics(raw: RawLevel) -> Iterator[Remark]:
@@ -291,20 +288,20 @@ def member_remarks(server: ModelStatistics) -> Iterator[Remark]:
             yield Remark(Note.MEMBER_NOT_CALLED, f"'{server.name}' did not call '{member.name}'")
 
 
-def _count_remarks(model: ModelSpec, server: ModelStatistics, ours: CountBounds) -> Iterator[Remark]:
-    """Whether the server has counted our requests, and no others."""
+def _count_remarks(model: ModelSpec, server: ModelStatistics, fewest: int, most: int) -> Iterator[Remark]:
+    """Whether the server has counted our requests, of which there are at least so many and at most, and no others."""
     counted = server.counters.success_count
-    if counted > ours.most + SLACK_COUNTED * ours.most:
-        text = f"the server counted {counted} requests of '{server.name}', and at most {ours.most} were from here"
+    if counted > most + SLACK_COUNTED * most:
+        text = f"the server counted {counted} requests of '{server.name}', and at most {most} were from here"
         yield Remark(Note.OTHER_CLIENTS, text)
-    elif counted < ours.fewest - SLACK_COUNTED * ours.fewest:
-        text = f"the server counted {counted} requests of '{server.name}', and {ours.fewest} or more were answered"
+    elif counted < fewest - SLACK_COUNTED * fewest:
+        text = f"the server counted {counted} requests of '{server.name}', and {fewest} or more were answered"
         yield Remark(Note.NOT_COUNTED, text)
     calls = Counter(_calls(model))
     for member in {row.name: row for row in _ensemble_members(server)}.values():
-        counted, most = member.counters.success_count, calls[member.name] * ours.most
-        if most and counted > most + SLACK_COUNTED * most:
-            called = f"at most {most} came from '{server.name}'"
+        counted, called_most = member.counters.success_count, calls[member.name] * most
+        if called_most and counted > called_most + SLACK_COUNTED * called_most:
+            called = f"at most {called_most} came from '{server.name}'"
             text = f"the server counted {counted} requests of '{member.name}', and {called}"
             yield Remark(Note.OTHER_CLIENTS, text)
 

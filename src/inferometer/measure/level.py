@@ -80,13 +80,11 @@ def measure_with_enough_workers(instrument: Instrument, settings: LevelSettings,
         most = min(most, point.plan.concurrency)  # each needs a request of its own
     elif isinstance(point.plan, Periodic):
         most = 1
-    while _is_limited(level) and workers.count < most and not instrument.watcher.is_interrupted():
+    while workers.count < most and not instrument.watcher.is_interrupted():
+        if level.is_cut_short or not level.has_remark(Note.CLIENT_LIMITED):
+            break
         if instrument.journal is not None:
             instrument.journal.forget_level()
         workers.resize(min(2 * workers.count, most))
         level = measure_level(instrument, settings, point)
     return level
-
-
-def _is_limited(level: Level) -> bool:
-    return not level.is_cut_short and any(remark.note is Note.CLIENT_LIMITED for remark in level.remarks)

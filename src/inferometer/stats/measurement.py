@@ -261,20 +261,24 @@ class Level:
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
     rates: Rates | None = None  # None by concurrency
 
+    def has_remark(self, *notes: Note) -> bool:
+        """Of any of these kinds."""
+        return any(remark.note in notes for remark in self.remarks)
+
     @property
     def is_cut_short(self) -> bool:
         """Something broke in the middle; what was measured until then counts."""
-        return self.is_given_up or any(remark.note is Note.WORKER_LOST for remark in self.remarks)
+        return self.is_given_up or self.has_remark(Note.WORKER_LOST)
 
     @property
     def is_given_up(self) -> bool:
         """The server no longer answered, so nothing more was sent."""
-        return any(remark.note in (Note.SERVER_GONE, Note.NO_ANSWER) for remark in self.remarks)
+        return self.has_remark(Note.SERVER_GONE, Note.NO_ANSWER)
 
     @property
     def is_as_asked(self) -> bool:
         """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
-        return not self.is_cut_short and not any(remark.note in SPOILING for remark in self.remarks)
+        return not self.is_cut_short and not self.has_remark(*SPOILING)
 
     @property
     def is_reported(self) -> bool:

@@ -50,19 +50,16 @@ GO_ON = StopDecision(is_done=False, is_stable=False)
 def judge_stability(rule: Stability, windows: Sequence[WindowFigures]) -> StopDecision:
     """The decision after the last of `windows`."""
     recent = windows[-MERGED:]
-    if len(recent) == MERGED:
-        rates = _agree([window.infer_per_s for window in recent], rule.percentage)
-        # By rate the wait before the send grows for ever once the sender cannot keep up; the service may be steady.
-        latencies = _agree([window.service_ns for window in recent], rule.percentage)
-        if rates and latencies:
-            return StopDecision(is_done=True, is_stable=True)
-        if any(is_over(window.latency_ns, rule.latency_limit_ms) for window in recent):
-            return StopDecision(is_done=True, is_stable=False, remark=_unstable(recent, rule))
-        if len(windows) >= rule.max_trials and rates and rule.is_lenient:
-            return StopDecision(is_done=True, is_stable=True, remark=_unstable(recent, rule))
-    if len(windows) >= rule.max_trials:
-        return StopDecision(is_done=True, is_stable=False, remark=_unstable(recent, rule))
-    return GO_ON
+    is_full = len(recent) == MERGED
+    rates = is_full and _agree([window.infer_per_s for window in recent], rule.percentage)
+    # By rate the wait before the send grows for ever once the sender cannot keep up; the service may be steady.
+    if rates and _agree([window.service_ns for window in recent], rule.percentage):
+        return StopDecision(is_done=True, is_stable=True)
+    is_slow = is_full and any(is_over(window.latency_ns, rule.latency_limit_ms) for window in recent)
+    if not is_slow and len(windows) < rule.max_trials:
+        return GO_ON
+    is_stable = rates and rule.is_lenient and not is_slow
+    return StopDecision(is_done=True, is_stable=is_stable, remark=_unstable(recent, rule))
 
 
 def is_over(latency_ns: int, limit_ms: int) -> bool:
