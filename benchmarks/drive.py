@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from benchmarks.children import pinned
-from inferometer.base.clock import monotonic_ns
+from inferometer.base.units import monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.load.workers import Workers
 from inferometer.services.endpoint import Endpoint

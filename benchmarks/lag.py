@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.children import pinned
 from benchmarks.drive import get_traffic
-from inferometer.base.clock import monotonic_ns
+from inferometer.base.units import monotonic_ns
 from inferometer.load.plan import Constant, Open
 from inferometer.load.workers import Workers
 from inferometer.measure.prepare import prepare

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from inferometer.base.clock import monotonic_ns
+from inferometer.base.units import monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level

@@ -15,12 +15,12 @@ from pathlib import Path
 from benchmarks.children import run
 from benchmarks.machine import Machine, busy_cores, this_machine
 from benchmarks.parts import real_perf_analyzer
+from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
-from inferometer.records import status
 from inferometer.report.format import quantity
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision

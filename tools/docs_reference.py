@@ -5,8 +5,8 @@ from typing import Any
 
 from inferometer.cli import compare, demo, diagnose, find, measure, selftest, serve, tune, view
 from inferometer.cli.main import COMMANDS
+from inferometer.options.command_line import Command
 from inferometer.options.option import Groups, Option
-from inferometer.options.words import Command
 
 PAGE = "command-line.md"
 MODULES = (measure, find, view, compare, diagnose, tune, serve, selftest, demo)
@@ -27,7 +27,7 @@ def _commands() -> Iterator[str]:
 
 def _command(command: Command) -> Iterator[str]:
     yield f"\n## Options of `{command.program}`\n\n{command.description} {command.epilog}"
-    yield from _tables(command.own)
+    yield from _tables(command.groups[:-1])  # the last is about the help itself
 
 
 def _tables(groups: Groups) -> Iterator[str]:

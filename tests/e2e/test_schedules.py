@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from inferometer import api
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
+from inferometer.base.units import monotonic_ns
 from inferometer.load.plan import Closed, Constant, Open, Periodic, Plan, Poisson
 from inferometer.load.workers import Workers
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec

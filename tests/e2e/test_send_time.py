@@ -3,8 +3,7 @@
 import socket
 import threading
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.load.workers import Workers
 from inferometer.records.records import Records, join

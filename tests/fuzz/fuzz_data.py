@@ -14,7 +14,7 @@ from harness import Choices, Family, damaged, damaged_seeds, each
 from inferometer.dataset.build import build
 from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
 from inferometer.dataset.replay import read_trace
-from inferometer.load.shape import parse_shape
+from inferometer.load.plan import parse_shape
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions, Tls

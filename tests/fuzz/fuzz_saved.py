@@ -17,8 +17,7 @@ from inferometer.compare.saved import compare_saved
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv
-from inferometer.report.junit import to_junit
-from inferometer.report.saved import KINDS, consistent, document, to_html, to_markdown
+from inferometer.report.saved import KINDS, consistent, document, to_html, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats import result as results
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result

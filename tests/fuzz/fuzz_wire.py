@@ -94,9 +94,7 @@ LINES = (
 def read_events(data: bytes) -> None:
     def events(pieces: list[bytes]) -> list[object]:
         decoder = SseDecoder()
-        found = [event for piece in pieces for event in decoder.receive(piece)]
-        decoder.finish()
-        return list(found)
+        return [event for piece in pieces for event in decoder.receive(piece)]
 
     whole = events([data])
     assert events(http1.split(data, cuts(data))) == whole

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import PeerError
 from inferometer.wire import frames, grpc
-from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
+from inferometer.wire.grpc import GrpcConnection, encode_headers, frame_message, render_call
 from inferometer.wire.headers import encode_block
+from inferometer.wire.sender import render
 
 T = TypeVar("T")
 EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "1200"))
@@ -19,7 +20,7 @@ fuzz = settings(max_examples=EXAMPLES, deadline=None)
 BLOCK = encode_headers(path="/a/b", authority="c")
 SMALL = render_call(BLOCK, b"small")
 LARGE = render_call(BLOCK, bytes(100_000))
-OPEN = render_call(BLOCK, b"open", ends=False)
+OPEN = render(BLOCK, frame_message(b"open"), ends=False)
 GREETING = frames.settings({4: 1000, 5: 20_000}) + frames.frame(frames.SETTINGS, frames.ACK, 0)
 HEAD = encode_block([(":status", "200"), ("content-type", "application/grpc"), ("grpc-encoding", "gzip")])
 TRAILERS = encode_block([("grpc-status", "0")])

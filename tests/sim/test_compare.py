@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from inferometer.base import status
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, LevelDifference
@@ -13,7 +14,6 @@ from inferometer.compare.turns import Candidate, TimeBudget, measure_point, merg
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
-from inferometer.records import status
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock

@@ -2,10 +2,10 @@
 
 import pytest
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Listed, Open, Periodic, Plan
 from inferometer.load.sequences import SequencePlan, Sequences
-from inferometer.records import status
 from inferometer.records.records import Records, join
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.keeping import Judgement, judge
 from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import bounds, next_load
-from inferometer.records import status
 from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.simulation import Reply

@@ -9,15 +9,14 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.workers import Collected, Cost
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.measure.points import LastOutcome, points
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.records.records import NO_TIMES, from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, NO_TIMES, from_rows
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import Reply

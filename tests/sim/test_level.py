@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
@@ -11,7 +12,6 @@ from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.observe.statistics import Counters
-from inferometer.records import status
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import Reply

@@ -1,8 +1,8 @@
 """Open plans on a simulated clock: requests go out when they are due, whatever the server does."""
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open
-from inferometer.records import status
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 

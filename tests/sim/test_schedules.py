@@ -6,15 +6,24 @@ from itertools import accumulate
 
 import pytest
 
+from inferometer.base import status
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Ramps
-from inferometer.load.shape import parse_shape
+from inferometer.load.plan import (
+    Closed,
+    Constant,
+    Intervals,
+    Listed,
+    Open,
+    Periodic,
+    Poisson,
+    Ramps,
+    parse_shape,
+)
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level, measure_with_enough_workers
 from inferometer.measure.points import Agenda
-from inferometer.records import status
 from inferometer.records.records import join
 from inferometer.selftest.schedule import ks_distance, ks_p_value
 from inferometer.stats.stopping import Precision

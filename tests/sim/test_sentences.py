@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from inferometer.base import status
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
@@ -22,7 +23,6 @@ from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters
 from inferometer.options.effective import Effective
-from inferometer.records import status
 from inferometer.report.csv import main_csv
 from inferometer.report.format import decimal, level_label
 from inferometer.report.saved import document, to_html, to_markdown

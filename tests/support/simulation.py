@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from inferometer.load.engine import Engine, Explain, Finish, Link, NextStep, Responded
-from inferometer.load.load import Collected, Cost
+from inferometer.base import status as outcome
+from inferometer.load.engine import Engine
+from inferometer.load.link import Callbacks, Link, Responded
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.load.workers import ROUND_NS
-from inferometer.records import status as outcome
+from inferometer.load.workers import ROUND_NS, Collected, Cost
 from inferometer.records.records import Records, RingReader, Totals, join
 from inferometer.records.ring import CELLS, RingWriter
 from tests.support.clock import FakeClock
@@ -60,17 +60,15 @@ class FakeServer:
 class _FakeNetwork:
     """Link and reactor in one: a heap of requests by the time they end."""
 
-    def __init__(
-        self, server: FakeServer, clock: FakeClock, finish: Finish, next_step: NextStep, explain: Explain
-    ) -> None:
+    def __init__(self, server: FakeServer, clock: FakeClock, callbacks: Callbacks) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
         self.heard = 0
         self.is_flushed = True
         self._server = server
         self._clock = clock
-        self._finish = finish
-        self._next_step = next_step
-        self._explain = explain
+        self._finish = callbacks.finish
+        self._next_step = callbacks.next_step
+        self._explain = callbacks.explain
         self._ends: list[tuple[int, int, int]] = []  # (end, order, slot)
         self._order = itertools.count()
         self._live: dict[int, tuple[int, int, Reply]] = {}  # slot -> (order, sent, reply)
@@ -175,8 +173,8 @@ class SimulatedLoad:
         self._totals = Totals()
         networks: list[_FakeNetwork] = []
 
-        def open_link(*, finish: Finish, next_step: NextStep, explain: Explain) -> Link:
-            networks.append(_FakeNetwork(server, clock, finish, next_step, explain))
+        def open_link(callbacks: Callbacks) -> Link:
+            networks.append(_FakeNetwork(server, clock, callbacks))
             return networks[0]
 
         class _Reactor:

@@ -7,7 +7,7 @@ import zlib
 from hpack import Encoder
 from tritonclient.grpc import service_pb2
 
-from inferometer.base.codes import GRPC_CODES
+from inferometer.base.status import GRPC_CODES
 from tests.torture.frames import (
     ACK,
     CONTINUATION,

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpack import Decoder
 
-from inferometer.base.codes import GRPC_CODES
+from inferometer.base.status import GRPC_CODES
 from tests.torture.frames import (
     ACK,
     CONTINUATION,

@@ -12,10 +12,9 @@ from inferometer.cli.main import main
 from inferometer.dialects.model_analyzer import checkpoint, stored, tables
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv
-from inferometer.report.junit import to_junit
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
-from inferometer.report.saved import document, to_html, to_markdown
+from inferometer.report.saved import document, to_html, to_junit, to_markdown
 from inferometer.report.saved import read as read_report
 from inferometer.report.terminal import show
 from inferometer.stats.result import Result

@@ -3,11 +3,19 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferometer.options.commands import (
+    DIAGNOSED_S,
+    CompareOptions,
+    DiagnoseOptions,
+    FindOptions,
+    TuneOptions,
+)
+from inferometer.options.options import DURATION_S, REQUEST_TIMEOUT_S, Options
+from inferometer.options.values import Range
+
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
-    from inferometer.options.options import Options
-    from inferometer.options.values import Range
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
@@ -15,12 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "diagnose", "find", "load", "measure", "save", "to_html", "to_markdown", "tune"]
 
+_FIND, _TUNE = FindOptions(), TuneOptions()
+
 
 def measure(
     model: str,
     *,
     concurrency: int | tuple[int, ...] | None = None,
-    duration_s: float | None = 10.0,
+    duration_s: float | None = DURATION_S,
     watcher: "Watcher | None" = None,
     **options: Any,
 ) -> "Result":
@@ -48,9 +58,9 @@ def find(
     model: str,
     *,
     slo: str,
-    by: str = "rate",
+    by: str = _FIND.by,
     start: float | None = None,
-    duration_s: float = 60.0,
+    duration_s: float = _FIND.duration_s,
     watcher: "Watcher | None" = None,
     **options: Any,
 ) -> "Result":
@@ -58,21 +68,12 @@ def find(
 
     It is in the result's `finding`; `duration_s` is the time for the whole search, `options` are those of `measure`.
     """
-    from inferometer.base.units import NS_PER_S
-    from inferometer.find.run import SearchGoal, run_find
+    from inferometer.find.run import goal_of, run_find
     from inferometer.measure.prepare import prepare
-    from inferometer.stats.slo import parse_slo
     from inferometer.stats.watcher import completed
 
     asked = _options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
-    goal = SearchGoal(
-        promise=parse_slo(slo),
-        duration_ns=round(duration_s * NS_PER_S),
-        is_rate=by == "rate",
-        distribution=asked.request_distribution,
-        seed=asked.data.seed,
-        start=start,
-    )
+    goal = goal_of(FindOptions(slo, by, start, duration_s), asked)
     setup = prepare(asked, command="find")
     return list(run_find(setup, goal, completed(watcher)))[-1]
 
@@ -84,12 +85,12 @@ def tune(
     budget_s: float | None = None,
     repositories: tuple[str, ...] = (),
     url: str | None = None,
-    launch_mode: str = "local",
-    search: str = "smart",
-    instances: tuple[int, int] = (1, 5),
-    batches: tuple[int, int] = (1, 128),
-    loads: tuple[int, int] = (1, 1024),
-    journal: str = "inferometer-tune.sqlite",
+    launch_mode: str = _TUNE.launch_mode,
+    search: str = _TUNE.search,
+    instances: tuple[int, int] = _TUNE.instances,
+    batches: tuple[int, int] = _TUNE.batch,
+    loads: tuple[int, int] = _TUNE.load,
+    journal: str = str(_TUNE.journal),
     **options: Any,
 ) -> "Study":
     """Look for the configuration and the load with the most throughput that keep the promise.
@@ -100,21 +101,21 @@ def tune(
     """
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.session import profile
-    from inferometer.tune.settings import TuneRequest, settings_of
-    from inferometer.tune.space import SearchBounds
+    from inferometer.tune.settings import settings_of
 
-    request = TuneRequest(
-        options=_options(model=model, **options),
+    request = TuneOptions(
         slo=slo,
         budget_s=budget_s,
-        repositories=tuple(map(Path, repositories)),
+        model_repository=tuple(map(Path, repositories)),
         url=url,
         launch_mode=launch_mode,
         search=search,
-        bounds=SearchBounds(instances=instances, batch=batches, concurrency=loads),
+        instances=instances,
+        batch=batches,
+        load=loads,
         journal=Path(journal),
     )
-    (study,) = profile(settings_of(request), Watcher())
+    (study,) = profile(settings_of(request, _options(model=model, **options)), Watcher())
     return study
 
 
@@ -123,8 +124,8 @@ def compare(
     urls: tuple[str, ...] = (),
     fail_if: str = "",
     concurrency: int | tuple[int, ...] = 1,
-    duration_s: float = 10.0,
-    outputs: int = 20,
+    duration_s: float = DURATION_S,
+    outputs: int = CompareOptions().outputs,
     force: bool = False,
     **options: Any,
 ) -> "Comparison":
@@ -160,10 +161,10 @@ def diagnose(
     model: str,
     *,
     concurrency: int | tuple[int, ...] | None = None,
-    duration_s: float = 3.0,
+    duration_s: float = DIAGNOSED_S,
     apply: bool = False,
     keep: bool = False,
-    budget_s: float = 180.0,
+    budget_s: float = DiagnoseOptions().budget_s,
     cores: float | None = None,
     watcher: "Watcher | None" = None,
     **options: Any,
@@ -187,8 +188,6 @@ def diagnose(
 
 
 def _span(concurrency: int | tuple[int, ...] | None) -> "Range | None":
-    from inferometer.options.values import Range
-
     if concurrency is None:
         return None
     return Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
@@ -197,9 +196,8 @@ def _span(concurrency: int | tuple[int, ...] | None) -> "Range | None":
 def _options(**given: Any) -> "Options":
     """Checked as the words of a command line are."""
     from inferometer.measure.checks import changed
-    from inferometer.options.options import Options
 
-    return changed(Options(request_timeout_s=60.0), **given)
+    return changed(Options(request_timeout_s=REQUEST_TIMEOUT_S), **given)
 
 
 def load(path: str) -> "Result":

@@ -8,6 +8,8 @@ import json
 import math
 from typing import Any
 
+from inferometer.base.text import encodable
+
 DEEPEST = 64
 _LONGEST = 38  # digits, far below the largest float
 
@@ -32,15 +34,6 @@ def _mended(value: Any, depth: int) -> Any:
     if isinstance(value, list):
         return [_mended(part, depth - 1) for part in value]
     return value
-
-
-def encodable(text: str) -> str:
-    """The text without lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
-    return text
 
 
 def _too_deep() -> ValueError:

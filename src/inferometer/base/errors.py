@@ -1,4 +1,9 @@
-"""Every error a user can meet. Two questions: whose fault is it, and what can be done."""
+"""Every error a user can meet. Two questions: whose fault is it, and what can be done.
+
+Also what a lack of memory, files or processes is called.
+"""
+
+import errno
 
 from inferometer.base.text import printable
 
@@ -44,3 +49,21 @@ class LocalError(InferometerError):
     """Ours or this machine's: a bug, a full disk, a killed worker."""
 
     exit_code = 70
+
+
+_REMEDIES = {
+    errno.ENOMEM: ("memory", "raise its limit (ulimit -v), end other programs, or ask for fewer --workers"),
+    errno.EMFILE: ("open files", "raise their limit with ulimit -n, or ask for fewer --workers"),
+    errno.ENFILE: ("open files", "end other programs: the whole system has too many"),
+    errno.EAGAIN: ("processes", "raise their limit with ulimit -u, or ask for fewer --workers"),
+}  # fmt: skip
+"""By what the system says is wrong: what there is too little of, and what helps."""
+
+
+def maybe_shortage(error: BaseException) -> LocalError | None:
+    """The sentence for too little memory, open files or processes; None where something else is wrong."""
+    number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
+    if number not in _REMEDIES:
+        return None
+    what, remedy = _REMEDIES[number]
+    return LocalError(f"this machine has not enough {what} for that", remedy=remedy)

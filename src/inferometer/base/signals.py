@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from inferometer.base.errors import LocalError
-from inferometer.base.shortage import maybe_shortage
+from inferometer.base.errors import LocalError, maybe_shortage
 from inferometer.base.writing import FULL, unwritten
 
+INTERRUPTED = 128 + signal.SIGINT  # the exit code, as a shell has it
 WHILE_IMPORTING_S = 0.02  # between two tries to end a command
 
 

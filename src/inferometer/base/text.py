@@ -25,6 +25,15 @@ def _written(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
+def encodable(text: str) -> str:
+    """The text without lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+    return text
+
+
 def is_digits(text: str) -> bool:
     """Whether it is a whole number of up to 18 plain digits; `str.isdigit` also takes those of other scripts."""
     return text.isascii() and text.isdigit() and len(text) <= 18

@@ -1,8 +1,15 @@
-"""Units of time and size, and how people write them."""
+"""The clock, units of time, and how people write durations and shares."""
 
 import re
+import time
+from collections.abc import Callable
 
 from inferometer.base.errors import UsageError
+
+Clock = Callable[[], int]
+"""One monotonic clock in integer nanoseconds, passed in wherever time is read."""
+
+monotonic_ns: Clock = time.monotonic_ns
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000

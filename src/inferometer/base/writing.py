@@ -95,6 +95,12 @@ class Outputs:
                 raise
             self._failed[path] = unwritten(path, error)
 
+    def file(self, path: str | Path | None, write: Callable[[Path], object]) -> None:
+        """Write a file, if one is asked for."""
+        if path is not None:
+            place = Path(path)
+            self.attempt(place, lambda: write(place))
+
     def has(self, path: object) -> bool:
         """Whether no attempt at it has failed."""
         return path not in self._failed
@@ -111,12 +117,13 @@ class Outputs:
 # --- before the load starts
 
 
-def writable(path: Path) -> None:
-    """Refuses a report file that could not be written later; changes nothing on the disk."""
-    try:
-        _try_to_write(path)
-    except OSError as error:
-        raise _refusal(path, error.strerror or str(error), "give another name") from error
+def writable(*paths: str | Path | None) -> None:
+    """Refuses a report file that could not be written later; changes nothing on the disk. None is not asked for."""
+    for path in [Path(path) for path in paths if path is not None]:
+        try:
+            _try_to_write(path)
+        except OSError as error:
+            raise _refusal(path, error.strerror or str(error), "give another name") from error
 
 
 def _try_to_write(path: Path) -> None:

@@ -3,16 +3,16 @@
 import base64
 import json
 import sys
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.options.help import read_or_answer
-from inferometer.options.option import option, rows
-from inferometer.options.values import path
-from inferometer.options.words import Command, taken
+from inferometer.cli.measure import progress_shown
+from inferometer.options.command_line import Command, own_options
+from inferometer.options.commands import DemoOptions
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis
@@ -22,41 +22,24 @@ MEMBERS = ("preprocessing", "classifier", "postprocessing")
 LEVEL_S = 4.0
 BUDGET_S = 15.0
 
-
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """What `demo` is asked."""
-
-    folder: Path = option(
-        Path("inferometer-demo"), "--folder", "where results go", path("DIR"), group="Output"
-    )
-
-
 COMMAND = Command(
     "inferometer demo",
     "[options]",
     "Start the embedded Triton, send a photo through an image classification pipeline with one to four requests at a "
     "time, say which step limits it, give that step more instances, and measure again.",
-    rows(DemoOptions),
+    DemoOptions,
 )
 
 
-def main(argv: list[str]) -> int:
-    given = read_or_answer(argv, COMMAND)
-    if given is None:
-        return 0
-    return _demo(taken(given, DemoOptions).folder)
-
-
-def _demo(folder: Path) -> int:
-    from inferometer.cli.diagnose import INTERRUPTED, watch
-    from inferometer.diagnose.apply import ApplySettings
+def run(given: dict[str, Any]) -> int:
+    from inferometer.diagnose.apply import ApplySettings, diagnose_model
     from inferometer.diagnose.run import DiagnoseRequest
     from inferometer.measure.checks import changed
-    from inferometer.options.options import DataOptions, Options
+    from inferometer.options.options import REQUEST_TIMEOUT_S, DataOptions, Options
     from inferometer.options.values import Range
     from inferometer.server.embedded import EmbeddedTriton
 
+    folder = own_options(given, DemoOptions).folder
     data = write_input(folder)
     _say("Starting the embedded Triton server ...")
     server = EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0"))
@@ -64,7 +47,7 @@ def _demo(folder: Path) -> int:
         _say(f"WARNING: {remark.text}; {remark.note.advice}")
     with server:
         options = changed(
-            Options(request_timeout_s=60.0),
+            Options(request_timeout_s=REQUEST_TIMEOUT_S),
             model=MODEL,
             url=server.http_address,
             concurrency=Range(1, 4),
@@ -72,7 +55,8 @@ def _demo(folder: Path) -> int:
             duration_s=LEVEL_S,
         )
         _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
-        outcome, was_interrupted = watch(DiagnoseRequest(options), ApplySettings(BUDGET_S))
+        with progress_shown() as progress:
+            outcome = diagnose_model(DiagnoseRequest(options), ApplySettings(BUDGET_S), progress)
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
     files = _write(outcome.diagnosis, folder, outputs)
@@ -80,7 +64,7 @@ def _demo(folder: Path) -> int:
     outputs.settle()
     if outcome.error is not None:
         raise outcome.error
-    return INTERRUPTED if was_interrupted else 0
+    return INTERRUPTED if progress.is_interrupted() else 0
 
 
 def _show(diagnosis: "Diagnosis") -> None:
@@ -100,10 +84,10 @@ def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]
 
     page, story = folder / "report.html", folder / "diagnosis.json"
     sweep, table = folder / "result.json", folder / "result.csv"
-    outputs.attempt(page, lambda: write_page(page, diagnosis))
-    outputs.attempt(story, lambda: write(diagnosis, story))
-    outputs.attempt(sweep, lambda: write(diagnosis.results[0], sweep))
-    outputs.attempt(table, lambda: write_csv(diagnosis.results[0], table))
+    outputs.file(page, lambda path: write_page(path, diagnosis))
+    outputs.file(story, partial(write, diagnosis))
+    outputs.file(sweep, partial(write, diagnosis.results[0]))
+    outputs.file(table, partial(write_csv, diagnosis.results[0]))
     return [file for file in (page, story, sweep, table) if outputs.has(file)]
 
 

@@ -1,14 +1,16 @@
 """The command `inferometer`: picks the subcommand and turns errors into sentences."""
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from inferometer import __version__
-from inferometer.base.errors import InferometerError
-from inferometer.base.signals import drop_output, interruptible, shortage
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.signals import INTERRUPTED, drop_output, interruptible, shortage
+
+if TYPE_CHECKING:
+    from inferometer.options.command_line import Command
 
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
@@ -26,7 +28,6 @@ COMMANDS = {
 }
 
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
-INTERRUPTED = 130
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,16 +70,26 @@ def _run(words: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    return _command(name)(rest)
-
-
-def _command(name: str) -> Callable[[list[str]], int]:
     if name in CLASSIC_TUNER:
         from inferometer.dialects.model_analyzer.main import our_command
 
-        return partial(our_command, name)
-    found: Callable[[list[str]], int] = import_module(f"inferometer.cli.{name}").main
-    return found
+        return our_command(name, rest)
+    return _run_command(name, rest)
+
+
+def _run_command(name: str, words: list[str]) -> int:
+    """Each module of a command has its `COMMAND` line, and `run` for what was given on it."""
+    from inferometer.options.command_line import read_or_answer
+
+    module = import_module(f"inferometer.cli.{name}")
+    command: Command = module.COMMAND
+    try:
+        given = read_or_answer(words, command)
+        code: int = 0 if given is None else module.run(given)
+    except UsageError as error:
+        _complain(f"{command.program}: {error}")
+        return command.usage_code
+    return code
 
 
 def _help() -> str:

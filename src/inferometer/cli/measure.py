@@ -2,8 +2,9 @@
 
 import secrets
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,14 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import printable
+from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import SCREEN, Outputs
-from inferometer.measure.checks import DURATION_S, STABILITY_OPTIONS, make
-from inferometer.options.help import read_or_answer
-from inferometer.options.options import AUTO, OPTIONS, Options
-from inferometer.options.words import WORDS, Command, stray
+from inferometer.measure.checks import STABILITY_OPTIONS, make
+from inferometer.options.command_line import WORDS, Command, stray
+from inferometer.options.options import AUTO, DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, Options
 
 if TYPE_CHECKING:
-    from inferometer.base.signals import Interrupts
+    from inferometer.measure.journal import RequestJournal
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
@@ -29,10 +30,10 @@ COMMAND = Command(
     "inferometer measure",
     "[URL] [-m NAME] [options]",
     "Load a model and measure its latency and throughput. An address alone is asked what it is.",
-    OPTIONS,
+    shared=OPTIONS,
+    shows_shared=True,
     takes_words=True,  # an address may stand alone
 )
-REQUEST_TIMEOUT_S = 60.0
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
@@ -62,31 +63,18 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
     return make(found, defaults=defaults)
 
 
-def main(argv: list[str]) -> int:
-    given = read_or_answer(argv, COMMAND)
-    if given is None:
-        return 0
+def run(given: dict[str, Any]) -> int:
+    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.run import run as measure
+    from inferometer.report.export import check_files
+
     options = measure_options(given)
     with messages_shown(options.verbose):
-        return _measure(options)
-
-
-def _measure(options: "Options") -> int:
-    from inferometer.measure.prepare import Habits, prepare
-    from inferometer.report.export import check_files
-    from inferometer.report.saved import document
-    from inferometer.report.terminal import show
-
-    check_files(options)
-    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
-    for warning in setup.warnings:
-        print(printable(warning), file=sys.stderr)
-    outputs = Outputs()
-    result = watch(setup, outputs)
-    outputs.attempt(SCREEN, lambda: show(document(result)))
-    write_reports(result, options, outputs)
-    export(setup, outputs)
-    outputs.settle()
+        check_files(options)
+        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
+        for warning in setup.warnings:
+            print(printable(warning), file=sys.stderr)
+        result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
 
@@ -106,63 +94,54 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
     return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
 
 
-def write_reports(result: "Result", options: "Options", outputs: Outputs) -> None:
-    """The table and the page, where they were asked for."""
-    from inferometer.report.saved import write_page
+def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
+    """Run it with progress on stderr; show the result, and write it to the files that were asked for.
 
-    if options.csv is not None:
-        table = Path(options.csv)
-        outputs.attempt(table, lambda: write_table(result, table))
-    if options.html is not None:
-        page = Path(options.html)
-        outputs.attempt(page, lambda: write_page(page, result))
+    The JSON file grows with every level.
+    """
+    from inferometer.report.saved import document, write_page, write_result
+    from inferometer.report.terminal import show
+
+    options, outputs, result = setup.options, Outputs(), setup.result
+    with progress_shown(options.verbose) as progress:
+        for result in start(progress):
+            write_result(result, options.json, outputs)
+    outputs.attempt(SCREEN, lambda: show(document(result)))
+    outputs.file(options.csv, partial(_write_table, result))
+    outputs.file(options.html, lambda path: write_page(path, result))
+    if setup.journal is not None:
+        outputs.attempt(setup.journal.path, partial(_export, setup.journal))
+    outputs.settle()
+    return result
 
 
-def write_table(result: "Result", path: Path) -> None:
+def _write_table(result: "Result", path: Path) -> None:
     from inferometer.report.csv import write_csv
 
     if not write_csv(result, path):
         print(f"'{path}' is not written: there is no level to put into it", file=sys.stderr)
 
 
-def export(setup: "Setup", outputs: Outputs) -> None:
-    """Write every request to the file that was asked for, if one was."""
+def _export(journal: "RequestJournal") -> None:
     from inferometer.report.export import write_export
 
-    journal = setup.journal
-    if journal is None:
-        return
-
-    def write() -> None:
-        for remark in write_export(journal.export(), journal.path):
-            print(printable(remark), file=sys.stderr)
-
-    outputs.attempt(journal.path, write)
+    for remark in write_export(journal.export(), journal.path):
+        print(printable(remark), file=sys.stderr)
 
 
-def watch(setup: "Setup", outputs: Outputs) -> "Result":
-    """Run it with progress on stderr; the JSON file grows with every level."""
-    from inferometer.base.signals import Interrupts
-    from inferometer.measure.run import run
-    from inferometer.report.saved import write_result
-
-    result = setup.result
-    with (
-        Interrupts().caught() as interrupts,
-        closing(make_progress(interrupts, setup.options.verbose)) as progress,
-    ):
-        for result in run(setup, progress):
-            write_result(result, setup.options.json, outputs)
-    return result
-
-
-def make_progress(interrupts: "Interrupts", verbose: int = 0) -> "Progress":
-    """A block on a terminal, lines elsewhere; with -v a line for every window."""
+@contextmanager
+def progress_shown(verbose: int = 0) -> Iterator["Progress"]:
+    """A block on a terminal, lines elsewhere; with -v a line for every window. Ctrl-C lets the run end in order."""
     from rich.console import Console
 
-    from inferometer.base.clock import monotonic_ns
+    from inferometer.base.signals import Interrupts
     from inferometer.report.progress import LiveProgress, PlainProgress
 
-    if sys.stderr.isatty() and not verbose:
-        return LiveProgress(interrupts.is_asked, Console(stderr=True))
-    return PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))
+    with Interrupts().caught() as interrupts:
+        progress: Progress = (
+            LiveProgress(interrupts.is_asked, Console(stderr=True))
+            if sys.stderr.isatty() and not verbose
+            else PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))
+        )
+        with closing(progress):
+            yield progress

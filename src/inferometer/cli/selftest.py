@@ -2,14 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from inferometer.options.help import read_or_answer
-from inferometer.options.option import option, rows
-from inferometer.options.values import path
-from inferometer.options.words import Command, taken
+from inferometer.options.command_line import Command, own_options
+from inferometer.options.commands import SelftestOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -19,44 +15,27 @@ if TYPE_CHECKING:
 
 FAILED = 1
 
-
-@dataclass(frozen=True, slots=True)
-class SelftestOptions:
-    """What `selftest` is asked."""
-
-    json: Path | None = option(None, "--json", "write all figures to this file", path(), group="Selftest")
-    quick: bool = option(False, "--quick", "a shorter, rougher test of about 20 seconds")
-
-
 COMMAND = Command(
     "inferometer selftest",
     "[options]",
     "Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
     "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
     "the machine's limits. The exit code is 0 when nothing failed.",
-    rows(SelftestOptions),
+    SelftestOptions,
 )
 
 
-def main(argv: list[str]) -> int:
-    given = read_or_answer(argv, COMMAND)
-    if given is None:
-        return 0
-    own = taken(given, SelftestOptions)
-    return _selftest(own.json, is_quick=own.quick)
-
-
-def _selftest(json: Path | None, *, is_quick: bool) -> int:
+def run(given: dict[str, Any]) -> int:
     from inferometer.base.writing import writable, write_file
     from inferometer.report.terminal import show
     from inferometer.selftest.check import to_json
 
-    if json is not None:
-        writable(json)
-    found = _run(is_quick=is_quick)
+    own = own_options(given, SelftestOptions)
+    writable(own.json)
+    found = _run(is_quick=own.quick)
     show(_document(found))
-    if json is not None:
-        write_file(json, to_json(found))
+    if own.json is not None:
+        write_file(own.json, to_json(found))
     return 0 if found.is_passed else FAILED
 
 
@@ -64,8 +43,7 @@ def _run(*, is_quick: bool) -> "SelfTest":
     from datetime import UTC, datetime
 
     from inferometer import __version__
-    from inferometer.base.clock import monotonic_ns
-    from inferometer.base.units import NS_PER_S
+    from inferometer.base.units import NS_PER_S, monotonic_ns
     from inferometer.observe.host import describe_host
     from inferometer.selftest.check import FULL, QUICK, SCHEMA, SelfTest
 

@@ -1,54 +1,38 @@
 """`inferometer view`: any report from a saved result."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.options.help import read_or_answer
-from inferometer.options.option import option, rows
-from inferometer.options.values import path
-from inferometer.options.words import WORDS, Command, taken
+from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.commands import ViewOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
-
-
-@dataclass(frozen=True, slots=True)
-class ViewOptions:
-    """What `view` is asked."""
-
-    html: Path | None = option(None, "--html", "write one self-contained page", path(), group="Output")
-    markdown: Path | None = option(None, "--markdown", "write Markdown; - is the terminal", path())
-    png: Path | None = option(None, "--png", "write a picture (needs an installed Chromium)", path())
-    pdf: Path | None = option(None, "--pdf", "write a PDF (needs an installed Chromium)", path())
-    open: bool = option(False, "--open", "show the page in the browser")
-
 
 COMMAND = Command(
     "inferometer view",
     "RESULT.json [options]",
     "Make the report of a file that was saved with --json by measure, find, diagnose or compare. "
     "Without options, the page is written beside the file and its path is printed.",
-    rows(ViewOptions),
+    ViewOptions,
     takes_words=True,
 )
 
 
-def main(argv: list[str]) -> int:
-    given = read_or_answer(argv, COMMAND)
-    if given is None:
-        return 0
+def run(given: dict[str, Any]) -> int:
     names = given.pop(WORDS, ())
     if len(names) != 1:
         raise UsageError(
             f"{len(names)} saved files are given: {', '.join(names)}" if names else "no saved file is given",
             remedy="give one that was written with --json",
         )
-    return _view(Path(names[0]), taken(given, ViewOptions))
+    return _view(Path(names[0]), own_options(given, ViewOptions))
 
 
 def _view(result: Path, asked: ViewOptions) -> int:
@@ -63,8 +47,7 @@ def _view(result: Path, asked: ViewOptions) -> int:
     files = [file for file in (asked.html, asked.markdown, asked.png, asked.pdf) if file is not None]
     for file in files:
         _check(file, result)
-        if str(file) != "-":
-            writable(file)
+        writable(None if str(file) == "-" else file)
     if asked.png is not None or asked.pdf is not None:
         find_chromium()
     outputs = Outputs()
@@ -98,21 +81,18 @@ def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
     from inferometer.report.page import write
 
     html, text, picture, pdf = asked.html, asked.markdown, asked.png, asked.pdf
-    if html is not None:
-        outputs.attempt(html, lambda: write(made, html))
+    outputs.file(html, partial(write, made))
     if text is not None and str(text) == "-":
         outputs.attempt(SCREEN, lambda: print(markdown(made), end="", flush=True))
-    elif text is not None:
-        outputs.attempt(text, lambda: write_file(text, markdown(made)))
+    else:
+        outputs.file(text, lambda path: write_file(path, markdown(made)))
     if picture is None and pdf is None:
         return
     with TemporaryDirectory(prefix="inferometer-view-") as folder, chromium.browsing() as tab:
         page = Path(folder) / "page.html"
         write(made, page)
-        if picture is not None:
-            outputs.attempt(picture, lambda: write_file(picture, chromium.picture(tab, page)))
-        if pdf is not None:
-            outputs.attempt(pdf, lambda: write_file(pdf, chromium.pdf(tab, page)))
+        outputs.file(picture, lambda path: write_file(path, chromium.picture(tab, page)))
+        outputs.file(pdf, lambda path: write_file(path, chromium.pdf(tab, page)))
 
 
 def _open(page: Path) -> None:

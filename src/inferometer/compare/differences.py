@@ -141,9 +141,8 @@ def _of_turns(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int, 
         return _without_interval(metric, whole, _figure(metric, other, range(rounds)), few)
     pairs = [[_figure(metric, series, block) for block in blocks] for series in (base, other)]
     percent = paired_percent(pairs[0], pairs[1], looks)
-    return Difference(
-        metric.short, whole, whole * (1 + percent.value / 100), percent, _verdict(metric, percent)
-    )
+    value = whole * (1 + percent.value / 100)
+    return Difference(metric.short, whole, value, percent, _verdict(metric, percent))
 
 
 def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) -> list[range]:
@@ -152,14 +151,11 @@ def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) ->
     An odd number of rounds in each keeps the blocks' order alternating.
     """
     for size in range(1, rounds // FEWEST + 1, 2):
-        starts = list(range(0, rounds - size + 1, size))
-        blocks = [range(start, start + size) for start in starts]
+        blocks = [range(start, start + size) for start in range(0, rounds - size + 1, size)]
         if blocks and rounds > blocks[-1].stop:
             blocks[-1] = range(blocks[-1].start, rounds)
-        least = min(
-            (sum(map(series.requests, block)) for series in (base, other) for block in blocks), default=0
-        )
-        if least >= metric.need:
+        counts = [sum(map(series.requests, block)) for series in (base, other) for block in blocks]
+        if min(counts, default=0) >= metric.need:
             return blocks
     return []
 
@@ -167,13 +163,9 @@ def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) ->
 def _figure(metric: Metric, series: TurnSeries, rounds: range) -> float:
     windows = [window for number in rounds for window in series.windows[number]]
     if metric.percentile is None:
-        spans = sum(window.duration_ns for window in windows)
-        return (
-            sum(window.count for window in windows)
-            * series.candidate.level_settings.batch
-            * NS_PER_S
-            / max(spans, 1)
-        )
+        span_ns = sum(window.duration_ns for window in windows)
+        inferences = sum(window.count for window in windows) * series.candidate.level_settings.batch
+        return inferences * NS_PER_S / max(span_ns, 1)
     return float(joined([window.latency_ns for window in windows]).percentile(metric.percentile))
 
 
@@ -188,17 +180,14 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
         return ()
     found = []
     for metric in wanted:
-        one, two = (
-            None if metric.interval is None else metric.interval(measured)
-            for measured in (base.measurement, other.measurement)
-        )
+        assert metric.interval is not None  # all headline figures have one
+        one, two = metric.interval(base.measurement), metric.interval(other.measurement)
         if one is None or two is None or one.value <= 0 or two.value <= 0:
             continue
         percent = unpaired_percent(one, two, looks)
         reason = "too few requests for an interval" if percent.low is None else ""
-        found.append(
-            Difference(metric.short, one.value, two.value, percent, _verdict(metric, percent), reason)
-        )
+        verdict = _verdict(metric, percent)
+        found.append(Difference(metric.short, one.value, two.value, percent, verdict, reason))
     return tuple(found)
 
 

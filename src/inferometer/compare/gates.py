@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import inferometer
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import (
@@ -20,12 +19,13 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
-from inferometer.compare.differences import CONFIDENCE
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
 from inferometer.stats.measurement import Level
 
 _WORDS = re.compile(r"\s*(?P<name>[^\s<>=]*)\s*(?P<sign>[<>]?=?)\s*(?P<limit>.*?)\s*")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+_GRAVEST = (FAILED, INCONCLUSIVE, PASSED)
 
 ERRORS = "errors"
 KNOWN = ", ".join((THROUGHPUT, "p50", "p95", "p99", ERRORS, *(metric.short for metric in OUTPUT_METRICS)))
@@ -53,16 +53,16 @@ class Gate:
         return self.metric.short
 
     @property
-    def is_speed(self) -> bool:
-        """Judged by its difference from the baseline's."""
-        return self.name == THROUGHPUT or self.percentile is not None
-
-    @property
     def percentile(self) -> int | None:
         return None if self.metric.percentile is None else int(self.metric.percentile)
 
     def is_beyond(self, value: float) -> bool:
         return value > self.limit if self.is_above else value < self.limit
+
+
+def _is_speed(metric: Metric) -> bool:
+    """Judged by its difference from the baseline's."""
+    return metric.short == THROUGHPUT or metric.percentile is not None
 
 
 def parse_gates(text: str) -> tuple[Gate, ...]:
@@ -94,11 +94,10 @@ def _gate(part: str, whole: str, position: int) -> Gate:
     number, is_percent = limit.removesuffix("%").strip(), limit.endswith("%")
     if not _NUMBER.fullmatch(number):
         raise refuse(f"'{limit}' is no number", "limit", "write it like +5%, -3% or 40")
-    is_speed = name == THROUGHPUT or metric.percentile is not None
+    is_speed = _is_speed(metric)
     if is_speed and not is_percent:
-        raise refuse(
-            f"'{name}' is compared with the baseline's, so '{limit}' needs a %", "limit", f"write {limit}%"
-        )
+        what = f"'{name}' is compared with the baseline's, so '{limit}' needs a %"
+        raise refuse(what, "limit", f"write {limit}%")
     if is_percent and not is_speed and not metric.is_share:
         raise refuse(f"'{name}' has no percent", "limit", f"write {number}")
     value = float(number) / 100 if is_percent and not is_speed else float(number)
@@ -110,16 +109,14 @@ def judge(
 ) -> tuple[GateOutcome, ...]:
     """Every condition for every variant but the baseline."""
     known = {variant.name: variant for variant in variants}
-    return tuple(_judge(gate, contrast, known[contrast.variant]) for contrast in contrasts for gate in gates)
-
-
-def _judge(gate: Gate, contrast: Contrast, variant: Variant) -> GateOutcome:
-    rows = list(_findings(gate, contrast, variant))
-    for outcome in (FAILED, INCONCLUSIVE, PASSED):
-        for row in rows:
-            if row[0] == outcome:
-                return GateOutcome(gate.text, contrast.variant, outcome, row[1])
-    return GateOutcome(gate.text, contrast.variant, INCONCLUSIVE, f"no {gate.name} was measured")
+    found = []
+    for contrast in contrasts:
+        for gate in gates:
+            rows = _findings(gate, contrast, known[contrast.variant])
+            nothing = (INCONCLUSIVE, f"no {gate.name} was measured")
+            outcome, why = min(rows, key=lambda row: _GRAVEST.index(row[0]), default=nothing)
+            found.append(GateOutcome(gate.text, contrast.variant, outcome, why))
+    return tuple(found)
 
 
 def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tuple[str, str]]:
@@ -141,7 +138,7 @@ def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tupl
 
 def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tuple[str, str]:
     percent = found.percent
-    where = f"at {level.mode.replace('_', ' ')} {level.value:g}"
+    where = f"at {_where(level)}"
     if percent.low is None or percent.high is None:
         return INCONCLUSIVE, f"{percent.value:+.1f} % without an interval {where}: {found.reason}"
     words = f"{percent.value:+.1f} % ({percent.low:+.1f} to {percent.high:+.1f}) {where}"
@@ -152,20 +149,18 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
 
 
 def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]]:
-    where = f"in output '{output.name}'"
+    where = f"output '{output.name}'"
     if output.problem:
-        yield FAILED, f"output '{output.name}': {output.problem}"
+        yield FAILED, f"{where}: {output.problem}"
         return
     if output.non_finite:
-        yield (
-            FAILED,
-            f"output '{output.name}' has {output.non_finite} elements with NaN or infinity on one side only",
-        )
+        count = output.non_finite
+        yield FAILED, f"{where} has {count} elements with NaN or infinity on one side only"
         return
     value = None if gate.metric.get is None else gate.metric.get(output)
     if value is not None:  # a figure that does not apply to this output says nothing about it
         shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
-        yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} {where}"
+        yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} in {where}"
 
 
 # --- the comparison with its gates judged, and what makes it invalid
@@ -187,18 +182,7 @@ class Terms:
         return tuple(gate.percentile for gate in self.gates if gate.percentile is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Everything that was found out; the first variant is the baseline."""
-
-    variants: tuple[Variant, ...]
-    contrasts: tuple[Contrast, ...]
-    is_live: bool
-    notes: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
+def conclude(found: Comparison, terms: Terms) -> Comparison:
     """The comparison with its gates judged."""
     is_judged_by_errors = any(gate.name == ERRORS for gate in terms.gates)
     problems = tuple(
@@ -207,16 +191,12 @@ def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
         for problem in _problems(variant, None if is_judged_by_errors else terms.max_error_rate)
     )
     gates = judge(terms.gates, found.contrasts, found.variants)
-    limited = tuple(note for variant in found.variants for note in _said(variant, _LIMITED))
-    overloaded = tuple(note for variant in found.variants for note in _said(variant, (Note.OVERLOADED,)))
-    return Comparison(
-        tool=f"inferometer {inferometer.__version__}",
-        started_at=started_at,
-        is_live=found.is_live,
-        confidence=CONFIDENCE,
-        baseline=found.variants[0].name,
-        variants=found.variants,
-        contrasts=found.contrasts,
+    limited, overloaded = (
+        [said for variant in found.variants for said in _said(variant, notes)]
+        for notes in (_LIMITED, (Note.OVERLOADED,))
+    )
+    return replace(
+        found,
         gates=_without_trust(gates, terms.gates) if limited else gates,
         notes=(*found.notes, *limited, *overloaded),
         problems=(*found.problems, *problems),
@@ -225,7 +205,7 @@ def conclude(found: Findings, terms: Terms, started_at: str) -> Comparison:
 
 def _without_trust(outcomes: Sequence[GateOutcome], gates: Sequence[Gate]) -> tuple[GateOutcome, ...]:
     """A client at its limit hides differences: what it shows counts, what it does not show proves nothing."""
-    speed = {gate.text for gate in gates if gate.is_speed}
+    speed = {gate.text for gate in gates if _is_speed(gate.metric)}
     return tuple(
         replace(row, outcome=INCONCLUSIVE, found=f"{row.found}; but the client was the limit")
         if row.outcome == PASSED and row.text in speed
@@ -255,5 +235,5 @@ def _example(levels: Sequence[Level]) -> str:
     return ""
 
 
-def _where(level: Level) -> str:
+def _where(level: Level | LevelDifference) -> str:
     return f"{level.mode.replace('_', ' ')} {level.value:g}"

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import inferometer
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
@@ -14,8 +15,8 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
     Variant,
 )
-from inferometer.compare.differences import headline_metrics, of_turns, overall
-from inferometer.compare.gates import Findings, Terms, conclude
+from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_turns, overall
+from inferometer.compare.gates import Terms, conclude
 from inferometer.compare.outputs import NotComparableError, as_inputs_of, fetch, inputs, similarities
 from inferometer.compare.turns import (
     Candidate,
@@ -34,11 +35,13 @@ from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
-from inferometer.stats.measurement import Level
 from inferometer.stats.watcher import Watcher
 
 DURATION_S = 10.0
 OUTPUTS = 20
+
+MeasuredPoints = Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]]
+"""Every load with what each candidate did at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +146,20 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     compared = [_outputs(setups[0], setup, request.outputs) for setup in setups[1:]]
     with _candidates(names, setups, watcher) as candidates:
         measured = _measure(candidates, setups[0], request.options, watcher)
-    found = Findings(
-        variants=tuple(
-            _variant(
-                setup,
-                candidate,
-                [(point, all_series[number]) for point, all_series in measured],
-                _start_ns(measured),
-            )
-            for number, (setup, candidate) in enumerate(zip(setups, candidates, strict=True))
-        ),
-        contrasts=_contrasts(
-            names[1:],
-            measured,
-            headline_metrics(request.options.percentile, request.terms.percentiles),
-            compared,
-        ),
+    wanted = headline_metrics(request.options.percentile, request.terms.percentiles)
+    was_measured = any(all_series[0].windows for _, all_series in measured)
+    found = Comparison(
+        tool=f"inferometer {inferometer.__version__}",
+        started_at=started_at,
         is_live=True,
+        confidence=CONFIDENCE,
+        baseline=names[0],
+        variants=_variants(names, setups, measured),
+        contrasts=_contrasts(names[1:], measured, wanted, compared),
         notes=_notes(setups, watcher),
-        problems=()
-        if any(all_series[0].windows for _, all_series in measured)
-        else ("nothing was measured",),
+        problems=() if was_measured else ("nothing was measured",),
     )
-    return conclude(found, request.terms, started_at)
+    return conclude(found, request.terms)
 
 
 def _prepare(options: Options, model: ModelAtServer) -> Setup:
@@ -196,7 +190,7 @@ def _share_counters(one: Setup, other: Setup) -> bool:
 
 def _measure(
     candidates: Sequence[Candidate], setup: Setup, options: Options, watcher: Watcher
-) -> list[tuple[LoadPoint, tuple[TurnSeries, ...]]]:
+) -> MeasuredPoints:
     budget = TimeBudget(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
     for point in points(setup.options, setup.last, LastOutcome()):
@@ -210,42 +204,33 @@ def _measure(
     return found
 
 
-def _start_ns(measured: Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]]) -> int:
-    starts = [
-        windows.start_ns
-        for _, all_series in measured
-        for series in all_series
-        for turn in series.windows[:1]
-        for windows in turn[:1]
-    ]
-    return min(starts, default=0)
-
-
-def _variant(
-    setup: Setup, candidate: Candidate, all_series: Sequence[tuple[LoadPoint, TurnSeries]], start_ns: int
-) -> Variant:
-    levels: tuple[Level, ...] = tuple(merged(series, point) for point, series in all_series)
-    taken = tuple(turns(series, start_ns) for _, series in all_series)
-    return Variant(candidate.name, replace(setup.result, levels=levels), taken)
+def _variants(names: Sequence[str], setups: Sequence[Setup], measured: MeasuredPoints) -> tuple[Variant, ...]:
+    windows = (
+        turn[0] for _, all_series in measured for series in all_series for turn in series.windows[:1] if turn
+    )
+    start_ns = min((window.start_ns for window in windows), default=0)
+    found = []
+    for number, (name, setup) in enumerate(zip(names, setups, strict=True)):
+        levels = tuple(merged(all_series[number], point) for point, all_series in measured)
+        taken = tuple(turns(all_series[number], start_ns) for _, all_series in measured)
+        found.append(Variant(name, replace(setup.result, levels=levels), taken))
+    return tuple(found)
 
 
 def _contrasts(
     names: Sequence[str],
-    measured: Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]],
+    measured: MeasuredPoints,
     wanted: Sequence[Metric],
-    compared: "Sequence[tuple[tuple[OutputSimilarity, ...], str]]",
+    compared: Sequence[tuple[tuple[OutputSimilarity, ...], str]],
 ) -> tuple[Contrast, ...]:
     looks = max(1, len(wanted) * len(measured) * len(names))
     found = []
-    for number, name in enumerate(names):
+    for number, (name, (outputs, note)) in enumerate(zip(names, compared, strict=True), 1):
         levels = tuple(
-            LevelDifference(
-                point.mode, float(point.value), of_turns(all_series[0], all_series[number + 1], wanted, looks)
-            )
+            LevelDifference(point.mode, float(point.value), of_turns(base, other, wanted, looks))
             for point, all_series in measured
-            if all_series[0].windows and all_series[number + 1].windows
+            if (base := all_series[0]).windows and (other := all_series[number]).windows
         )
-        outputs, note = compared[number]
         found.append(Contrast(name, levels, overall(levels), outputs, note))
     return tuple(found)
 
@@ -255,7 +240,7 @@ def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilar
         return (), "no outputs were asked for"
     try:
         steps = inputs(base, count)
-        theirs = as_inputs_of(other, steps)
+        theirs = as_inputs_of(other, steps)  # before anything is fetched
         return similarities(fetch(base, steps), fetch(other, theirs)), ""
     except NotComparableError as error:
         return (), str(error)

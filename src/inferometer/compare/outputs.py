@@ -107,7 +107,8 @@ def _similarity(name: str, base: Sequence[Reply], other: Sequence[Reply]) -> Out
     pairs = [
         (one[name], two[name]) for one, two in zip(base, other, strict=True) if name in one and name in two
     ]
-    described = _datatypes(name, base, other)
+    datatypes = (reply[name].datatype for reply in (*base, *other) if name in reply)
+    described = " / ".join(dict.fromkeys(datatypes))
     problem = _problem(pairs, len(base), any(name in reply for reply in base))
     if problem:
         return OutputSimilarity(name, described, len(pairs), 0, problem=problem)
@@ -117,11 +118,6 @@ def _similarity(name: str, base: Sequence[Reply], other: Sequence[Reply]) -> Out
         return _of_numbers(name, described, pairs)
     except ValueError as error:
         return OutputSimilarity(name, described, len(pairs), 0, problem=f"cannot be read: {error}")
-
-
-def _datatypes(name: str, base: Sequence[Reply], other: Sequence[Reply]) -> str:
-    found = (reply[name].datatype for replies in (base, other) for reply in replies if name in reply)
-    return " / ".join(dict.fromkeys(found))
 
 
 def _problem(pairs: Sequence[tuple[Tensor, Tensor]], requests: int, is_in_base: bool) -> str:
@@ -146,9 +142,8 @@ def _of_strings(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]
     for one, two in pairs:
         left, right = decode("BYTES", one.data), decode("BYTES", two.data)
         if len(left) != len(right):
-            return OutputSimilarity(
-                name, datatype, len(pairs), 0, problem=f"{len(left)} strings became {len(right)}"
-            )
+            problem = f"{len(left)} strings became {len(right)}"
+            return OutputSimilarity(name, datatype, len(pairs), 0, problem=problem)
         elements += len(left)
         same += sum(a == b for a, b in zip(left, right, strict=True))
     return OutputSimilarity(name, datatype, len(pairs), elements, exact=same / elements if elements else None)
@@ -183,22 +178,15 @@ def _with_errors(found: OutputSimilarity, a: Numbers, b: Numbers, *, is_float: b
     scale = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
     a, b = a / scale, b / scale
     error = a - b
-    sizes = [math.sqrt(float(part @ part)) for part in (a, b, error)]
-    base, other, wrong = sizes
+    base, other, wrong = (math.sqrt(float(part @ part)) for part in (a, b, error))
     is_signal = is_float and base > 0
-    return OutputSimilarity(
-        name=found.name,
-        datatype=found.datatype,
-        requests=found.requests,
-        elements=found.elements,
-        exact=found.exact,
+    return replace(
+        found,
         max_abs=_finite(float(np.abs(error).max()) * scale),
         mean_abs=_finite(float(np.abs(error).mean()) * scale),
         relative=wrong / base if is_signal else None,
         cosine=min(1.0, max(-1.0, float(a @ b) / base / other)) if is_signal and other > 0 else None,
         snr_db=20 * math.log10(base / wrong) if is_signal and wrong > 0 else None,
-        top1=found.top1,
-        non_finite=found.non_finite,
     )
 
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import inferometer
 from inferometer.base.errors import UnlikeError, UsageError
 from inferometer.compare.comparison import Comparison, Contrast, LevelDifference, Variant
-from inferometer.compare.differences import headline_metrics, of_levels, overall
-from inferometer.compare.gates import Findings, Terms, conclude
+from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_levels, overall
+from inferometer.compare.gates import Terms, conclude
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
@@ -42,25 +43,24 @@ def compare_saved(
             )
     wanted = headline_metrics(base.effective.percentile, terms.percentiles)
     looks = len(wanted) * sum(map(len, matched))
-    contrasts = tuple(
-        _contrast(
-            name,
-            [LevelDifference(one.mode, one.value, of_levels(one, two, wanted, looks)) for one, two in pairs],
+    contrasts = []
+    for (name, _), pairs in zip(others, matched, strict=True):
+        levels = tuple(
+            LevelDifference(one.mode, one.value, of_levels(one, two, wanted, looks)) for one, two in pairs
         )
-        for (name, _), pairs in zip(others, matched, strict=True)
-    )
-    found = Findings(
-        variants=tuple(Variant(name, result) for name, result in results),
-        contrasts=contrasts,
+        note = "saved results hold no outputs"
+        contrasts.append(Contrast(name, levels, overall(levels), outputs_note=note))
+    found = Comparison(
+        tool=f"inferometer {inferometer.__version__}",
+        started_at=base.started_at,
         is_live=False,
+        confidence=CONFIDENCE,
+        baseline=results[0][0],
+        variants=tuple(Variant(name, result) for name, result in results),
+        contrasts=tuple(contrasts),
         notes=tuple(notes),
     )
-    return conclude(found, terms, base.started_at)
-
-
-def _contrast(name: str, levels: Sequence[LevelDifference]) -> Contrast:
-    note = "saved results hold no outputs"
-    return Contrast(name, tuple(levels), overall(levels), outputs_note=note)
+    return conclude(found, terms)
 
 
 def _matched(base: Result, other: Result) -> list[tuple[Level, Level]]:

@@ -15,7 +15,7 @@ from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level_windows
-from inferometer.stats.measurement import Level, WindowFigures
+from inferometer.stats.measurement import Level
 from inferometer.stats.merge import Subject, counters_were_reset, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
@@ -99,9 +99,6 @@ class RoundPlan:
     count: int | None = None
     turn_ns: int | None = None
 
-    def point(self, point: LoadPoint) -> LoadPoint:
-        return replace(point, plan=with_count(point.plan, self.count))
-
     def level_settings(self, level_settings: LevelSettings) -> LevelSettings:
         return replace(
             level_settings,
@@ -164,7 +161,8 @@ def measure_point(
         if watcher.is_interrupted():
             return all_series
         for place, (series, plan) in enumerate(entries if number % 2 == 0 else entries[::-1]):
-            _take_turn(series, plan, point, place)
+            _measure(series, plan, point)
+            series.places.append(place)
         if watcher.is_interrupted():
             _drop_half_round(all_series, number)
             return all_series
@@ -185,22 +183,16 @@ def _drop_half_round(all_series: Sequence[TurnSeries], number: int) -> None:
 
 def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> PilotRun:
     """It gets longer until something was answered."""
-    candidate = series.candidate
-    endless = replace(point, plan=with_count(point.plan, None))
     turn_ns = budget.duration_ns // budget.rounds
     while True:
-        look = TurnSeries(candidate)
-        level = _measure(look, RoundPlan(1, turn_ns=turn_ns), endless)
+        look = TurnSeries(series.candidate)
+        level = _measure(look, RoundPlan(1, turn_ns=turn_ns), point)
         found = level.measurement
         if found is not None and found.request_count:
             return PilotRun(found.request_count * NS_PER_S / found.duration_ns, found.latency.mean_ns)
-        is_failing = found is not None and found.failed_count > 0
-        if (
-            is_failing
-            or level.is_cut_short
-            or candidate.instrument.watcher.is_interrupted()
-            or turn_ns >= LONGEST_LOOK_NS
-        ):
+        is_failing = level.is_cut_short or (found is not None and found.failed_count > 0)
+        is_interrupted = series.candidate.instrument.watcher.is_interrupted()
+        if is_failing or is_interrupted or turn_ns >= LONGEST_LOOK_NS:
             series.remarks, series.is_cut_short = look.remarks, True
             if found is not None:  # the failures are what there is to report
                 series.windows.append(look.windows[0])
@@ -209,22 +201,14 @@ def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> Pil
         turn_ns *= 4
 
 
-def _take_turn(series: TurnSeries, plan: RoundPlan, point: LoadPoint, place: int) -> None:
-    _measure(series, plan, plan.point(point))
-    series.places.append(place)
-
-
 def _measure(series: TurnSeries, plan: RoundPlan, point: LoadPoint) -> Level:
-    candidate = series.candidate
-    level, windows = measure_level_windows(
-        candidate.instrument, plan.level_settings(candidate.level_settings), point
-    )
+    instrument, settings = series.candidate.instrument, series.candidate.level_settings
+    sized = replace(point, plan=with_count(point.plan, plan.count))
+    level, windows = measure_level_windows(instrument, plan.level_settings(settings), sized)
     series.windows.append(windows)
     series.remarks += [remark for remark in level.remarks if remark.note not in _OF_A_TURN]
-    try:
-        candidate.instrument.load.apply(
-            Closed(0)
-        )  # nothing of it is left in the server when the next one has its turn
+    try:  # nothing of it is left in the server when the next one has its turn
+        instrument.load.apply(Closed(0))
     except LocalError as error:
         series.remarks.append(Remark(Note.WORKER_LOST, str(error)))
         series.is_cut_short = True
@@ -291,16 +275,13 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
         mode=point.mode,
         value=float(point.value),
         measurement=found,
-        windows=tuple(_figures(window, start_ns, level_settings) for window in windows),
+        windows=tuple(
+            figures(window, level_start_ns=start_ns, batch=subject.batch, chosen=subject.percentile)
+            for window in windows
+        ),
         is_stable=not series.is_cut_short,
         is_over_limit=False,
         remarks=tuple(remarks),
-    )
-
-
-def _figures(window: Window, start_ns: int, level_settings: LevelSettings) -> WindowFigures:
-    return figures(
-        window, level_start_ns=start_ns, batch=level_settings.batch, chosen=level_settings.percentile
     )
 
 

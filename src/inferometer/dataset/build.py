@@ -12,7 +12,8 @@ from inferometer.dataset.json_file import read_json
 from inferometer.dataset.payloads import build_messages, build_payloads
 from inferometer.dataset.shapes import check_given_shapes, require_known_datatypes
 from inferometer.model.spec import ModelSpec
-from inferometer.options.options import GENERATED, DataOptions
+from inferometer.options.options import DataOptions
+from inferometer.options.values import GENERATED
 
 __all__ = ["DataOptions", "batch", "build"]
 

@@ -16,7 +16,8 @@ from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.lines import read_bytes, split_lines
 from inferometer.model.spec import Tensor
-from inferometer.options.options import GENERATED, DataOptions
+from inferometer.options.options import DataOptions
+from inferometer.options.values import GENERATED
 
 POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
 WORDS_OF_A_PROMPT = 100

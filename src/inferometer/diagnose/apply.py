@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.diagnose.conclude import Conclusion, Evidence, conclude
 from inferometer.diagnose.diagnosis import ChangeTrial, Diagnosis, Suggestion
 from inferometer.diagnose.observation import Observation

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.clock import Clock
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, Clock
 from inferometer.diagnose.observation import CoreUse, HostUse
 from inferometer.observe.host import HostMeter, HostSample
 from inferometer.server.ports import listens_on

@@ -156,7 +156,7 @@ def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec,
 def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
     counters = stats.counters
     count = counters.compute_infer_count
-    service_s = _compute_ns(counters) / count / NS_PER_S
+    service_s = counters.compute_ns / count / NS_PER_S
     members = tuple(
         step
         for member, member_stats in zip(model.composing, stats.members, strict=True)
@@ -177,7 +177,3 @@ def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
 
 def _ratio(member: ModelStatistics, caller: Counters) -> float:
     return member.counters.success_count / caller.success_count if caller.success_count else 0.0
-
-
-def _compute_ns(counters: Counters) -> int:
-    return counters.compute_input_ns + counters.compute_infer_ns + counters.compute_output_ns

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.diagnose.bottleneck import outside_s
 from inferometer.diagnose.conclude import Circumstances, Conclusion, Evidence, conclude
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine

@@ -15,15 +15,17 @@ from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import Judgement, LoadRun, judge, judge_one, needed_requests
 from inferometer.find.search import Bracket, bounds, next_load, tidy
 from inferometer.find.sections import LevelSections
-from inferometer.load.load import Recorded
 from inferometer.load.plan import Closed, Constant, Open, Poisson
+from inferometer.load.workers import Recorded
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import end_load, make_instrument, start_workers
+from inferometer.options.commands import FindOptions
+from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, JudgedLoad, Result
-from inferometer.stats.slo import Slo
+from inferometer.stats.slo import Slo, parse_slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
@@ -60,6 +62,18 @@ class SearchGoal:
     distribution: str = "constant"
     seed: int = 0
     start: float | None = None  # the first to try; a look at one request at a time tells otherwise
+
+
+def goal_of(own: FindOptions, options: Options) -> SearchGoal:
+    """What `find` was asked."""
+    return SearchGoal(
+        promise=parse_slo(own.slo),
+        duration_ns=round(own.duration_s * NS_PER_S),
+        is_rate=own.by == "rate",
+        distribution=options.request_distribution,
+        seed=options.data.seed,
+        start=own.start,
+    )
 
 
 @dataclass(frozen=True, slots=True)

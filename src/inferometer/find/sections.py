@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
-from inferometer.load.load import Recorded
 from inferometer.load.plan import Arrivals, Closed, Open
-from inferometer.records import status
+from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
 from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
 

@@ -1,7 +1,7 @@
 """The life of a connection's socket, the same for HTTP/1.1 and gRPC.
 
                           an address after the other, then the TLS handshake
-    prepare() ---> ConnectAttempt ----------------> _refused(status, text)
+    prepare() ---------> is_opening --------------> _refused(status, text)
                          |                             none of them worked
                          v
     _began()      the socket is open; the reactor calls _ready()
@@ -24,17 +24,12 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from inferometer.base.clock import Clock
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.load.engine import Explain, Finish, NextStep
-from inferometer.load.reactor import READ, WRITE, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.send_cost import SendCost
-from inferometer.records import status as outcome
-from inferometer.services.endpoint import Endpoint, tls_context
-from inferometer.services.traffic import Wiring
+from inferometer.load.link import Callbacks, LinkBase, LinkSetup
+from inferometer.load.reactor import READ, WRITE
+from inferometer.services.endpoint import tls_context
 from inferometer.wire.frames import Buffer
 
 BUFFER = 256 * 1024  # bytes that are received at once
@@ -43,165 +38,33 @@ MANY = 512  # buffers in one system call at the most
 # What a non-blocking socket says when it can go on only later.
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-Address = tuple[int, tuple[object, ...]]
 
+class SocketLink(LinkBase):
+    """A link over sockets: the host is looked up once, and TLS is set up once."""
 
-@dataclass(frozen=True, slots=True)
-class Connector:
-    """What every connection of a worker is opened with."""
-
-    endpoint: Endpoint
-    addresses: tuple[Address, ...]  # to try, in order
-    context: ssl.SSLContext | None
-    reactor: EpollReactor
-    clock: Clock
-
-
-def make_connector(
-    endpoint: Endpoint, reactor: EpollReactor, clock: Clock, *, protocols: tuple[str, ...] = ()
-) -> Connector:
-    """Resolves the host once; `protocols` are offered in the TLS handshake."""
-    try:
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise PeerError(
-            f"the host '{endpoint.host}' is not known: {error}", remedy="check the name given with -u"
-        ) from error
-    context = None if endpoint.tls is None else tls_context(endpoint.tls)
-    if context is not None and protocols:
-        context.set_alpn_protocols(list(protocols))
-    return Connector(endpoint, tuple((row[0], row[4]) for row in found), context, reactor, clock)
-
-
-class ConnectAttempt:
-    """One attempt to open a connection: after `start`, either `opened(socket, took_ns)` or `refused(status, text)`."""
-
-    __slots__ = ("_address", "_connector", "_opened", "_refused", "_secure", "_socket", "_started_ns")
-
-    _socket: socket.socket
-
-    def __init__(
-        self,
-        connector: Connector,
-        opened: Callable[[socket.socket, int], None],
-        refused: Callable[[int, str], None],
-    ) -> None:
-        self._connector = connector
-        self._opened = opened
-        self._refused = refused
-        self._address = 0
-        self._secure: ssl.SSLSocket | None = None
-        self._started_ns = 0
-
-    def start(self) -> None:
-        self._started_ns = self._connector.clock()
-        self._connect()
-
-    def give_up(self) -> None:
-        """Close what is half open; neither callback is called."""
-        self._connector.reactor.remove(self._socket.fileno())
-        self._socket.close()
-
-    def _connect(self) -> None:
-        family, address = self._connector.addresses[self._address]
-        try:
-            self._socket = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:
-            self._refused(outcome.CONNECT, f"no socket could be made: {error.strerror}")
-            return
-        self._socket.setblocking(False)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = self._socket.connect_ex(address)
-        self._connector.reactor.add(self._socket.fileno(), WRITE, self._ready)
-        if code not in (0, errno.EINPROGRESS):
-            self._next(code)
-
-    def _ready(self, mask: int) -> None:
-        if self._secure is not None:
-            self._shake_hands(self._secure)
-        elif mask & (WRITE | select.EPOLLERR | select.EPOLLHUP):
-            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                self._next(code)
-            elif self._connector.context is None:
-                self._finish()
-            else:
-                self._start_tls(self._connector.context)
-
-    def _next(self, code: int) -> None:
-        """This address does not answer; perhaps the next one does."""
-        self.give_up()
-        self._address += 1
-        if self._address < len(self._connector.addresses):
-            self._connect()
-        else:
-            where = self._connector.endpoint.authority
-            self._refused(outcome.CONNECT, f"connection to {where} failed: {os.strerror(code)}")
-
-    def _start_tls(self, context: ssl.SSLContext) -> None:
-        self._connector.reactor.remove(self._socket.fileno())
-        endpoint = self._connector.endpoint
-        name = endpoint.host if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
-        self._secure = context.wrap_socket(self._socket, do_handshake_on_connect=False, server_hostname=name)
-        self._socket = self._secure
-        self._connector.reactor.add(self._socket.fileno(), READ | WRITE, self._ready)
-        self._shake_hands(self._secure)
-
-    def _shake_hands(self, secure: ssl.SSLSocket) -> None:
-        try:
-            secure.do_handshake()
-        except ssl.SSLWantReadError:
-            self._connector.reactor.change(secure.fileno(), READ)
-        except ssl.SSLWantWriteError:
-            self._connector.reactor.change(secure.fileno(), WRITE)
-        except OSError as error:
-            self.give_up()
-            self._refused(outcome.TLS, f"the TLS handshake failed: {error}")
-        else:
-            self._finish()
-
-    def _finish(self) -> None:
-        self._connector.reactor.remove(self._socket.fileno())
-        self._opened(self._socket, self._connector.clock() - self._started_ns)
-
-
-class SocketLink:
-    """What links over sockets have in common: where they report to, what they count, how their connections open."""
-
-    def __init__(
-        self,
-        *,
-        wiring: Wiring,
-        replies: Replies | None,
-        reactor: EpollReactor,
-        clock: Clock,
-        finish: Finish,
-        next_step: NextStep,
-        explain: Explain,
-        protocols: tuple[str, ...] = (),
-    ) -> None:
-        self.reconnects = 0
-        self.resent = 0
-        self.connects = 0
-        self.connect_ns = 0
-        self.wiring = wiring
-        self.replies = replies
-        self.reactor = reactor
-        self.clock = clock
-        self.finish = finish
-        self.next_step = next_step
-        self.explain = explain
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks, *, protocols: tuple[str, ...] = ()) -> None:
+        """`protocols` are offered in the TLS handshake."""
+        super().__init__(setup, callbacks)
         self.buffer = bytearray(BUFFER)
-        self.cost = SendCost()
-        self.connector = make_connector(wiring.endpoint, reactor, clock, protocols=protocols)
+        self.endpoint = endpoint = setup.wiring.endpoint
+        try:
+            found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise PeerError(
+                f"the host '{endpoint.host}' is not known: {error}", remedy="check the name given with -u"
+            ) from error
+        self.addresses = [(row[0], row[4]) for row in found]  # to try, in order
+        self.context = None if endpoint.tls is None else tls_context(endpoint.tls)
+        if self.context is not None and protocols:
+            self.context.set_alpn_protocols(list(protocols))
 
 
 class SocketConnection(ABC):
     """A socket and what is half sent on it."""
 
     __slots__ = (
-        "_attempt", "_buffer", "_clock", "_cost", "_fd", "_is_open", "_link", "_pending", "_recv_into", "_send",
-        "_socket", "_unsent", "_waits_to_write",
+        "_address", "_buffer", "_clock", "_cost", "_fd", "_is_open", "_link", "_pending", "_recv_into", "_send",
+        "_socket", "_started_ns", "_unsent", "_waits_to_write", "is_opening",
     )  # fmt: skip
 
     _recv_into: Callable[[bytearray], int]
@@ -213,8 +76,10 @@ class SocketConnection(ABC):
         self._clock = link.clock
         self._buffer = link.buffer
         self._cost = link.cost
-        self._attempt: ConnectAttempt | None = None
+        self.is_opening = False
         self._is_open = False
+        self._started_ns = 0  # the attempt to open it,
+        self._address = 0  # and which address that is trying
         self._fd = -1
         self._pending: Callable[[], int] | None = None  # of TLS: bytes that are decrypted and not read
         self._unsent: list[Buffer] = []  # what the socket has not taken yet
@@ -248,43 +113,100 @@ class SocketConnection(ABC):
 
     # --- opening and closing
 
-    @property
-    def is_opening(self) -> bool:
-        return self._attempt is not None
-
     def prepare(self) -> None:
         """Open the connection unless that has been done."""
-        if not self._is_open and self._attempt is None:
-            self._attempt = ConnectAttempt(self._link.connector, self._opened, self._not_opened)
-            self._attempt.start()
+        if not self._is_open and not self.is_opening:
+            self.is_opening = True
+            self._started_ns = self._clock()
+            self._address = 0
+            self._connect()
 
-    def _opened(self, sock: socket.socket, took_ns: int) -> None:
-        link = self._link
+    def _connect(self) -> None:
+        family, address = self._link.addresses[self._address]
+        try:
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._not_opened(outcome.CONNECT, f"no socket could be made: {error.strerror}")
+            return
+        self._fd = self._socket.fileno()
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = self._socket.connect_ex(address)
+        self._link.reactor.add(self._fd, WRITE, self._go_on_opening)
+        if code not in (0, errno.EINPROGRESS):
+            self._connect_next(code)
+
+    def _go_on_opening(self, mask: int) -> None:
+        if isinstance(self._socket, ssl.SSLSocket):
+            self._shake_hands(self._socket)
+        elif mask & (WRITE | select.EPOLLERR | select.EPOLLHUP):
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                self._connect_next(code)
+            elif self._link.context is None:
+                self._opened()
+            else:
+                self._start_tls(self._link.context)
+
+    def _connect_next(self, code: int) -> None:
+        """This address does not answer; perhaps the next one does."""
+        self._drop_socket()
+        self._address += 1
+        if self._address < len(self._link.addresses):
+            self._connect()
+        else:
+            where = self._link.endpoint.authority
+            self._not_opened(outcome.CONNECT, f"connection to {where} failed: {os.strerror(code)}")
+
+    def _start_tls(self, context: ssl.SSLContext) -> None:
+        reactor, endpoint = self._link.reactor, self._link.endpoint
+        reactor.remove(self._fd)
+        name = endpoint.host if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
+        self._socket = secure = context.wrap_socket(
+            self._socket, do_handshake_on_connect=False, server_hostname=name
+        )
+        self._fd = secure.fileno()
+        reactor.add(self._fd, READ | WRITE, self._go_on_opening)
+        self._shake_hands(secure)
+
+    def _shake_hands(self, secure: ssl.SSLSocket) -> None:
+        try:
+            secure.do_handshake()
+        except ssl.SSLWantReadError:
+            self._link.reactor.change(self._fd, READ)
+        except ssl.SSLWantWriteError:
+            self._link.reactor.change(self._fd, WRITE)
+        except OSError as error:
+            self._drop_socket()
+            self._not_opened(outcome.TLS, f"the TLS handshake failed: {error}")
+        else:
+            self._opened()
+
+    def _opened(self) -> None:
+        link, sock = self._link, self._socket
         link.connects += 1
-        link.connect_ns += took_ns
-        self._attempt = None
-        self._socket = sock
-        self._fd = sock.fileno()
+        link.connect_ns += self._clock() - self._started_ns
         self._recv_into = sock.recv_into
         self._send = sock.send
         self._pending = sock.pending if isinstance(sock, ssl.SSLSocket) else None
-        self._is_open = True
+        self.is_opening, self._is_open = False, True
+        link.reactor.remove(self._fd)
         link.reactor.add(self._fd, READ, self._ready)
         self._began()
 
     def _not_opened(self, status: int, text: str) -> None:
-        self._attempt = None
+        self.is_opening = False
         self._refused(status, text)
 
     def close(self) -> None:
-        if self._attempt is not None:
-            self._attempt.give_up()
-            self._attempt = None
-        if self._is_open:
-            self._is_open = self._waits_to_write = False
+        if self._is_open or self.is_opening:
+            self._is_open = self.is_opening = self._waits_to_write = False
             self._unsent = []
-            self._link.reactor.remove(self._fd)
-            self._socket.close()
+            self._drop_socket()
+
+    def _drop_socket(self) -> None:
+        self._link.reactor.remove(self._fd)
+        self._socket.close()
 
     # --- sending what the socket did not take at once
 

@@ -31,12 +31,12 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from inferometer.base.clock import Clock
+from inferometer.base import status as outcome
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS
+from inferometer.base.units import NS_PER_MS, Clock
+from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.records import status as outcome
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
 from inferometer.records.spool import Spool, SpoolHead
 
@@ -48,121 +48,11 @@ LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room fo
 PREPARED = 8  # connections opened before an open plan starts
 
 
-class Finish(Protocol):
-    """How a link reports the end of a request; times it never reached are 0."""
-
-    def __call__(
-        self,
-        slot: int,
-        status: int,
-        sent_ns: int,
-        wrote_ns: int,
-        first_ns: int,
-        end_ns: int,
-        received: int,
-        responses: int = 1,
-        times: Sequence[int] = (),
-        tokens: int = 0,
-        prompt_tokens: int = 0,
-    ) -> None: ...
-
-
-class NextStep(Protocol):
-    """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
-
-    A step below 0 means that the link has nothing to send."""
-
-    def __call__(
-        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
-    ) -> tuple[int, int]: ...
-
-
-NOTHING = (-1, 0)
-
-
-def always_finish(finish: Finish) -> NextStep:
-    """For callers that need every finish."""
-
-    def next_step(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
-        finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
-        return NOTHING
-
-    return next_step
-
-
-class Link(Protocol):
-    """All connections of one worker to the server."""
-
-    @property
-    def reconnects(self) -> int: ...
-
-    @property
-    def resent(self) -> int:
-        """Times a request went out once more: the server had closed the connection, or said it had not begun it."""
-
-    @property
-    def connects(self) -> int: ...
-
-    @property
-    def connect_ns(self) -> int:
-        """Summed over `connects`."""
-
-    @property
-    def opening(self) -> int:
-        """Connections that are being set up."""
-
-    @property
-    def heard(self) -> int:
-        """How much of the replies that are still coming has arrived; any change says that the server is at work."""
-
-    @property
-    def is_flushed(self) -> bool:
-        """Nothing waits to be sent."""
-
-    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
-        """Start the request of this step of the dataset, marked as part of its sequence."""
-
-    def prepare(self, slots: int) -> None:
-        """Open the connections of the first so many slots."""
-
-    def cancel(self, slot: int, status: int, text: str) -> None:
-        """Give up the slot's request; `finish` is called with this status."""
-
-    def close(self, slot: int) -> None: ...
-
-    def watch(self, responded: "Responded") -> None:
-        """From now on, report every response of a stream as it comes."""
-
-
 class Reactor(Protocol):
     """Waits for the link's events and calls their handlers."""
 
     def wait(self, until_ns: int | None) -> None:
         """Return after events were handled, or at `until_ns` at the latest."""
-
-
-Responded = Callable[[int, int], None]
-"""(slot, responses of its request so far)."""
-
-Explain = Callable[[int, str], None]
-"""(status, what was said): kept once per status, as the example of its failures."""
-
-
-class OpenLink(Protocol):
-    """Makes the link, given where it reports to."""
-
-    def __call__(self, *, finish: Finish, next_step: NextStep, explain: Explain) -> Link: ...
-
-
-class RequestLog(Protocol):
-    """Shows every request and reply, for users who ask for that. It takes time."""
-
-    def sent(self, slot: int, step: int, mark: Mark | None) -> None: ...
-
-    def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
-        """`took_ns` is None when nothing was sent."""
-
-    def failed(self, status: int, text: str) -> None: ...
 
 
 class Engine:
@@ -230,7 +120,7 @@ class Engine:
         if spool is not None or log is not None:
             finish = self._finish_observed
             next_step = always_finish(finish)
-        self.link = open_link(finish=finish, next_step=next_step, explain=self._explain)
+        self.link = open_link(Callbacks(finish, next_step, self._explain))
         self._send = self.link.send if log is None else self._send_logged
 
     # --- what the worker asks for
@@ -321,7 +211,7 @@ class Engine:
         return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
-        """NextStep the loop until the given time, or until `stop` says so, or until interrupted."""
+        """Run the loop until the given time, or until `stop` says so, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, next_look = self._cells, 0
         end = NEVER if until_ns is None else until_ns
@@ -383,24 +273,12 @@ class Engine:
         position = ring.position
         mark = self._marks[slot]
         sequence, started = (0, 0) if mark is None else self._end_mark(mark)
+        stamps = ring.stamp(times) if times else 0
         pack_row(
-            self._cells,
-            position,
-            self._due[slot],
-            sent_ns,
-            wrote_ns,
-            first_ns,
-            end_ns,
-            status,
-            self._steps[slot],
-            received,
-            responses,
-            sequence,
-            started,
-            tokens,
-            prompt_tokens,
-            ring.stamp(times) if times else 0,
-        )
+            self._cells, position,
+            self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
+            sequence, started, tokens, prompt_tokens, stamps,
+        )  # fmt: skip
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE
         ring.written += 1
@@ -472,7 +350,8 @@ class Engine:
 
     def _issue(self, slot: int) -> None:
         """Closed: the next request of this slot, if there is one."""
-        if slot >= self._concurrency or self._remaining == 0 or not self._has_next(slot):
+        has_next = self._sequences is None or self._sequences.has_next(slot)
+        if slot >= self._concurrency or self._remaining == 0 or not has_next:
             self.active -= 1
             if not self._close_sequence(slot, self._lanes[slot]):
                 self.link.close(slot)
@@ -496,9 +375,6 @@ class Engine:
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
-
-    def _has_next(self, lane: int) -> bool:
-        return self._sequences is None or self._sequences.has_next(lane)
 
     def _pauses_between(self, slot: int, mark: Mark, now_ns: int) -> bool:
         """In a session the next turn may have to wait: True when the slot pauses."""

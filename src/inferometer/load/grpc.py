@@ -6,43 +6,34 @@ at one moment is sent together: while the events of one receive are handled, new
 A unary call whose reply is only counted is plain (load/plain.py). That path, in _ready, is what a load test spends its
 time on.
 
-With `is_streaming` requests go out on bidirectional streams that stay open and are shared (load/streams.py).
+With `is_streaming` requests go out on bidirectional streams that stay open and are shared. A request on a stream has an
+id of its own, which its responses repeat: so each is matched with its request, and one to a request that was cancelled
+is dropped. Requests go out in the order in which they were sent, so those of a sequence, which keeps its stream, reach
+the server in order.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from inferometer.base.clock import Clock
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
-from inferometer.load.engine import Explain, Finish, NextStep, Responded
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request
 from inferometer.load.plain import PlainCalls, Steps
-from inferometer.load.reactor import READ, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK
+from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
-from inferometer.load.streams import SharedStream, SharedStreams
-from inferometer.records import status as outcome
-from inferometer.services.kserve import (
-    REQUEST_ID,
-    StreamReply,
-    grpc_mark,
-    infer_response,
-    read_stream_reply,
-)
+from inferometer.services.kserve import REQUEST_ID, StreamReply, grpc_mark, infer_response, read_stream_reply
 from inferometer.services.traffic import Wiring
 from inferometer.wire import grpc
 from inferometer.wire.frames import Buffer
-from inferometer.wire.grpc import Ending, GrpcConnection, render_call
+from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_call
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Http2Request, Stream, render
 
 SHARE = 4  # slots to a connection
+LONGEST_ID = 20  # digits
 RETRIES = 5  # of a call that the server says it has not begun
-
-Request = Http2Request | bytes | memoryview
-"""Unary: a call rendered whole. Streaming: the message."""
 
 _CAUSES = {
     grpc.RESET: outcome.RESET,
@@ -53,7 +44,8 @@ _CAUSES = {
 }
 
 
-def _render(wiring: Wiring, messages: Sequence[bytes | memoryview]) -> list[Request]:
+def _render(wiring: Wiring, messages: Sequence[Request]) -> list[Http2Request | Request]:
+    """Calls rendered whole; on streams, the messages."""
     if wiring.is_streaming:
         return list(messages)
     if wiring.is_whole_calls:
@@ -66,7 +58,7 @@ class NumberedCalls:
 
     The id is a field at the end of the message, so requests with ids of one length differ in nothing else."""
 
-    def __init__(self, block: bytes, messages: Sequence[bytes | memoryview], first: int) -> None:
+    def __init__(self, block: bytes, messages: Sequence[Request], first: int) -> None:
         self._block = block
         self._messages = messages
         self._numbers = count(first)
@@ -92,7 +84,7 @@ class NumberedCalls:
         return _render_parts(self._block, self._messages[step], tail)
 
 
-def _render_parts(block: bytes, message: bytes | memoryview, tail: bytes) -> Http2Request:
+def _render_parts(block: bytes, message: Request, tail: bytes) -> Http2Request:
     """A call whose message has fields appended; a large message is not copied."""
     return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
 
@@ -104,9 +96,9 @@ class _Call:
     slot: int
     channel: "_Channel"
     lane: int  # what shares a connection or a stream: the slot, or the sequence it carries
-    request: Request | None = None
+    request: Http2Request | Request | None = None  # a call rendered whole; on a stream, the message
     stream: Stream | None = None  # its own; a shared one is in `shared`
-    shared: SharedStream | None = None
+    shared: "SharedStream | None" = None
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
@@ -119,32 +111,82 @@ class _Call:
     times: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class SharedStream:
+    """A bidirectional stream that carries the requests of several slots, or those of a sequence.
+
+    A channel that goes away takes its streams along.
+    """
+
+    number: int
+    channel: "_Channel"
+    stream: Stream | None = None  # None until there is a request for it
+    first_id: int = 0
+    calls: dict[bytes, _Call] = field(default_factory=dict)  # outstanding, by request id, the oldest first
+    _sent: int = 0  # requests
+    _counted: int = 0  # bytes that came and belong to some request
+
+    @property
+    def next_id(self) -> int:
+        return self.first_id + self._sent
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, and its end is about to be reported; or its connection is closing."""
+        has_ended = self.stream is not None and self.stream.id not in self.channel.http2.streams
+        return has_ended or self.channel.is_leaving
+
+    def send(self, call: _Call, message: Request, connection: GrpcConnection, wiring: Wiring) -> None:
+        """One more request; the stream is opened for the first."""
+        if self.stream is None:
+            self.stream = connection.open(self, render(wiring.block, ends=False), keep=True)
+            self._counted = 0
+        name = str(self.next_id)
+        self._sent += 1
+        call.request_id = name.encode()
+        self.calls[call.request_id] = call
+        tail = string_field(REQUEST_ID, name)
+        if wiring.compression is None:
+            prefix = b"\0" + (len(message) + len(tail)).to_bytes(4, "big")
+            connection.http2.send(self.stream, (prefix, message, tail))
+        else:
+            connection.http2.send(self.stream, frame_message(bytes(message) + tail, wiring.compression))
+
+    def maybe_owner(self, reply: StreamReply) -> _Call | None:
+        """The call that the response is for; None when that was given up. PeerError for an id that was never sent."""
+        name = reply.request_id
+        if name in self.calls:
+            return self.calls[name]
+        is_number = name.isdigit() and len(name) <= LONGEST_ID
+        if not name or (reply.error and not is_number):  # servers answer in order where they name no request
+            return next(iter(self.calls.values()), None)
+        if not is_number or not self.first_id <= int(name) < self.next_id:
+            raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
+        return None
+
+    def take_count(self) -> int:
+        """Bytes that have come since the last time."""
+        assert self.stream is not None
+        before, self._counted = self._counted, self.stream.received
+        return self._counted - before
+
+    def forget(self, call: _Call) -> None:
+        self.calls.pop(call.request_id, None)
+
+    def leave(self) -> list[_Call]:
+        """The stream is over: the calls that it did not answer."""
+        left = list(self.calls.values())
+        self.calls.clear()
+        self.stream = None
+        return left
+
+
 class GrpcLink(SocketLink):
     """Channels and the calls of the slots on them."""
 
-    def __init__(
-        self,
-        *,
-        wiring: Wiring,
-        requests: Sequence[bytes | memoryview],
-        replies: Replies | None = None,
-        reactor: EpollReactor,
-        clock: Clock,
-        finish: Finish,
-        next_step: NextStep,
-        explain: Explain,
-    ) -> None:
-        super().__init__(
-            wiring=wiring,
-            replies=replies,
-            reactor=reactor,
-            clock=clock,
-            finish=finish,
-            next_step=next_step,
-            explain=explain,
-            protocols=("h2",),
-        )
-        self.responded: Responded | None = None
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
+        super().__init__(setup, callbacks, protocols=("h2",))
+        wiring, requests = setup.wiring, setup.requests
         self._messages = requests
         self._numbered = (
             NumberedCalls(wiring.block, requests, wiring.first_id())
@@ -152,18 +194,18 @@ class GrpcLink(SocketLink):
             else None
         )
         rendered = _render(wiring, requests) if self._numbered is None else []
-        self._requests: NumberedCalls | list[Request] = self._numbered or rendered
+        self._requests: NumberedCalls | list[Http2Request | Request] = self._numbered or rendered
         self.plain_requests: Steps = self._numbered or [
             request for request in rendered if isinstance(request, Http2Request)
         ]
         self._channels: dict[int, _Channel] = {}
-        self.streams = SharedStreams(wiring, self.channel)
+        self._streams: dict[int, SharedStream] = {}
         self._calls: list[_Call] = []
 
     def prepare(self, slots: int) -> None:
         self._grow(slots)
         for call in self._calls[:slots]:
-            channel = self.streams.of(call.slot).channel if self.wiring.is_streaming else call.channel
+            channel = self.stream(call.slot).channel if self.wiring.is_streaming else call.channel
             channel.prepare()
 
     def _grow(self, slots: int) -> None:
@@ -191,23 +233,22 @@ class GrpcLink(SocketLink):
         if mark is not None:
             call.lane = mark.lane
         if self.wiring.is_streaming:
-            call.shared, call.request_id = self.streams.of(call.lane), b""
+            call.shared, call.request_id = self.stream(call.lane), b""
             call.channel = call.shared.channel
         elif mark is not None or call.channel.is_leaving:
             call.channel = self.channel(call.lane)
         call.channel.send(call)
 
-    def _marked(self, step: int, mark: Mark) -> Request:
-        """The request as part of a sequence; on a stream the mark is appended when it is sent."""
+    def _marked(self, step: int, mark: Mark) -> Http2Request | Request:
+        """The request as part of a sequence."""
         message, tail = self._messages[step], grpc_mark(mark[:3])
         if self._numbered is not None:
             return self._numbered.marked(step, tail)
-        if self.wiring.is_streaming or self.wiring.compression is not None:
-            whole = bytes(message) + tail
-            if self.wiring.is_streaming:
-                return whole
-            return render_call(self.wiring.block, whole, compression=self.wiring.compression)
-        return _render_parts(self.wiring.block, message, tail)
+        if self.wiring.is_streaming:
+            return bytes(message) + tail
+        if self.wiring.compression is None:
+            return _render_parts(self.wiring.block, message, tail)
+        return render_call(self.wiring.block, bytes(message) + tail, compression=self.wiring.compression)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
         """The connection that the slot, sequence or stream shares with others, or one of its own."""
@@ -220,6 +261,16 @@ class GrpcLink(SocketLink):
             channel = self._channels[number] = _Channel(self, is_shared=not own)
         return channel
 
+    def stream(self, lane: int) -> SharedStream:
+        """The stream of this slot or sequence, one of `wiring.streams`; where that is 0, each has its own."""
+        limit = self.wiring.streams
+        number = lane % limit if limit else lane
+        found = self._streams.get(number)
+        if found is None or found.is_over:
+            first_id = self.wiring.first_id(number) if found is None else found.next_id
+            found = self._streams[number] = SharedStream(number, self.channel(number), first_id=first_id)
+        return found
+
     def cancel(self, slot: int, status: int, text: str) -> None:
         call = self._calls[slot]
         if call.request is not None:
@@ -227,11 +278,9 @@ class GrpcLink(SocketLink):
             self.end(call, status, text, self.clock())
 
     def close(self, slot: int) -> None:
-        if slot < len(self._calls):
-            self._calls[slot].channel.release(self._calls[slot])
-
-    def watch(self, responded: Responded) -> None:
-        self.responded = responded
+        call = self._calls[slot] if slot < len(self._calls) else None
+        if call is not None and call.shared is not None:
+            call.channel.close_unused(call.shared)
 
     @property
     def opening(self) -> int:
@@ -344,12 +393,8 @@ class _Channel(SocketConnection):
             self._connection.cancel(stream)
             self.flush()
 
-    def release(self, call: _Call) -> None:
-        """The slot has nothing more to send."""
-        if call.shared is not None:
-            self._close_unused(call.shared)
-
-    def _close_unused(self, shared: SharedStream) -> None:
+    def close_unused(self, shared: SharedStream) -> None:
+        """Half-close the stream if it carries nothing."""
         if shared.stream is None or shared.calls or not self._is_open:
             return
         self._connection.half_close(shared.stream)
@@ -441,7 +486,7 @@ class _Channel(SocketConnection):
         self.is_corked = False
         call = plain.only
         if call is None:
-            self._take_from(at, length, now)
+            self._take(length, now, at)
             if self._pending is not None:
                 self._receive_pending()
             return
@@ -469,26 +514,20 @@ class _Channel(SocketConnection):
     def _writable(self) -> None:
         self.flush()
 
-    def _take(self, length: int, now_ns: int) -> None:
-        self._take_from(0, length, now_ns)
-
-    def _take_from(self, at: int, length: int, now_ns: int) -> None:
-        """Of what has come, everything from `at` on."""
+    def _take(self, length: int, now_ns: int, at: int = 0) -> None:
+        """What has come, from `at` on."""
         if self.plain.late:
-            self._send_late()
+            late, self.plain.late = self.plain.late, []
+            self.is_corked = True
+            for call in late:
+                self.send(call)
+            self.is_corked = False
         if not at:
             self._read(self._buffer, length, now_ns)
         elif at < length:
             self._read(self._buffer[at:length], length - at, now_ns)
         else:
             self._after_events()
-
-    def _send_late(self) -> None:
-        late, self.plain.late = self.plain.late, []
-        self.is_corked = True
-        for call in late:
-            self.send(call)
-        self.is_corked = False
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
         """The general case; no bytes mean that the server closed its side."""
@@ -502,7 +541,7 @@ class _Channel(SocketConnection):
             self._after_events()
 
     def _notice_first_bytes(self, now_ns: int) -> None:
-        for stream in self._connection.http2.streams.values():
+        for stream in self.http2.streams.values():
             call: _Call = stream.token
             if not self._is_sharing and call.stream is stream and not call.first_ns and stream.received:
                 call.first_ns = now_ns
@@ -572,17 +611,17 @@ class _Channel(SocketConnection):
             return
         try:
             reply = read_stream_reply(message)
-            call = shared.maybe_owner(reply)
+            owner = shared.maybe_owner(reply)
         except PeerError as error:
             self._connection.cancel(stream)
             for call in shared.leave():
                 self._link.end(call, outcome.MALFORMED, str(error), now_ns)
             return
-        if call is not None:
-            call.received += shared.take_count()
-            self._responded(call, reply, message, now_ns)
+        if owner is not None:
+            owner.received += shared.take_count()
+            self._responded(owner, reply, message, now_ns)
         if self.is_leaving:
-            self._close_unused(shared)
+            self.close_unused(shared)
 
     def _responded(self, call: _Call, reply: StreamReply, message: Buffer, now_ns: int) -> None:
         if reply.error:
@@ -603,7 +642,7 @@ class _Channel(SocketConnection):
             self._end_well(call, call.times[-1] if call.times else now_ns)
 
     def _after_events(self) -> None:
-        http2 = self._connection.http2
+        http2 = self.http2
         if http2.broken is not None:
             self.flush()
             self._close()
@@ -630,7 +669,7 @@ class _Channel(SocketConnection):
                 if own:
                     call.shared.channel = link.channel(call.shared.number, own=True)
                 else:
-                    call.shared = link.streams.of(call.lane)
+                    call.shared = link.stream(call.lane)
                 call.channel = call.shared.channel
             call.channel.send(call)
 
@@ -640,7 +679,7 @@ class _Channel(SocketConnection):
         status = loss_status(error)
         self._close()
         self.plain.make_streams()
-        for stream in list(self._connection.http2.streams.values()):
+        for stream in list(self.http2.streams.values()):
             lost = stream.token.leave() if self._is_sharing else [stream.token]
             for call in lost:
                 self._link.end(call, status, str(error), now)

@@ -4,21 +4,15 @@ import ssl
 from collections.abc import Sequence
 from itertools import count
 
-from inferometer.base.clock import Clock
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
-from inferometer.load.engine import Explain, Finish, NextStep, Responded, always_finish
-from inferometer.load.reactor import READ, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
+from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
-from inferometer.records import status as outcome
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
-from inferometer.services.traffic import Reply, ReplyBody, ReplyReader, Wiring
-from inferometer.wire.http1 import Head, ReplyDecoder
-
-Request = bytes | memoryview
-"""Head and body, ready for the socket."""
+from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
+from inferometer.wire.http1 import ReplyDecoder
 
 # What a socket says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
 # ECONNRESET.
@@ -28,30 +22,12 @@ CLOSED = (BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 class Http1Link(SocketLink):
     """Slot n owns connection n."""
 
-    def __init__(
-        self,
-        *,
-        wiring: Wiring,
-        requests: Sequence[Request],
-        replies: Replies | None = None,
-        reactor: EpollReactor,
-        clock: Clock,
-        finish: Finish,
-        next_step: NextStep,
-        explain: Explain,
-    ) -> None:
-        self.is_reading = (
-            replies is not None or wiring.reader is not None
-        )  # what is read is decided in send()
-        super().__init__(
-            wiring=wiring,
-            replies=replies,
-            reactor=reactor,
-            clock=clock,
-            finish=finish,
-            next_step=always_finish(finish) if self.is_reading else next_step,
-            explain=explain,
-        )
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
+        super().__init__(setup, callbacks)
+        wiring, requests = setup.wiring, setup.requests
+        self.is_reading = self.replies is not None or wiring.reader is not None  # some; send() decides which
+        if self.is_reading:
+            self.next_step = always_finish(self.finish)
         self.is_flushed = True  # a request that is given up closes its connection
         self.reader = wiring.reader
         self.conversations = wiring.conversations
@@ -89,9 +65,6 @@ class Http1Link(SocketLink):
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
-
-    def watch(self, responded: Responded) -> None:
-        """Nothing to report: a reply is one response."""
 
     @property
     def opening(self) -> int:
@@ -259,18 +232,24 @@ class _Connection(SocketConnection):
         head = decoder.head
         assert head is not None
         received = decoder.received
-        status = outcome.OK
-        found = Reply()
+        status, text, found = outcome.OK, "", Reply()
         if not 200 <= head.status < 300:
             status = outcome.HTTP + head.status
             text = bytes(decoder.body).decode("utf-8", "replace") or head.reason
-            reader = self._link.reader
-            self._link.explain(status, text if reader is None else reader.refusal(head.status, text))
+            if self._link.reader is not None:
+                text = self._link.reader.refusal(head.status, text)
         elif self._reading is not None:
             found = self._reading.end()
-            status = self._take_findings(found)
+            status, text = found.status, found.text
+            if self._link.replies is not None:
+                for time_ns, piece in found.texts:
+                    self._link.replies.keep(self._slot, time_ns, piece)
         elif self.step >= 0:
-            status = self._judge(head, decoder.body, now_ns)
+            replies, size = self._link.replies, head.get("inference-header-content-length")
+            assert replies is not None
+            status, text = replies.judge_http(self._slot, self.step, now_ns, decoder.body, size)
+        if status:
+            self._link.explain(status, text)
         decoder.next()
         self._replies += 1
         self._request = None
@@ -281,18 +260,9 @@ class _Connection(SocketConnection):
         if self._link.conversations is not None:
             self._link.conversations.answered(self._slot, found)
         self._link.finish(
-            self._slot,
-            status,
-            self._sent_ns,
-            self._wrote_ns,
-            self._first_ns,
-            found.end_ns or now_ns,
-            received,
-            found.responses,
-            found.times,
-            found.tokens,
-            found.prompt_tokens,
-        )
+            self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, found.end_ns or now_ns, received,
+            found.responses, found.times, found.tokens, found.prompt_tokens,
+        )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:
         """Hand on what has come of the body of a good reply."""
@@ -306,24 +276,6 @@ class _Connection(SocketConnection):
             body = bytes(decoder.body)
             decoder.body.clear()
             self._reading.receive(body, now_ns)
-
-    def _take_findings(self, found: Reply) -> int:
-        """Pass on what the reader found."""
-        if found.status:
-            self._link.explain(found.status, found.text)
-        if self._link.replies is not None:
-            for time_ns, text in found.texts:
-                self._link.replies.keep(self._slot, time_ns, text)
-        return found.status
-
-    def _judge(self, head: Head, body: bytearray, now_ns: int) -> int:
-        replies = self._link.replies
-        assert replies is not None
-        header_length = head.get("inference-header-content-length")
-        status, text = replies.judge_http(self._slot, self.step, now_ns, body, header_length)
-        if status:
-            self._link.explain(status, text)
-        return status
 
     # --- endings
 

@@ -6,18 +6,13 @@ sends before that takes another one. Callbacks only note what came and when; eve
 
 import os
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inferometer.base.clock import Clock
-from inferometer.load.engine import Explain, Finish, NextStep
-from inferometer.load.reactor import READ, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.send_cost import FIRST, MASK, SendCost
+from inferometer.base import status as outcome
+from inferometer.load.link import FIRST, MASK, Callbacks, LinkBase, LinkSetup
+from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
-from inferometer.records import status as outcome
 from inferometer.services.in_process import serve_control
-from inferometer.services.traffic import Wiring
 from inferometer.services.tritonserver import (
     InProcessRequest,
     InProcessServer,
@@ -54,58 +49,35 @@ class _Carrier:
     is_released: bool = True
 
 
-class InProcessLink:
+class InProcessLink(LinkBase):
     """Slots and the request objects they use."""
 
-    def __init__(
-        self,
-        *,
-        wiring: Wiring,
-        requests: Sequence[bytes | memoryview],
-        replies: Replies | None = None,
-        reactor: EpollReactor,
-        clock: Clock,
-        finish: Finish,
-        next_step: NextStep,
-        explain: Explain,
-    ) -> None:
-        self.reconnects = 0
-        self.resent = 0
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
+        super().__init__(setup, callbacks)
         self.is_flushed = True  # there is no wire
-        self.connects = 0
-        self.connect_ns = 0
-        self._messages = requests
-        self._is_streaming = wiring.is_streaming
-        self._replies = replies
-        self._clock = clock
-        self._finish = finish
-        self._next_step = next_step
-        self._explain = explain
-        self._cost = SendCost()
+        self.opening = 0  # and nothing to open
+        self._messages = setup.requests
+        self._is_streaming = setup.wiring.is_streaming
         self._sends = 0
         self._calls: list[_Call] = []
         self._carriers: list[_Carrier] = []
-        self._free: list[list[_Carrier]] = [[] for _ in requests]  # by step
+        self._free: list[list[_Carrier]] = [[] for _ in setup.requests]  # by step
         self._came: deque[tuple[int, int, int | None, bool]] = deque()  # (number, time, response, is final)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
-        reactor.add(self._wake, READ, self._ready)
+        setup.reactor.add(self._wake, READ, self._ready)
         self._server = InProcessServer(InProcessSettings.from_environment(), self._responded, self._released)
-        serve_control(self._server, wiring.endpoint.port)
+        serve_control(self._server, setup.wiring.endpoint.port)
 
     # --- on threads of the library
 
     def _responded(self, number: int, response: int | None, is_final: bool) -> None:
-        self._came.append((number, self._clock(), response, is_final))
+        self._came.append((number, self.clock(), response, is_final))
         os.eventfd_write(self._wake, 1)
 
     def _released(self, number: int) -> None:
         self._came.append((number, 0, None, False))
 
     # --- for the engine
-
-    @property
-    def opening(self) -> int:
-        return 0
 
     @property
     def heard(self) -> int:
@@ -123,7 +95,7 @@ class InProcessLink:
         call, carrier = self._calls[slot], self._carrier(step)
         call.sent_ns, call.wrote_ns, call.first_ns, call.end_ns = now_ns, 0, 0, 0
         call.responses = call.status = 0
-        call.step = step if self._replies is not None and self._replies.wants(slot) else -1
+        call.step = step if self.replies is not None and self.replies.wants(slot) else -1
         call.carrier, carrier.call = carrier, call
         try:
             if mark is not None:
@@ -132,19 +104,18 @@ class InProcessLink:
                 )
             carrier.is_answered = carrier.is_released = False
             is_sampled = self._sends & MASK < FIRST
-            begun = self._cost.begin() if is_sampled else 0
+            begun = self.cost.begin() if is_sampled else 0
             self._server.check(self._server.infer(self._server.handle, carrier.request.handle, None))
         except TritonError as error:  # it was not taken: no callback will come
             carrier.is_released = True
             call.status, call.text = outcome.GRPC + error.code, error.text
-            self._responded(
-                carrier.request.number, None, is_final=True
-            )  # in the loop, not from within the engine
+            # In the loop, not from within the engine.
+            self._responded(carrier.request.number, None, is_final=True)
             return
         if is_sampled:
-            self._cost.note(begun)
+            self.cost.note(begun)
         self._sends += 1
-        call.wrote_ns = now_ns + self._cost.ns
+        call.wrote_ns = now_ns + self.cost.ns
 
     def _carrier(self, step: int) -> _Carrier:
         free = self._free[step]
@@ -162,7 +133,7 @@ class InProcessLink:
         call.carrier.call = None  # what still comes is dropped
         call.carrier = None
         call.status, call.text = status, text
-        self._report(call, self._clock())
+        self._report(call, self.clock())
 
     # --- in the loop
 
@@ -173,20 +144,20 @@ class InProcessLink:
             number, time_ns, response, is_final = came.popleft()
             carrier = self._carriers[number - 1]
             if time_ns:
-                self._take(carrier, time_ns, response)
+                if response is not None:  # none only says that there will be no more
+                    self._take(carrier.call, time_ns, response)
                 if is_final:
                     carrier.is_answered = True
-                    self._end(carrier, time_ns)
+                    call, carrier.call = carrier.call, None
+                    if call is not None:
+                        call.carrier = None
+                        self._report(call, call.end_ns or time_ns)
             else:
                 carrier.is_released = True
             if carrier.is_answered and carrier.is_released:
                 self._free[carrier.step].append(carrier)
 
-    def _take(self, carrier: _Carrier, time_ns: int, response: int | None) -> None:
-        """A response; none only says that there will be no more."""
-        if response is None:
-            return
-        call = carrier.call
+    def _take(self, call: _Call | None, time_ns: int, response: int) -> None:
         if call is not None:
             error = self._server.outcome(response)
             if error is not None:
@@ -200,36 +171,23 @@ class InProcessLink:
         call.times.append(time_ns)
         call.first_ns = call.first_ns or time_ns
         call.end_ns = time_ns
-        if call.step >= 0 and self._replies is not None:
+        if call.step >= 0 and self.replies is not None:
             message = self._server.message(response)
-            text = self._replies.judge_grpc(call.slot, call.step, time_ns, message)
+            text = self.replies.judge_grpc(call.slot, call.step, time_ns, message)
             if text and not call.status:
                 call.status, call.text = outcome.MISMATCH, text
-
-    def _end(self, carrier: _Carrier, now_ns: int) -> None:
-        call, carrier.call = carrier.call, None
-        if call is not None:
-            call.carrier = None
-            self._report(call, call.end_ns or now_ns)
 
     def _report(self, call: _Call, end_ns: int) -> None:
         if call.responses == 1 and not call.status and not self._is_streaming:
             call.times.clear()
-            step, due_ns = self._next_step(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
+            step, due_ns = self.next_step(call.slot, call.sent_ns, call.wrote_ns, end_ns, 0)
             if step >= 0:
                 self.send(call.slot, step, due_ns, None)
             return
-        times, call.times = call.times, []
+        times, call.times = call.times if self._is_streaming else (), []
         if call.status:
-            self._explain(call.status, call.text)
-        self._finish(
-            call.slot,
-            call.status,
-            call.sent_ns,
-            call.wrote_ns,
-            call.first_ns,
-            end_ns,
-            0,  # bytes from the network
-            call.responses,
-            times if self._is_streaming else (),
-        )
+            self.explain(call.status, call.text)
+        received = 0  # bytes: there is no network
+        self.finish(
+            call.slot, call.status, call.sent_ns, call.wrote_ns, call.first_ns, end_ns, received, call.responses, times
+        )  # fmt: skip

@@ -1,9 +1,9 @@
 """Plain gRPC calls: what a load test makes by the ten thousand, answered and followed in one function.
 
 A unary call whose reply is only counted is **plain** while nothing but its usual reply can be said about it: it went
-out whole, as bytes made beforehand, and is known by its stream's id. When its reply is like the one before
-(wire/usual.py) it is counted, and the next call of its slot takes its place. Whatever else happens on the connection is
-read in the general way (wire/http2.py), for which plain calls are made into streams first.
+out whole, as bytes made beforehand, and is known by its stream's id. When its reply is like the one before (UsualReply
+in wire/frames.py) it is counted, and the next call of its slot takes its place. Whatever else happens on the connection
+is read in the general way (wire/http2.py), for which plain calls are made into streams first.
 
 The rule. What is taken here leaves the connection as if it had been read and sent frame by frame: tests/unit/load/
 test_plain.py compares the two. So this module, and no other outside of wire, updates the state of an Http2Connection:
@@ -22,11 +22,17 @@ A reply that breaks one of these limits is not taken here, so errors are found b
 
 from typing import Any, Protocol
 
-from inferometer.load.engine import NextStep
-from inferometer.wire.frames import LARGEST_STREAM_ID, LARGEST_WINDOW, Buffer
+from inferometer.load.link import NextStep
+from inferometer.wire.frames import (
+    LARGEST_STREAM_ID,
+    LARGEST_WINDOW,
+    UPDATE,
+    UPDATE_SIZE,
+    Buffer,
+    unpack_update,
+)
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import ID, Http2Request, Stream, patch, put_id
-from inferometer.wire.usual import UPDATE, UPDATE_SIZE, unpack_update
 
 
 class Steps(Protocol):

@@ -7,9 +7,8 @@ import select
 import sys
 from collections.abc import Callable
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, Clock
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT

@@ -33,9 +33,7 @@ class SequencePlan:
     lanes: int = 4  # by rate
     is_serial: bool = False
     seed: int = 0
-    is_once: bool = (
-        False  # each stream is one session, played once; a session that is cut short needs no last word
-    )
+    is_once: bool = False  # each stream is one session, played once; one that is cut short needs no last word
     delays_ns: tuple[int, ...] = ()  # of each step: how long its lane pauses after the answer
 
 
@@ -174,11 +172,9 @@ class Sequences:
         plan = self.plan
         span = plan.last_id - plan.first_id + 1
         candidate = plan.first_id + self._begun % span
-        if not any(
-            lane.sequence_id == candidate and lane.is_live and lane is not asking for lane in self._lanes
-        ):
-            return candidate
         used = {lane.sequence_id for lane in self._lanes if lane is not asking and lane.is_live}
+        if candidate not in used:
+            return candidate
         if asking.sequence_id and asking.sequence_id not in used:
             return asking.sequence_id
         later = (plan.first_id + (self._begun + turn * self.parts) % span for turn in range(1, len(used) + 1))

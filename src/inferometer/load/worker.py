@@ -4,33 +4,29 @@ Started as `python -m inferometer.load.worker FD`. It stops by itself when the c
 """
 
 import gc
+import mmap
 import resource
 import select
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.errors import InferometerError
-from inferometer.base.messages import ALOUD, MESSAGES, messages_shown
-from inferometer.base.shortage import maybe_shortage
-from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.load.engine import Engine, OpenLink
-from inferometer.load.http1 import Http1Link, Request
+from inferometer.base.errors import InferometerError, maybe_shortage
+from inferometer.base.messages import ALOUD, messages_shown
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.load.engine import Engine
+from inferometer.load.http1 import Http1Link
+from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
-from inferometer.load.replies import Replies
-from inferometer.load.sequences import Mark, Sequences
-from inferometer.records import status as outcome
+from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
-from inferometer.services.traffic import IN_PROCESS
+from inferometer.services.traffic import IN_PROCESS, Checker
 
 FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
 # Sent to the whole process group: the controller decides when a worker ends.
@@ -55,82 +51,29 @@ def main() -> None:
         controller.send(Failed(maybe_shortage(error), traceback.format_exc()))
 
 
-def raise_file_limit() -> int:
-    """As many open files as the system lets us have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
-
-
-def _open_link(job: Job, requests: Sequence[Request], reactor: EpollReactor, spool: Spool | None) -> OpenLink:
-    """The link of the job's protocol."""
-    link: Any = Http1Link
-    if job.wiring.protocol == "grpc":
+def _open_link(setup: LinkSetup) -> OpenLink:
+    """The link of the setup's protocol."""
+    if setup.wiring.protocol == "grpc":
         from inferometer.load.grpc import GrpcLink
 
-        link = GrpcLink
-    elif job.wiring.protocol == IN_PROCESS:
+        return partial(GrpcLink, setup)
+    if setup.wiring.protocol == IN_PROCESS:
         from inferometer.load.in_process import InProcessLink
 
-        link = InProcessLink
-    return partial(
-        link,
-        wiring=job.wiring,
-        requests=requests,
-        replies=_maybe_replies(job, spool),
-        reactor=reactor,
-        clock=monotonic_ns,
-    )
+        return partial(InProcessLink, setup)
+    return partial(Http1Link, setup)
 
 
 def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
     if job.validation is None:
         return None if spool is None else Replies(None, spool)
-    from inferometer.services.traffic import Checker
-
     return Replies(Checker(job.validation), spool, job.wiring.outputs)
 
 
-def _sequences(job: Job) -> Sequences | None:
-    return None if job.sequences is None else Sequences(job.sequences, job.first_step, job.stride)
-
-
 def _requests(job: Job) -> list[Request]:
-    import mmap
-
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
     views = [whole[start:stop] for start, stop in job.spans]
     return [bytes(view) if len(view) <= SMALL else view for view in views]
-
-
-class _MessageLog:
-    """A line for every request and every reply."""
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self._titles = [title(request) for request in requests]
-
-    def sent(self, slot: int, step: int, mark: Mark | None) -> None:
-        sequence = "" if mark is None else f", sequence {mark.sequence_id}"
-        MESSAGES.debug(f"> [{slot}] {self._titles[step]}{sequence}")
-
-    def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
-        took = "never sent" if took_ns is None else f"{took_ns // NS_PER_US} usec"
-        MESSAGES.debug(
-            f"< [{slot}] {outcome.kind(status)}, {received} bytes in {responses} response(s), {took}"
-        )
-
-    def failed(self, status: int, text: str) -> None:
-        MESSAGES.debug(f"! {outcome.kind(status)}: {text}")
-
-
-def title(request: Request) -> str:
-    """A request in a line: over HTTP its first line. Headers are not shown: they may hold secrets."""
-    start = bytes(request[:2048])
-    if start.startswith(b"POST "):
-        first = start.partition(b"\r\n")[0].decode("latin-1")
-        return f"{first}, {len(request)} bytes"
-    return f"gRPC message, {len(request)} bytes"
 
 
 class _Worker:
@@ -138,14 +81,18 @@ class _Worker:
 
     def __init__(self, controller: Connection, job: Job) -> None:
         self._controller = controller
-        raise_file_limit()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < hard:  # as many open files as the system lets us have
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
         self._spool = None if job.spool_fd is None else Spool(job.spool_fd, monotonic_ns)
-        requests = _requests(job)
+        requests, replies = _requests(job), _maybe_replies(job, self._spool)
+        setup = LinkSetup(job.wiring, requests, replies, self._reactor, monotonic_ns)
+        sequences = job.sequences
         self._engine = Engine(
             steps=len(requests),
-            open_link=_open_link(job, requests, self._reactor, self._spool),
+            open_link=_open_link(setup),
             reactor=self._reactor,
             ring=self._ring,
             clock=monotonic_ns,
@@ -153,9 +100,9 @@ class _Worker:
             first_step=job.first_step,
             stride=job.stride,
             timeout_ns=job.timeout_ns,
-            sequences=_sequences(job),
+            sequences=None if sequences is None else Sequences(sequences, job.first_step, job.stride),
             spool=self._spool,
-            log=None if job.verbose < ALOUD else _MessageLog(requests),
+            log=None if job.verbose < ALOUD else RequestLog(requests),
         )
         # A server in this process has threads of its own; what the client costs is this one.
         self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
@@ -210,8 +157,7 @@ class _Worker:
                 self._engine.is_interrupted = True
 
     def _report(self) -> Synced:
-        engine, spool = self._engine, self._spool
-        link = engine.link
+        engine, link, spool = self._engine, self._engine.link, self._spool
         if spool is not None:
             spool.flush()
         return Synced(

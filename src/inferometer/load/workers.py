@@ -1,4 +1,7 @@
-"""Worker processes: started together, told the same, their records merged."""
+"""Load: what a measurement asks of it (`Load`), and the worker processes that make it.
+
+The processes are started together and told the same; their records are merged.
+"""
 
 import contextlib
 import os
@@ -8,15 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import repeat
 from multiprocessing.connection import Connection, wait
 from typing import Protocol, TypeVar
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Collected, Cost
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
@@ -35,6 +37,99 @@ EXIT_S = 5.0  # a worker that has closed its connection exits within this time
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the workers have spent since they started."""
+
+    cpu_ns: tuple[int, ...]  # of each worker
+    sent: int  # requests
+    reconnects: int
+    connects: int
+    connect_ns: int
+    files: int = 0  # open in the worker that has most, and how many the system lets it have (0 is no limit)
+    file_limit: int = 0
+    stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Every request that ended up to `seen_ns` and was not handed out before (later ones may be among them)."""
+
+    records: Records
+    seen_ns: int
+    cost: Cost
+    is_finished: bool  # the plan's count is used up and all its requests have ended
+    loop_lag_ns: int = 0  # how long the slowest worker took to attend to us
+    outstanding: int = 0  # requests that have begun and not ended
+    heard: int = 0  # how much of their replies has come; any change says that the server is at work
+
+
+class Load(Protocol):
+    """Worker processes, or the engine on a simulated clock."""
+
+    def apply(self, plan: Plan) -> int:
+        """Change the load; returns when it stands. The time at which an open plan's schedule begins."""
+
+    def wait(self, until_ns: int) -> None:
+        """Let the load go on until then; what ends meanwhile is handed out later."""
+
+    def collect(self, until_ns: int) -> Collected:
+        """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
+
+    def examples(self) -> dict[int, str]:
+        """What was said first, for each failure status."""
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        """End the load, with more or less patience for outstanding requests; how many were cut off."""
+
+    def totals(self) -> Totals:
+        """All requests so far; complete after `stop`."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Load that keeps what it hands out of the plan that was applied last."""
+
+    load: Load
+    parts: list[Records] = field(default_factory=list)
+    begun_ns: int = 0  # when that plan began
+
+    def __post_init__(self) -> None:
+        self.load.collect(0)  # what earlier plans left behind is not ours
+
+    def apply(self, plan: Plan) -> int:
+        self.parts.clear()
+        self.begun_ns = self.load.apply(plan)
+        return self.begun_ns
+
+    def wait(self, until_ns: int) -> None:
+        self.load.wait(until_ns)
+
+    def collect(self, until_ns: int) -> Collected:
+        collected = self.load.collect(until_ns)
+        self.parts.append(collected.records)
+        return collected
+
+    def examples(self) -> dict[int, str]:
+        return self.load.examples()
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        return self.load.stop(is_urgent=is_urgent)
+
+    def totals(self) -> Totals:
+        return self.load.totals()
+
+
+class ResizableLoad(Load, Protocol):
+    """Load whose number of workers can be changed."""
+
+    @property
+    def count(self) -> int: ...
+
+    def resize(self, count: int) -> None:
+        """Go on with so many; what they were doing ends, and is not collected."""
 
 
 class WorkerProcess(Protocol):
@@ -60,15 +155,6 @@ def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """What the system says of the workers and of the machine."""
-
-    files: int
-    file_limit: int
-    stolen_ns: int
-
-
 @dataclass(slots=True)
 class _Worker:
     child: WorkerProcess
@@ -76,39 +162,28 @@ class _Worker:
     ring: RingReader
 
 
+@dataclass(slots=True, eq=False)
 class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it."""
 
-    def __init__(
-        self,
-        traffic: Traffic,
-        *,
-        count: int = 1,
-        timeout_ns: int = 0,
-        sequences: SequencePlan | None = None,
-        verbose: int = 0,
-        spool_fds: Sequence[int] = (),
-        start: "StartProcess | None" = None,
-    ) -> None:
-        """`spool_fds`, one for each worker, keep requests for the export; `start` starts the processes."""
-        self.spool_problem = ""  # why some worker could not keep its requests
-        self._start_process = start_process if start is None else start
-        self._traffic = traffic
-        self._count = count
-        self._timeout_ns = timeout_ns
-        self._sequences = sequences
-        self._verbose = verbose
-        self._spool_fds = spool_fds
-        self._processes: list[_Worker] = []
-        self._examples: dict[int, str] = {}
-        self._backlog: list[Records] = []
-        self._totals = Totals()  # of all records taken; what workers that have ended sent
-        # By those at work: requests, and how often one was sent again.
-        self._sent: tuple[int, int] = (0, 0)
-        self._last: Collected | None = None  # without its records
-        self._nap_ns = NAP_NS  # how many records will come is not known yet
-        self._around = _Around(0, 0, 0)
-        self._look_ns = 0  # when to look around again
+    traffic: Traffic
+    _: KW_ONLY
+    count: int = 1
+    timeout_ns: int = 0
+    sequences: SequencePlan | None = None
+    verbose: int = 0
+    spool_fds: Sequence[int] = ()  # one for each worker, to keep its requests for the export
+    start: StartProcess | None = None
+    spool_problem: str = ""  # why some worker could not keep its requests
+    _processes: list[_Worker] = field(default_factory=list)
+    _examples: dict[int, str] = field(default_factory=dict)
+    _backlog: list[Records] = field(default_factory=list)
+    _totals: Totals = field(default_factory=Totals)  # of all records taken; what workers that have ended sent
+    _sent: tuple[int, int] = (0, 0)  # by those at work: requests, and how often one was sent again
+    _last: Collected | None = None  # without its records
+    _nap_ns: int = NAP_NS  # how many records will come is not known yet
+    _around: tuple[int, int, int] = (0, 0, 0)  # the last three parts of `Cost`, which the system tells,
+    _look_ns: int = 0  # and when to ask it again
 
     def __enter__(self) -> "Workers":
         try:
@@ -120,15 +195,13 @@ class Workers:
 
     def _start_all(self) -> None:
         """Returns when every process is ready: a schedule that begins before would begin late."""
-        requests_fd, spans = _share_requests(self._traffic.requests)
+        requests_fd, spans = _share_requests(self.traffic.requests)
         try:
-            for index in range(self._count):
-                self._processes.append(self._start(index, requests_fd, spans))
+            for index in range(self.count):
+                self._processes.append(self._start_one(index, requests_fd, spans))
         finally:
             os.close(requests_fd)
-        for process in self._processes:
-            self._tell(Sync(), process)
-        self._answers(Synced, ANSWER_S)
+        self._ask(Synced, repeat(Sync()))
 
     def __exit__(self, *_: object) -> None:
         self._end_all()
@@ -140,36 +213,32 @@ class Workers:
             process.child.wait()
         self._processes.clear()
 
-    def _start(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Worker:
+    def _start_one(self, index: int, requests_fd: int, spans: tuple[tuple[int, int], ...]) -> _Worker:
         ours, theirs = socket.socketpair()
         ring_fd = create_ring()
-        spool_fd = self._spool_fds[index] if self._spool_fds else None
+        spool_fd = self.spool_fds[index] if self.spool_fds else None
         fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
-        child = self._start_process(command, fds)
+        child = (self.start or start_process)(command, fds)
         theirs.close()
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
         job = Job(
-            wiring=self._traffic.wiring.share(index, self._count),
+            wiring=self.traffic.wiring.share(index, self.count),
             ring_fd=ring_fd,
             requests_fd=requests_fd,
             spans=spans,
             first_step=index,
-            stride=self._count,
-            timeout_ns=self._timeout_ns,
-            sequences=self._sequences,
-            validation=self._traffic.validation,
-            verbose=self._verbose,
+            stride=self.count,
+            timeout_ns=self.timeout_ns,
+            sequences=self.sequences,
+            validation=self.traffic.validation,
+            verbose=self.verbose,
             spool_fd=spool_fd,
         )
         control.send(job)
         return _Worker(child, control, ring)
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def resize(self, count: int) -> None:
         """Go on with so many processes: the old ones end with their load, and so do their records."""
@@ -177,32 +246,28 @@ class Workers:
         self._end_all()
         self._backlog.clear()
         self._totals, self._sent = self.totals(), (0, 0)
-        self._count, self._last = count, None
+        self.count, self._last = count, None
         self._start_all()
 
     # --- Load
 
     def apply(self, plan: Plan) -> int:
         start_ns = monotonic_ns() + HEAD_START_NS
-        for index, process in enumerate(self._processes):
-            self._tell(Apply(plan.share(index, self._count), start_ns), process)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
-        self._answers(Applied, ANSWER_S)
+        self._ask(Applied, (Apply(plan.share(index, self.count), start_ns) for index in range(self.count)))
         return start_ns
 
     def collect(self, until_ns: int) -> Collected:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
         asked_ns = monotonic_ns()
-        for process in self._processes:
-            self._tell(Sync(), process)
         try:
-            answers = self._answers(Synced, ANSWER_S)
+            answers = self._ask(Synced, repeat(Sync()))
         except LocalError:
             left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
             return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
-        if len(answers) < self._count:
+        if len(answers) < self.count:
             raise LocalError(
                 f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
             )
@@ -212,23 +277,18 @@ class Workers:
             self.spool_problem = self.spool_problem or answer.spool_problem
         if asked_ns >= min(until_ns, self._look_ns):
             self._look_ns = asked_ns + LOOK_NS
-            self._around = _Around(
-                files=max(open_files(process.child.pid) for process in self._processes),
-                file_limit=file_limit(self._processes[0].child.pid),
-                stolen_ns=stolen_ns(),
-            )
+            files = max(open_files(process.child.pid) for process in self._processes)
+            self._around = (files, file_limit(self._processes[0].child.pid), stolen_ns())
         self._last = Collected(
             records=EMPTY,
             seen_ns=min(answer.seen_ns for answer in answers),
             cost=Cost(
-                cpu_ns=tuple(answer.cpu_ns for answer in answers),
-                sent=sum(answer.sent for answer in answers),
-                reconnects=sum(answer.reconnects for answer in answers),
-                connects=sum(answer.connects for answer in answers),
-                connect_ns=sum(answer.connect_ns for answer in answers),
-                files=self._around.files,
-                file_limit=self._around.file_limit,
-                stolen_ns=self._around.stolen_ns,
+                tuple(answer.cpu_ns for answer in answers),
+                self._sent[0],
+                sum(answer.reconnects for answer in answers),
+                sum(answer.connects for answer in answers),
+                sum(answer.connect_ns for answer in answers),
+                *self._around,
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
@@ -236,7 +296,7 @@ class Workers:
             heard=sum(answer.heard for answer in answers),
         )
         records = self._take()
-        self._nap_ns = ROUND_NS if len(records) < self._count * MANY else NAP_NS
+        self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
         return replace(self._last, records=records)
 
     def wait(self, until_ns: int) -> None:
@@ -251,9 +311,8 @@ class Workers:
 
     def stop(self, *, is_urgent: bool = False) -> int:
         limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
-        for process in self._processes:
-            self._tell(Stop(SILENCE_NS, limit_ns), process)
-        answers = self._answers(Stopped, ANSWER_S + limit_ns / NS_PER_S)
+        message = Stop(SILENCE_NS, limit_ns)
+        answers = self._ask(Stopped, repeat(message), timeout_s=ANSWER_S + limit_ns / NS_PER_S)
         self._drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         return sum(answer.cancelled for answer in answers)
@@ -265,12 +324,15 @@ class Workers:
 
     # --- messages
 
-    def _tell(self, message: object, process: _Worker) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer that never comes tells
-            process.control.send(message)
-
-    def _answers(self, kind: type[Answer], timeout_s: float) -> list[Answer]:
-        """One answer of each worker, fewer after the time-out. Meanwhile the rings must not fill up."""
+    def _ask(
+        self, kind: type[Answer], messages: Iterable[object], *, timeout_s: float = ANSWER_S
+    ) -> list[Answer]:
+        """One answer of each worker to its message, fewer after the time-out. Meanwhile the rings must not fill up."""
+        for process, message in zip(self._processes, messages, strict=False):
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # the answer that never comes tells
+                process.control.send(message)
         answers: list[Answer] = []
         waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
@@ -332,11 +394,7 @@ def _receive(process: _Worker) -> object:
     except (EOFError, ConnectionResetError):
         raise _died(process.child) from None
     if isinstance(answer, Failed):
-        raise (
-            answer.error
-            if answer.error is not None
-            else LocalError(f"a worker process failed:\n{answer.text}")
-        )
+        raise answer.error or LocalError(f"a worker process failed:\n{answer.text}")
     return answer
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
-from inferometer.options.option import Option
-from inferometer.options.options import AUTO, OPTIONS, PARTS, Options, value_of
-from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
+from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
+from inferometer.options.options import AUTO, DURATION_S, OPTIONS, PARTS, Options, value_of
 from inferometer.options.values import Range
 from inferometer.services.kind import KINDS
 
@@ -42,8 +41,6 @@ STABILITY_OPTIONS = frozenset(
     )
 )
 """Fields of the classic way to end a level; to give one is to ask for it."""
-
-DURATION_S = 10.0  # of a level that is to be precise
 
 
 def option_name(field: str) -> str:
@@ -269,7 +266,7 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
                 f"{option_name(field)} has no meaning with --service-kind {name}", remedy="leave it out"
             )
     if "shape_load" in given:
-        from inferometer.load.shape import parse_shape
+        from inferometer.load.plan import parse_shape
 
         parse_shape(given["shape_load"])
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inferometer.base.clock import Clock
-from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Collected, Load, ResizableLoad
+from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
+from inferometer.load.workers import Collected, Load, ResizableLoad
 from inferometer.measure.journal import RequestJournal
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller

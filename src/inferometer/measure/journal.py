@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from inferometer.base.clock import monotonic_ns
+from inferometer.base import status
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.model.spec import Tensor
-from inferometer.records import status
 from inferometer.records.spool import Response, SpoolEntry, read_spool
 from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, ExportedResponse, Value
 

@@ -1,5 +1,6 @@
 """One level of load: warm it up, measure its windows until the rule is content, and draw the conclusion."""
 
+from inferometer.base import status
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.load.plan import Closed, Periodic, Plan
@@ -7,7 +8,6 @@ from inferometer.measure.conclusion import conclude
 from inferometer.measure.instrument import FAR_NS, GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.measure.level_run import LevelRun
 from inferometer.observe.poller import polling
-from inferometer.records import status
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
 from inferometer.stats.windows import Window

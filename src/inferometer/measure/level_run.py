@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Collected, Cost
 from inferometer.load.plan import NEVER, Arrivals, Open
+from inferometer.load.workers import Collected, Cost
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.observe.metrics import Sample
-from inferometer.records import status
 from inferometer.records.records import EMPTY, Records, join
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate

@@ -10,8 +10,17 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.replay import Trace
-from inferometer.load.plan import Closed, Constant, Intervals, Listed, Open, Periodic, Poisson, Schedule
-from inferometer.load.shape import parse_shape
+from inferometer.load.plan import (
+    Closed,
+    Constant,
+    Intervals,
+    Listed,
+    Open,
+    Periodic,
+    Poisson,
+    Schedule,
+    parse_shape,
+)
 from inferometer.measure.checks import LOAD_MODES
 from inferometer.measure.instrument import LoadPoint
 from inferometer.options.options import Options

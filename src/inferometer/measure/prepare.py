@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import inferometer
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
@@ -28,7 +27,7 @@ from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
-from inferometer.observe.poller import HostEndpoint, MetricsEndpoint, warnings_about
+from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
@@ -63,7 +62,7 @@ class Setup:
     has_statistics: bool
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
-    metrics: MetricsEndpoint | HostEndpoint | None = None  # only when they are collected
+    metrics: MetricsEndpoint | None = None  # only when they are collected
     journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: Host | None = None  # of the worker, where that is to hold the server

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Load
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed, Open, Periodic
-from inferometer.load.workers import Workers
+from inferometer.load.workers import Load, Workers
 from inferometer.measure.instrument import SILENCE_NS, Instrument
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, points

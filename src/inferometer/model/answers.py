@@ -6,17 +6,15 @@ is the same as not there.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import PeerError
 
 Shape = Any
-"""A leaf, `{name: shape}`, `[shape]` for a list of any length, `Named(shape)` for an object with any names."""
-
-Leaf = Callable[[Any], Any]
-"""The value in its type, or ValueError with what belongs there."""
+"""`{name: shape}`, `[shape]` for a list of any length, `Named(shape)` for an object with any names; or a leaf: a
+function that gives the value in its type, or raises a ValueError with what belongs there."""
 
 
 @dataclass(frozen=True, slots=True)

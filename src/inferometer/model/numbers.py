@@ -78,7 +78,7 @@ def encode(datatype: str, values: Sequence[Any]) -> bytes:
 def decode(datatype: str, data: bytes) -> list[Any]:
     """The elements as Python values; BYTES elements as bytes. Raises ValueError on a half element."""
     if datatype == "BYTES":
-        return _decode_strings(data)
+        return [data[begin:end] for begin, end in _spans(data)]
     return list(values(datatype, data).tolist())
 
 
@@ -217,10 +217,6 @@ def _encode_strings(values: Sequence[Any]) -> bytes:
             raise ElementError(index, "a string without lone surrogates", value) from None
         parts += (_LENGTH.pack(len(element)), element)
     return b"".join(parts)
-
-
-def _decode_strings(data: bytes) -> list[bytes]:
-    return [data[begin:end] for begin, end in _spans(data)]
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:

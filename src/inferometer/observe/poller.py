@@ -7,10 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from inferometer.base.clock import Clock
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock
 from inferometer.observe.host import HostMeter
 from inferometer.observe.metrics import Sample, sample
 from inferometer.services.endpoint import Connection
@@ -20,16 +19,22 @@ PATIENCE_S = 1.0  # for a look that is under way when the level ends
 
 
 class MetricsEndpoint:
-    """Where the metrics are. With `host`, every look takes in this host as well."""
+    """Where the metrics are; None is a server that has none. With `host`, every look takes in this host as well."""
 
-    def __init__(self, connection: Connection, *, clock: Clock, host: HostMeter | None = None) -> None:
+    def __init__(self, connection: Connection | None, *, clock: Clock, host: HostMeter | None = None) -> None:
         self._connection = connection
-        self._control = HttpControl(connection)
+        self._control = None if connection is None else HttpControl(connection)
         self._clock = clock
         self._host = host
 
     def look(self) -> Sample:
-        url = self._connection.endpoint
+        page = self._page()
+        host = None if self._host is None else self._host.read()
+        return sample(page, at_ns=self._clock(), host=host)
+
+    def _page(self) -> str:
+        if self._connection is None or self._control is None:
+            return ""
         try:
             status, body = self._control.exchange("GET", "")
         except PeerError as error:
@@ -39,22 +44,10 @@ class MetricsEndpoint:
             ) from error
         if status != 200:
             raise PeerError(
-                f"Metrics endpoint curling did not succeed. {url} answered with status {status}",
+                f"Metrics endpoint curling did not succeed. {self._connection.endpoint} answered with status {status}",
                 remedy="give the address with --metrics-url, such as http://localhost:8002/metrics",
             )
-        host = None if self._host is None else self._host.read()
-        return sample(body.decode("utf-8", "replace"), at_ns=self._clock(), host=host)
-
-
-class HostEndpoint:
-    """This host alone, where the server has no metrics to look at."""
-
-    def __init__(self, host: HostMeter, *, clock: Clock) -> None:
-        self._host = host
-        self._clock = clock
-
-    def look(self) -> Sample:
-        return Sample(at_ns=self._clock(), host=self._host.read())
+        return body.decode("utf-8", "replace")
 
 
 class Poller:

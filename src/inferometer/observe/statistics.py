@@ -32,6 +32,16 @@ class Counters:
     cache_miss_count: int = 0
     cache_miss_ns: int = 0
 
+    @property
+    def compute_ns(self) -> int:
+        return self.compute_input_ns + self.compute_infer_ns + self.compute_output_ns
+
+    def mean_ns(self, part: str) -> int:
+        """The average of `queue`, `compute_infer` and so on over the calls that had it; 0 where none had."""
+        count: int = getattr(self, f"{part}_count")
+        total: int = getattr(self, f"{part}_ns")
+        return total // count if count else 0
+
     def __add__(self, other: Self) -> "Counters":
         return Counters(*(getattr(self, name) + getattr(other, name) for name in _FIELDS))
 
@@ -57,6 +67,22 @@ class ModelStatistics:
     was_called: bool = True
     also_called: tuple[str, ...] = ()  # other versions, where none was named; their counters are not in these
     members: tuple["ModelStatistics", ...] = ()
+
+    @property
+    def any_cache(self) -> bool:
+        """Whether it or any model below it uses the response cache."""
+        return self.has_cache or any(member.any_cache for member in self.members)
+
+    @property
+    def workers(self) -> tuple["ModelStatistics", ...]:
+        """The models that do the work of this one: itself, unless it is an ensemble, which only passes requests on."""
+        return self.working_members if self.is_ensemble and self.members else (self,)
+
+    @property
+    def working_members(self) -> tuple["ModelStatistics", ...]:
+        """The models below it that do work, each once: the server counts per model, not per place in an ensemble."""
+        found = (row for member in self.members for row in member.workers)
+        return tuple({(row.name, row.version): row for row in found}.values())
 
 
 def snapshot(rows: Sequence[Mapping[str, Any]]) -> Snapshot:

@@ -6,34 +6,18 @@ spelling, the help and the values beside the name, the type and the default: an 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 from inferometer.base.errors import UsageError
-from inferometer.options.values import Values
+from inferometer.options.values import GENERATED, Values
 
 T = TypeVar("T")
 Combine = Callable[[Any, Any], Any]  # (what was given before, or None; the new value)
 _ROWS = "options"
 _GROUP = "group"
-
-
-class Origin(Enum):
-    """Where an option comes from. Prefixes of the reference's options win over all others."""
-
-    REFERENCE = "perf_analyzer 2.51"
-    NEWER = "perf_analyzer after 2.51"
-    OURS = "inferometer"
-
-
-class Ask(Enum):
-    """What can be asked instead of a run."""
-
-    HELP = "help"
-    VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +33,7 @@ class Option:
     default: str | None = None  # as shown; None shows the field's own
     is_built: bool = True
     meanwhile: str = ""  # what to use until it is built
-    origin: Origin = Origin.REFERENCE
+    is_ours: bool = False  # not in perf_analyzer 2.51; where a prefix fits several names, those of 2.51 win
     is_deprecated: bool = False
     is_secret: bool = False  # its value is never shown
     is_required: bool = False
@@ -91,27 +75,44 @@ def named(before: Any, value: Any) -> dict[str, Any]:
     return dict([*(before or {}).items(), value])
 
 
+_EMPTY: Mapping[Combine | None, Any] = {appended: (), counted: 0, named: {}}
+"""What was given before the first time."""
+
+
+@overload
 def option(
-    default: T,
+    names: str, help: str, values: Values | None = None, *, default: T, group: str = "", **more: Any
+) -> T: ...
+@overload
+def option(names: str, help: str, values: Values | None = None, *, group: str = "", **more: Any) -> Any: ...
+def option(
     names: str,
     help: str,
     values: Values | None = None,
     *,
-    also: Sequence[Option] = (),
+    default: Any = None,
     group: str = "",
     shown: str | None = None,
+    also: Sequence[Option] = (),
     **more: Any,
-) -> T:
-    """The field of an option.
+) -> Any:
+    """The field of an option; without a default it is None, False for a flag, and empty where values are collected.
 
-    `names` are separated by blanks; `more` are fields of `Option`; `also` are further spellings of the same field.
-    `group` is the title in the help for this field and those that follow.
+    `names` are separated by blanks; `more` are fields of `Option`. `group` is the title in the help for this field and
+    those that follow. `also` are other options that set the field.
     """
     row = Option(tuple(names.split()), help, values, default=shown, **more)
     metadata = {_ROWS: (row, *also), _GROUP: group}
+    if default is None:
+        default = _EMPTY.get(row.combine, False if values is None else None)
     if isinstance(default, dict):
-        return cast("T", dataclasses.field(default_factory=default.copy, metadata=metadata))
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not row.is_secret)
+
+
+def ours(names: str, help: str, values: Values | None = None, **more: Any) -> Any:
+    """The field of an option that perf_analyzer 2.51 does not have."""
+    return option(names, help, values, is_ours=True, **more)
 
 
 def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
@@ -147,3 +148,30 @@ def _shown(default: object) -> str:
     if isinstance(default, int | float):
         return f"{default:g}" if isinstance(default, float) else str(default)
     return str(default) if isinstance(default, str | Path) else ""
+
+
+# --- combinations of options that are refused
+
+Given = Mapping[str, Any]
+"""What was given, from field to value, and nothing else: rules can be checked before `Options` are made of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A combination of options that is refused, and the sentence that says so."""
+
+    is_broken: Callable[[Given], bool]
+    message: str
+
+
+def is_grpc(given: Given) -> bool:
+    return bool(given.get("protocol") == "grpc")
+
+
+def is_async(given: Given) -> bool:
+    return "asynchronous" in given or "streaming" in given
+
+
+def names_data(given: Given) -> bool:
+    """Whether a file or a directory of data was given."""
+    return any(source not in GENERATED for source in given.get("data.sources", ()))

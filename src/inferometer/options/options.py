@@ -8,21 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from inferometer.options.option import (
-    Ask,
-    Groups,
-    Option,
-    Origin,
-    appended,
-    counted,
-    named,
-    option,
-    part,
-    rows,
-)
+from inferometer.options.option import Groups, Option, appended, counted, named, option, ours, part, rows
 from inferometer.options.values import (
     Range,
-    Values,
     above_zero,
     choice,
     data_source,
@@ -54,9 +42,8 @@ SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", 
 AUTO = "auto"
 """No kind was asked for: the address is asked what it is."""
 
-GENERATED = ("random", "zero")
-
-NEWER, OURS = Origin.NEWER, Origin.OURS
+REQUEST_TIMEOUT_S = 60.0  # of our own commands and the API; the classic tool waits for ever
+DURATION_S = 10.0  # of a level that is to be precise
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,67 +51,60 @@ class Tls:
     """Certificates and checks. The defaults verify everything against the system's authorities."""
 
     verify_peer: bool = option(
-        True,
         "--ssl-https-verify-peer",
         "Whether to verify the server's certificate: 0 or 1.",
         switch("NUMBER", "0", on=("1",)),
+        default=True,
         shown="1",
     )
     verify_host: bool = option(
-        True,
         "--ssl-https-verify-host",
         "Whether the certificate must be for this host: 0 (no), 1 or 2 (yes).",
         switch("NUMBER", "0", on=("1", "2")),
+        default=True,
         shown="2",
     )
     ca_file: str | None = option(
-        None,
         "--ssl-https-ca-certificates-file",
         "Authorities to trust instead of the system's.",
-        existing_file(),
+        existing_file,
         also=(
-            Option(("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file()),
-            Option(("--cacert",), "Authorities to trust, PEM.", existing_file(), origin=OURS),
+            Option(("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file),
+            Option(("--cacert",), "Authorities to trust, PEM.", existing_file, is_ours=True),
         ),
     )
     certificate_file: str | None = option(
-        None,
         "--ssl-https-client-certificate-file",
         "Our own certificate.",
-        existing_file(),
+        existing_file,
         also=(
-            Option(("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file()),
-            Option(("--cert",), "Our own certificate, PEM.", existing_file(), origin=OURS),
+            Option(("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file),
+            Option(("--cert",), "Our own certificate, PEM.", existing_file, is_ours=True),
         ),
     )
     key_file: str | None = option(
-        None,
         "--ssl-https-private-key-file",
         "The key of our certificate.",
-        existing_file(),
+        existing_file,
         also=(
-            Option(("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file()),
-            Option(("--key",), "The key of our certificate, PEM.", existing_file(), origin=OURS),
+            Option(("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file),
+            Option(("--key",), "The key of our certificate, PEM.", existing_file, is_ours=True),
         ),
     )
     certificate_type: str = option(
-        "PEM",
         "--ssl-https-client-certificate-type",
         "Format of our certificate: PEM or DER.",
         choice("TYPE", "PEM", "DER"),
+        default="PEM",
     )
     key_type: str = option(
-        "PEM",
         "--ssl-https-private-key-type",
         "Format of the key: PEM or DER.",
         choice("TYPE", "PEM", "DER"),
+        default="PEM",
     )
-    server_name: str | None = option(
-        None,
-        "--server-name",
-        "Name to expect in the server's certificate instead of the address's.",
-        text("NAME"),
-        origin=OURS,
+    server_name: str | None = ours(
+        "--server-name", "Name to expect in the server's certificate instead of the address's.", text("NAME")
     )
 
 
@@ -136,12 +116,12 @@ class DataOptions:
     """
 
     sources: tuple[str, ...] = option(
-        ("random",),
         "--input-data",
         "What to send: random, zero, a JSON file of requests, or a directory with a file for each input. "
         "JSON files may be given several times. A number that does not fit the datatype of its input, such as 256 for "
         "UINT8, is refused: the classic tool sends it truncated.",
-        data_source(),
+        data_source,
+        default=("random",),
         shown="random",
         combine=appended,
         also=(
@@ -161,51 +141,38 @@ class DataOptions:
             ),
         ),
     )
-    files: tuple[tuple[str, str], ...] = (
-        option(  # (input, `@` and a path or pattern, or the values themselves)
-            (),
-            "--input",
-            "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
-            ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
-            Values(named_source, "NAME=@FILE"),
-            combine=appended,
-            origin=OURS,
-        )
+    files: tuple[tuple[str, str], ...] = ours(  # (input, `@` and a path or pattern, or the values themselves)
+        "--input",
+        "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
+        ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
+        named_source,
+        combine=appended,
     )
     shapes: Mapping[str, tuple[int, ...]] = option(
-        {},
         "--shape",
         "Shape of an input with variable size, as name:d1,d2. May be given several times.",
-        Values(shape, "SHAPE"),
+        shape,
         combine=named,
     )
-    string_length: int = option(128, "--string-length", "Length of random strings.", whole(least=1))
+    string_length: int = option("--string-length", "Length of random strings.", whole(least=1), default=128)
     string_data: str | None = option(
-        None, "--string-data", "Send this string in every element of BYTES inputs.", text("STRING")
+        "--string-data", "Send this string in every element of BYTES inputs.", text("STRING")
     )
-    seed: int = option(
-        0,
-        "--seed",
-        "Start of the random values: same seed, same bytes.",
-        whole("NUMBER", least=0),
-        origin=OURS,
+    seed: int = ours(
+        "--seed", "Start of the random values: same seed, same bytes.", whole("NUMBER", least=0), default=0
     )
     pool: int = 8  # different requests made when random
-    prompts: str | None = option(
-        None,
+    prompts: str | None = ours(
         "--prompts",
         "Prompts to send with --service-kind openai: a file with one per line, or of JSON lines with "
         '"prompt" or "messages".',
-        existing_file(),
-        origin=OURS,
+        existing_file,
     )
-    prompt_tokens: int | None = option(
-        None,
+    prompt_tokens: int | None = ours(
         "--prompt-tokens",
         "Length of the prompts made for --service-kind openai: so many common words, each about a token.",
         whole(least=1),
         shown="100",
-        origin=OURS,
     )
 
 
@@ -217,59 +184,49 @@ class Options:
     combinations look at. `measure.checks.make` and `changed` make options whose values and combinations are checked.
     """
 
-    model: str = option("", "-m", "Model to measure.", text("NAME"), group="Model and server")
+    model: str = option("-m", "Model to measure.", text("NAME"), default="", group="Model and server")
     version: str = option(
-        "", "-x", "Version of the model. Without it the server takes the latest.", text("VERSION")
+        "-x", "Version of the model. Without it the server takes the latest.", text("VERSION"), default=""
     )
     url: str | None = option(
-        None,
         "-u",
         "Address of the server: host:port, http://host:port or https://host:port (with TLS).",
         text("URL"),
         shown="localhost:8000",
     )
     protocol: str = option(
-        "http",
         "-i",
         "Protocol: http or grpc, in any case.",
         choice("PROTOCOL", "http", "grpc", any_case=True),
+        default="http",
     )
     service_kind: str = option(
-        "triton",
         "--service-kind",
         f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton.",
         choice("KIND", *SERVICE_KINDS, unsaid=(AUTO,)),
+        default="triton",
     )
     bls_composing_models: tuple[tuple[str, str], ...] = option(  # (name, version)
-        (),
         "--bls-composing-models",
         "Models a BLS model may call: name[:version], separated by commas.",
-        Values(members, "MODELS"),
+        members,
+        default=(),
     )
     headers: tuple[tuple[str, str], ...] = option(
-        (),
         "-H",
         "Header for every request, as Name:Value. May be given several times.",
-        Values(header, "HEADER"),
+        header,
         combine=appended,
         is_secret=True,
         also=(
-            Option(
-                ("--header",),
-                "The same as -H.",
-                Values(header, "HEADER"),
-                combine=appended,
-                is_secret=True,
-                origin=OURS,
-            ),
+            Option(("--header",), "The same as -H.", header, combine=appended, is_secret=True, is_ours=True),
         ),
     )
     request_parameters: tuple[tuple[str, str, str], ...] = option(  # (name, value, bool | int | string)
-        (),
         "--request-parameter",
         "Parameter of every gRPC request, as name:value:type with type bool, int or string. "
         "May be given several times.",
-        Values(parameter, "PARAMETER"),
+        parameter,
         combine=appended,
     )
     tls: Tls = part(
@@ -279,125 +236,105 @@ class Options:
                 ("-k", "--insecure"),
                 "Do not verify the server's certificate.",
                 field="insecure",
-                origin=OURS,
+                is_ours=True,
             ),
         ),
     )
     grpc_compression: str = option(
-        "none",
         "--grpc-compression-algorithm",
         "Compression of gRPC requests: none, gzip or deflate.",
         choice("ALGORITHM", "none", "gzip", "deflate"),
+        default="none",
     )
-    grpc_tls: bool = option(False, "--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.")
-    validate_tolerance: tuple[float, float] = option(  # absolute and relative
-        (0.0, 0.0),
+    grpc_tls: bool = option("--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.")
+    validate_tolerance: tuple[float, float] = ours(  # absolute and relative
         "--validate-tolerance",
         "How far floats may be from the validation data: absolute[,relative].",
-        Values(tolerance, "NUMBERS"),
+        tolerance,
+        default=(0.0, 0.0),
         shown="0,0",
-        origin=OURS,
     )
-    validate_sample: float = option(
-        1.0,
+    validate_sample: float = ours(
         "--validate-sample",
         "Share of the replies that is compared with the validation data, such as 10%.",
         share(zero=False),
+        default=1.0,
         shown="100%",
-        origin=OURS,
     )
-    connections: int | None = option(
-        None,
+    connections: int | None = ours(
         "--connections",
         "Connections to share among the requests of a gRPC run (default: one for every four).",
         whole(least=1),
-        origin=OURS,
     )
-    grpc_method: str = option(
-        "",
+    grpc_method: str = ours(
         "--grpc-method",
         "Method to call with --service-kind dynamic_grpc: package.Service/Method.",
         text("METHOD"),
-        origin=NEWER,
+        default="",
     )
-    proto: str | None = option(
-        None,
+    proto: str | None = ours(
         "--proto",
         "File that describes the method of --grpc-method: .proto, or a compiled descriptor set (.pb). "
         "Without it the server is asked, by reflection.",
-        existing_file(),
-        origin=OURS,
+        existing_file,
     )
-    proto_paths: tuple[str, ...] = option(
-        (),
+    proto_paths: tuple[str, ...] = ours(
         "--proto-path",
         "Folder that the imports of --proto start from (default: the file's own). May be given several times.",
         text("DIR"),
         combine=appended,
-        origin=OURS,
     )
     endpoint: str = option(
-        "",
         "--endpoint",
         "Path appended to the address with --service-kind openai (inferometer: v1/chat/completions).",
         text("PATH"),
+        default="",
     )
-    output_tokens: int | None = option(
-        None,
+    output_tokens: int | None = ours(
         "--output-tokens",
         "Most tokens of an answer, in the requests made for --service-kind openai.",
         whole(least=1),
-        origin=OURS,
     )
-    method: str | None = option(
-        None,
+    method: str | None = ours(
         "--method",
         "Method of the request with --service-kind http (GET without a body, else POST).",
         text("METHOD"),
-        origin=OURS,
     )
-    path: str = option(
-        "",
+    path: str = ours(
         "--path",
         "Path of the request with --service-kind http, appended to the address.",
         text("PATH"),
-        origin=OURS,
+        default="",
     )
-    bodies: tuple[str, ...] = option(
-        (),
+    bodies: tuple[str, ...] = ours(
         "--body",
         "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
         "or @FILE. Given several times, the requests take turns.",
         text("BODY"),
         combine=appended,
-        origin=OURS,
     )
     signature: str = option(
-        "serving_default",
         "--model-signature-name",
         "Signature to call with --service-kind tfserving.",
         text("NAME"),
+        default="serving_default",
     )
-    management_url: str | None = option(
-        None,
+    management_url: str | None = ours(
         "--management-url",
         "Address of TorchServe's management API (default: the port after the one of -u).",
         text("URL"),
-        origin=OURS,
     )
     triton_directory: str | None = option(
-        None,
         "--triton-server-directory",
         "Triton's installation, for --service-kind triton_c_api.",
         text("DIR"),
         shown="/opt/tritonserver",
     )
     model_repository: str | None = option(
-        None, "--model-repository", "Models to load with --service-kind triton_c_api.", text("DIR")
+        "--model-repository", "Models to load with --service-kind triton_c_api.", text("DIR")
     )
 
     concurrency: Range | None = option(
-        None,
         "--concurrency-range",
         "Requests in flight, as start[:end[:step]]. An end of 0 is open and needs --latency-threshold.",
         span(),
@@ -405,122 +342,104 @@ class Options:
         shown="1:1:1",
     )
     request_rate: Range | None = option(
-        None, "--request-rate-range", "Requests per second, as start[:end[:step]].", span(decimals=True)
+        "--request-rate-range", "Requests per second, as start[:end[:step]].", span(decimals=True)
     )
     request_distribution: str = option(
-        "constant",
         "--request-distribution",
         "Gaps between requests at a rate: constant or poisson.",
         choice("NAME", "constant", "poisson"),
+        default="constant",
     )
     request_intervals: str | None = option(
-        None,
-        "--request-intervals",
-        "File of gaps between requests in microseconds, one per line.",
-        existing_file(),
+        "--request-intervals", "File of gaps between requests in microseconds, one per line.", existing_file
     )
     periodic_concurrency: Range | None = option(
-        None,
-        "--periodic-concurrency-range",
-        "Ramp of streaming requests, as start:end[:step].",
-        ramp(),
+        "--periodic-concurrency-range", "Ramp of streaming requests, as start:end[:step].", ramp
     )
     request_period: int = option(
-        10,
         "--request-period",
         "Responses of a request before the next step of the ramp.",
         whole(least=1),
+        default=10,
     )
-    fixed_schedule: bool = option(
-        False,
+    fixed_schedule: bool = ours(
         "--fixed-schedule",
         "Send each step of the data file at its own timestamp, in milliseconds after the start.",
-        origin=NEWER,
     )
-    replay: str | None = option(
-        None,
+    replay: str | None = ours(
         "--replay",
         "Trace to replay: one JSON object per line with a timestamp (milliseconds) or timestamp_s (seconds).",
-        existing_file(),
-        origin=OURS,
+        existing_file,
     )
-    speed: float = option(
-        1.0,
+    speed: float = ours(
         "--speed",
         "How fast a trace is replayed: 2 takes half its time.",
         above_zero("FACTOR", "factor", "write it like 2 or 0.5", suffix="x"),
-        origin=OURS,
+        default=1.0,
     )
-    shape_load: str | None = option(
-        None,
+    shape_load: str | None = ours(
         "--shape-load",
         "How the rate changes, such as 'ramp 10..500 over 60s then hold 500 for 2m'; see docs/load.md.",
         text("SHAPE"),
-        origin=OURS,
     )
-    session_concurrency: int | None = option(
-        None,
+    session_concurrency: int | None = ours(
         "--session-concurrency",
         "Chat sessions in parallel, with --service-kind openai: each session of the file once, its turns in order.",
         whole(least=1),
-        origin=NEWER,
     )
     request_count: int = option(
-        0, "--request-count", "Send exactly this many requests and stop; 0 is no limit.", whole(least=0)
+        "--request-count",
+        "Send exactly this many requests and stop; 0 is no limit.",
+        whole(least=0),
+        default=0,
     )
     warmup_request_count: int = option(
-        0, "--warmup-request-count", "Requests sent and finished before measuring.", whole(least=0)
+        "--warmup-request-count", "Requests sent and finished before measuring.", whole(least=0), default=0
     )
-    request_timeout_s: float = option(
-        0.0,
+    request_timeout_s: float = ours(
         "--request-timeout",
         "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
         "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
         duration(zero=True),
+        default=0.0,
         shown="",
-        origin=OURS,
     )
-    workers: int | Literal["auto"] = option(
-        1,
+    workers: int | Literal["auto"] = ours(
         "--workers",
         "Processes that make the load; auto adds some when one cannot keep up.",
-        workers(),
-        origin=OURS,
+        workers,
+        default=1,
     )
     max_threads: int | None = option(
-        None,
         "--max-threads",
         "Threads of the classic tool: the end of an open range without --async, the most streams (by rate 4).",
         whole(least=1),
         shown="16",
     )
-    asynchronous: bool = option(False, "-a --async", "Use asynchronous calls: each request carries an id.")
+    asynchronous: bool = option("-a --async", "Use asynchronous calls: each request carries an id.")
     synchronous: bool = option(
-        False, "--sync", "Use synchronous calls, also where asynchronous ones are the default."
+        "--sync", "Use synchronous calls, also where asynchronous ones are the default."
     )
     streaming: bool = option(
-        False,
         "--streaming",
         "Send requests on bidirectional gRPC streams that stay open. Needed for decoupled models.",
     )
-    sequences: int = option(4, "--num-of-sequences", "Live sequences when loading by rate.", whole(least=1))
-    sequence_length: int | None = option(
-        None, "--sequence-length", "Requests in a sequence.", whole(), shown="20"
+    sequences: int = option(
+        "--num-of-sequences", "Live sequences when loading by rate.", whole(least=1), default=4
     )
+    sequence_length: int | None = option("--sequence-length", "Requests in a sequence.", whole(), shown="20")
     sequence_length_variation: float = option(
-        20.0,
         "--sequence-length-variation",
         "Spread around the sequence length, in percent.",
         decimal("PERCENT", least=0),
+        default=20.0,
     )
     sequence_ids: tuple[int, int | None] | None = option(  # first and, not included, last
-        None,
         "--sequence-id-range",
         "Ids of sequences, as start[:end]. The script perf_analyzer starts at 1, inferometer at a random one.",
-        identifiers(),
+        identifiers,
     )
     serial_sequences: bool = option(
-        False,
         "--serial-sequences",
         "At most one live request per sequence when loading by rate.",
         also=(
@@ -555,156 +474,131 @@ class Options:
     )
 
     measurement_mode: str = option(
-        "time_windows",
         "--measurement-mode",
         "What ends a window: time_windows or count_windows.",
         choice("MODE", "time_windows", "count_windows"),
+        default="time_windows",
         group="Measurement",
     )
     measurement_interval_ms: int = option(
-        5000,
         "-p --measurement-interval",
         "Length of a time window in milliseconds.",
         whole("MSEC", least=1),
+        default=5000,
     )
     measurement_request_count: int = option(
-        50, "--measurement-request-count", "Requests in a count window.", whole(least=1)
+        "--measurement-request-count", "Requests in a count window.", whole(least=1), default=50
     )
     stability_percentage: float = option(
-        10.0,
         "-s --stability-percentage",
         "Spread of the last three windows that counts as stable, in percent.",
         decimal("PERCENT", least=0),
+        default=10.0,
     )
-    max_trials: int = option(10, "-r --max-trials", "Most windows per level.", whole(least=1))
+    max_trials: int = option("-r --max-trials", "Most windows per level.", whole(least=1), default=10)
     percentile: int | None = option(
-        None,
         "--percentile",
         "Judge by this percentile of the latency, 1 to 99, instead of the mean (-1).",
-        percentile(),
+        percentile,
         shown="-1",
     )
     latency_limit_ms: int = option(
-        0,
         "-l --latency-threshold",
         "Stop raising the load when a level's latency reaches this many milliseconds; 0 is no limit.",
         whole("MSEC", least=0),
+        default=0,
     )
-    duration_s: float | None = (
-        option(  # given: stop by precision or time instead of the classic stability rule
-            None,
-            "--duration",
-            "Measure a level until it is precise or this time is spent, such as 90s or 2m, "
-            "instead of judging windows.",
-            duration(zero=False),
-            origin=OURS,
-        )
+    duration_s: float | None = ours(  # given: stop by precision or time instead of the classic stability rule
+        "--duration",
+        "Measure a level until it is precise or this time is spent, such as 90s or 2m, "
+        "instead of judging windows.",
+        duration(zero=False),
     )
-    precision: float = option(
-        0.02,
+    precision: float = ours(
         "--precision",
         "How precise is precise enough: half width of the 95 % interval, as a share of the figure.",
         share(zero=False),
+        default=0.02,
         shown="2%",
-        origin=OURS,
     )
-    slo: str | None = option(
-        None,
+    slo: str | None = ours(
         "--slo",
         "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
         "those that keep it are reported as goodput.",
         text("PROMISE"),
-        origin=OURS,
     )
-    max_error_rate: float = option(
-        0.0,
+    max_error_rate: float = ours(
         "--max-error-rate",
         "Share of failed requests that is acceptable, such as 1% or 0.01.",
         share(zero=True),
-        origin=OURS,
+        default=0.0,
     )
     binary_search: bool = option(
-        False, "--binary-search", "Search the range by halving it instead of stepping through."
+        "--binary-search", "Search the range by halving it instead of stepping through."
     )
 
     batch: int | None = option(
-        None,
-        "-b",
-        "Items per request.",
-        whole(least=1, noun="batch size"),
-        group="Input data",
-        shown="1",
+        "-b", "Items per request.", whole(least=1, noun="batch size"), group="Input data", shown="1"
     )
     data: DataOptions = part(DataOptions)
     shared_memory: str = option(
-        "none",
         "--shared-memory",
         "Pass tensors in memory shared with the server: none, system or cuda.",
         choice("KIND", "none", "system", "cuda"),
+        default="none",
     )
     output_shared_memory_size: int = option(
-        102400,
         "--output-shared-memory-size",
         "Bytes for an output of unknown size in shared memory.",
         whole("BYTES", least=0),
+        default=102400,
     )
     input_format: str = option(
-        "binary",
         "--input-tensor-format",
         "How HTTP requests carry tensors: binary or json, in any case.",
         choice("FORMAT", "binary", "json", any_case=True),
+        default="binary",
     )
     output_format: str = option(
-        "binary",
         "--output-tensor-format",
         "How HTTP replies carry tensors: binary or json, in any case.",
         choice("FORMAT", "binary", "json", any_case=True),
+        default="binary",
     )
 
-    csv: str | None = option(None, "-f", "Write the CSV report to this file.", output_file(), group="Output")
-    verbose_csv: bool = option(False, "--verbose-csv", "Write more columns to the CSV report.")
-    json: str | None = option(
-        None, "--json", "Write the whole result to this file.", output_file(), origin=OURS
+    csv: str | None = option("-f", "Write the CSV report to this file.", output_file, group="Output")
+    verbose_csv: bool = option("--verbose-csv", "Write more columns to the CSV report.")
+    json: str | None = ours("--json", "Write the whole result to this file.", output_file)
+    html: str | None = ours(
+        "--html", "Write the report to this file, one page that opens anywhere.", output_file
     )
-    html: str | None = option(
-        None,
-        "--html",
-        "Write the report to this file, one page that opens anywhere.",
-        output_file(),
-        origin=OURS,
-    )
-    verbose: int = option(0, "-v", "Say more; twice for every message.", combine=counted)
+    verbose: int = option("-v", "Say more; twice for every message.", combine=counted)
     profile_export: str | None = option(
-        None,
         "--profile-export-file",
         "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
-        new_file(),
+        new_file,
     )
-    collect_metrics: bool = option(False, "--collect-metrics", "Collect the server's Prometheus metrics.")
+    collect_metrics: bool = option("--collect-metrics", "Collect the server's Prometheus metrics.")
     metrics_url: str | None = option(
-        None, "--metrics-url", "Where the metrics are.", text("URL"), shown="port 8002 of the server"
+        "--metrics-url", "Where the metrics are.", text("URL"), shown="port 8002 of the server"
     )
     metrics_interval_ms: int = option(
-        1000,
         "--metrics-interval",
         "Milliseconds between two looks at the metrics.",
         whole("MSEC", least=1),
+        default=1000,
     )
     trace_level: str | None = option(
-        None,
         "--trace-level",
         "What the server traces: OFF, TIMESTAMPS or TENSORS.",
         choice("LEVEL", "OFF", "TIMESTAMPS", "TENSORS"),
     )
     trace_rate: str | None = option(
-        None, "--trace-rate", "The server traces one of so many requests.", text("RATE")
+        "--trace-rate", "The server traces one of so many requests.", text("RATE")
     )
-    trace_count: int | None = option(None, "--trace-count", "Most traces; -1 is no limit.", whole(least=-1))
+    trace_count: int | None = option("--trace-count", "Most traces; -1 is no limit.", whole(least=-1))
     log_frequency: int | None = option(
-        None,
-        "--log-frequency",
-        "Traces per file of the server's trace log; 0 is one file.",
-        whole(least=0),
+        "--log-frequency", "Traces per file of the server's trace log; 0 is one file.", whole(least=0)
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
@@ -720,15 +614,6 @@ class Options:
 
 
 OPTIONS: Groups = rows(Options)
-ABOUT: Groups = (
-    (
-        "About",
-        (
-            Option(("-h", "--help"), "Show this text.", field="ask", value=Ask.HELP),
-            Option(("--version",), "Show the version.", field="ask", value=Ask.VERSION),
-        ),
-    ),
-)
 PARTS: Mapping[str, type] = {"data": DataOptions, "tls": Tls}
 
 

@@ -3,11 +3,12 @@
 import os.path
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share
 
 Read = Callable[[str, str], Any]  # (the option as it was written, the word given to it)
@@ -18,6 +19,9 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # "token" of RFC 9110, 5.6.2
 _IDENTIFIERS = re.compile(r"([0-9]{1,20})(?::([0-9]{1,20}))?")
+
+
+GENERATED = ("random", "zero")  # what is sent where no file of data is given
 
 
 def _nothing(name: str, value: Any) -> None:
@@ -34,6 +38,26 @@ class Values:
     check: Check = _nothing
 
 
+def reads(metavar: str, *, check: Check = _nothing) -> Callable[[Read], Values]:
+    """Makes the function below it, which reads a word, the values of an option."""
+    return lambda read: Values(read, metavar, check=check)
+
+
+def _refined(values: Values, refuse: Callable[[str, Any, object], None]) -> Values:
+    """The same without values that `refuse` raises for; it gets the name, the value, and what was written for it."""
+
+    def read(name: str, word: str) -> Any:
+        found = values.read(name, word)
+        refuse(name, found, word)
+        return found
+
+    def check(name: str, value: Any) -> None:
+        values.check(name, value)
+        refuse(name, value, value)
+
+    return replace(values, read=read, check=check)
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """`start:end:step` of a sweep; end None was not given, end 0 is open."""
@@ -48,9 +72,14 @@ class Range:
         return int(self.start if self.end is None else self.end)
 
 
+def refusal(name: str, reason: str, *, remedy: str = "") -> UsageError:
+    """The contract's sentence for a value that an option does not take."""
+    return UsageError(f"Failed to parse {name}. {reason}", remedy=remedy)
+
+
 def invalid(name: str, text: str, remedy: str) -> UsageError:
     """The contract's sentence for a value that cannot be read."""
-    return UsageError(f"Failed to parse {name}. Invalid value provided: {text}", remedy=remedy)
+    return refusal(name, f"Invalid value provided: {text}", remedy=remedy)
 
 
 def _whole(name: str, text: str, shown: str) -> int:
@@ -96,7 +125,7 @@ def whole(metavar: str = "COUNT", *, least: int | None = None, noun: str = "") -
         if least is not None and number < least:
             label = f"{name} ({noun})" if noun else name
             rule = f"> {least - 1}" if least == 1 else f">= {least}"
-            raise UsageError(f"Failed to parse {label}. The value must be {rule}, but is {number}")
+            raise refusal(label, f"The value must be {rule}, but is {number}")
         return number
 
     return Values(read, metavar, check=_at_least(-_LARGEST if least is None else least, is_whole=True))
@@ -108,7 +137,7 @@ def decimal(metavar: str, *, least: float) -> Values:
     def read(name: str, word: str) -> float:
         number = _decimal(name, word, word)
         if number < least:
-            raise UsageError(f"Failed to parse {name}. The value must be >= {least:g}, but is {word}")
+            raise refusal(name, f"The value must be >= {least:g}, but is {word}")
         return number
 
     return Values(read, metavar, check=_at_least(least))
@@ -117,27 +146,23 @@ def decimal(metavar: str, *, least: float) -> Values:
 def above_zero(metavar: str, noun: str, example: str, *, suffix: str = "") -> Values:
     """Numbers above 0, with or without a suffix."""
 
-    def check(name: str, value: Any) -> None:
-        _at_least(0)(name, value)
-        if value == 0:
-            raise UsageError(f"{name} needs a {noun} above 0, but got '{value:g}'", remedy=example)
-
     def read(name: str, word: str) -> float:
-        number = _decimal(name, word.removesuffix(suffix), word.removesuffix(suffix))
-        if number <= 0:
-            raise UsageError(f"{name} needs a {noun} above 0, but got '{word}'", remedy=example)
-        return number
+        number = word.removesuffix(suffix)
+        return _decimal(name, number, number)
 
-    return Values(read, metavar, check=check)
+    def refuse(name: str, value: float, shown: object) -> None:
+        if value <= 0:
+            raise UsageError(f"{name} needs a {noun} above 0, but got '{shown}'", remedy=example)
+
+    return _refined(Values(read, metavar, check=_at_least(0)), refuse)
 
 
 def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str, ...] = ()) -> Values:
     """One of the values; `unsaid` are those that only Python code can give."""
 
     def refuse(name: str, value: Any) -> UsageError:
-        return UsageError(
-            f"Failed to parse {name}. Unsupported type provided: '{value}'",
-            remedy=f"the available options are {_list(values)}",
+        return refusal(
+            name, f"Unsupported type provided: '{value}'", remedy=f"the available options are {_list(values)}"
         )
 
     def read(name: str, word: str) -> str:
@@ -167,109 +192,94 @@ def _list(values: tuple[str, ...]) -> str:
 def span(*, decimals: bool = False) -> Values:
     """`start[:end[:step]]`; the end is None when it was not given."""
 
-    def refuse(name: str, value: Range, shown: object) -> None:
-        for part, is_broken, rule in (
-            ("start", value.start <= 0, "> 0"),
-            ("end", value.end is not None and value.end < 0, ">= 0"),
-            ("step", value.step <= 0, "> 0"),
-        ):
-            if is_broken:
-                raise UsageError(
-                    f"Failed to parse {name}. The {part} of the range must be {rule}, but got '{shown}'"
-                )
-
     def read(name: str, word: str) -> Range:
         parts = word.split(":")
         if len(parts) > 3:
-            raise UsageError(f"Failed to parse {name}. The value '{word}' does not match <start:end:step>")
+            raise refusal(name, f"The value '{word}' does not match <start:end:step>")
         convert = _decimal if decimals else _whole
-        found = Range(*(convert(name, part, word) for part in parts))
-        refuse(name, found, word)
-        return found
+        return Range(*(convert(name, part, word) for part in parts))
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, Range):
             raise UsageError(
                 f"{name} must be a Range, but is {value!r}", remedy="give Range(start, end, step)"
             )
-        refuse(name, value, value)
 
-    return Values(read, "RANGE", check=check)
-
-
-def ramp() -> Values:
-    """`start:end[:step]` that the steps divide evenly."""
-    ranges = span()
-
-    def refuse(name: str, value: Range, shown: object) -> None:
-        if value.end is None:
-            raise UsageError(
-                f"Failed to parse {name}. Both start and end values must be provided, but got '{shown}'"
-            )
-        if value.start > value.end:
-            raise UsageError(
-                f"Failed to parse {name}. The start must not be above the end, but got '{shown}'"
-            )
-        if (value.end - value.start) % value.step:
-            raise UsageError(
-                f"Failed to parse {name}. The range must be a multiple of the step, but got '{shown}'",
-                remedy="choose a step that divides end minus start",
-            )
-
-    def read(name: str, word: str) -> Range:
-        found: Range = ranges.read(name, word)
-        refuse(name, found, word)
-        return found
-
-    def check(name: str, value: Any) -> None:
-        ranges.check(name, value)
-        refuse(name, value, value)
-
-    return Values(read, "RANGE", check=check)
+    return _refined(Values(read, "RANGE", check=check), _refuse_range)
 
 
-def identifiers() -> Values:
+def _refuse_range(name: str, value: Range, shown: object) -> None:
+    for part, is_broken, rule in (
+        ("start", value.start <= 0, "> 0"),
+        ("end", value.end is not None and value.end < 0, ">= 0"),
+        ("step", value.step <= 0, "> 0"),
+    ):
+        if is_broken:
+            raise refusal(name, f"The {part} of the range must be {rule}, but got '{shown}'")
+
+
+def _refuse_ramp(name: str, value: Range, shown: object) -> None:
+    if value.end is None:
+        raise refusal(name, f"Both start and end values must be provided, but got '{shown}'")
+    if value.start > value.end:
+        raise refusal(name, f"The start must not be above the end, but got '{shown}'")
+    if (value.end - value.start) % value.step:
+        raise refusal(
+            name,
+            f"The range must be a multiple of the step, but got '{shown}'",
+            remedy="choose a step that divides end minus start",
+        )
+
+
+ramp = _refined(span(), _refuse_ramp)
+"""`start:end[:step]` that the steps divide evenly."""
+
+
+@reads("RANGE")
+def identifiers(name: str, word: str) -> tuple[int, int | None]:
     """`start[:end]` of sequence ids."""
-
-    def read(name: str, word: str) -> tuple[int, int | None]:
-        match = _IDENTIFIERS.fullmatch(word)
-        if match is None:
-            raise invalid(name, word, "write it like 1:1000, with ids from 0 on")
-        start, end = int(match[1]), None if match[2] is None else int(match[2])
-        if end is not None and end < start:
-            raise UsageError(f"Failed to parse {name}. The end must not be below the start, but got '{word}'")
-        return start, end
-
-    return Values(read, "RANGE")
+    match = _IDENTIFIERS.fullmatch(word)
+    if match is None:
+        raise invalid(name, word, "write it like 1:1000, with ids from 0 on")
+    start, end = int(match[1]), None if match[2] is None else int(match[2])
+    if end is not None and end < start:
+        raise refusal(name, f"The end must not be below the start, but got '{word}'")
+    return start, end
 
 
-def workers() -> Values:
+@reads("LOW:HIGH")
+def bounds(name: str, word: str) -> tuple[int, int]:
+    """`lowest:highest`, from 1 on; a single number is both."""
+    low, colon, high = word.partition(":")
+    if not is_digits(low) or (colon and not is_digits(high)):
+        raise UsageError(f"{name} is '{word}'", remedy="write lowest:highest, such as 1:8")
+    found = int(low), int(high or low)
+    if not 1 <= found[0] <= found[1]:
+        raise UsageError(f"{name} is '{word}'", remedy="the lowest is 1 or more, and not above the highest")
+    return found
+
+
+_processes = whole(least=1)
+
+
+def _check_workers(name: str, value: Any) -> None:
+    if value != "auto":
+        _processes.check(name, value)
+
+
+@reads("COUNT", check=_check_workers)
+def workers(name: str, word: str) -> int | str:
     """A number of processes, or auto."""
-    numbers = whole(least=1)
-
-    def read(name: str, word: str) -> object:
-        return word if word == "auto" else numbers.read(name, word)
-
-    def check(name: str, value: Any) -> None:
-        if value != "auto":
-            numbers.check(name, value)
-
-    return Values(read, numbers.metavar, check=check)
+    return word if word == "auto" else _processes.read(name, word)
 
 
-def percentile() -> Values:
+@reads("NUMBER", check=_at_least(1, most=99, is_whole=True))
+def percentile(name: str, word: str) -> int | None:
     """1 to 99, or -1 for the mean, which is None in Python."""
-
-    def read(name: str, word: str) -> int | None:
-        number = _whole(name, word, word)
-        if number != -1 and not 0 < number < 100:
-            raise UsageError(
-                f"Failed to parse {name}. The value must be -1 for not reporting or in range (0, 100), "
-                f"but is {number}"
-            )
-        return None if number == -1 else number
-
-    return Values(read, "NUMBER", check=_at_least(1, most=99, is_whole=True))
+    number = _whole(name, word, word)
+    if number != -1 and not 0 < number < 100:
+        raise refusal(name, f"The value must be -1 for not reporting or in range (0, 100), but is {number}")
+    return None if number == -1 else number
 
 
 def duration(*, zero: bool) -> Values:
@@ -303,98 +313,101 @@ def share(*, zero: bool) -> Values:
     return Values(read, "SHARE", check=_at_least(0, most=1))
 
 
-def existing_file() -> Values:
-    def read(name: str, word: str) -> str:
-        if not os.path.isfile(word):
-            raise UsageError(
-                f"Failed to parse {name}. The path '{word}' is not an existing file",
-                remedy="give the path of a readable file",
-            )
-        return word
-
-    return Values(read, "FILE")
+@reads("FILE")
+def existing_file(name: str, word: str) -> str:
+    if not os.path.isfile(word):
+        raise refusal(
+            name, f"The path '{word}' is not an existing file", remedy="give the path of a readable file"
+        )
+    return word
 
 
-def new_file() -> Values:
-    def read(name: str, word: str) -> str:
-        if os.path.exists(word):
-            raise UsageError(f"Failed to parse {name} {word}. Path must not already exist.")
-        return word
-
-    return Values(read, "FILE")
+@reads("FILE")
+def new_file(name: str, word: str) -> str:
+    if os.path.exists(word):
+        raise UsageError(f"Failed to parse {name} {word}. Path must not already exist.")
+    return word
 
 
-def output_file() -> Values:
-    def read(name: str, word: str) -> str:
-        if not word:
-            raise UsageError(
-                f"Failed to parse {name}. The path is empty", remedy="give the name of a file to write"
-            )
-        return word
-
-    return Values(read, "FILE")
+@reads("FILE")
+def output_file(name: str, word: str) -> str:
+    if not word:
+        raise refusal(name, "The path is empty", remedy="give the name of a file to write")
+    return word
 
 
-def data_source() -> Values:
+@reads("SOURCE")
+def data_source(name: str, word: str) -> str:
     """zero, random, or the path of something that exists."""
-
-    def read(name: str, word: str) -> str:
-        if word not in ("zero", "random") and not os.path.exists(word):
-            raise UsageError(
-                f"Failed to parse {name}. Unsupported type provided: '{word}'",
-                remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
-            )
-        return word
-
-    return Values(read, "SOURCE")
+    if word not in GENERATED and not os.path.exists(word):
+        raise refusal(
+            name,
+            f"Unsupported type provided: '{word}'",
+            remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
+        )
+    return word
 
 
+@reads("NAME=@FILE")
 def named_source(name: str, word: str) -> tuple[str, str]:
     """`NAME=@FILE` or `NAME=value,value`."""
     tensor, equals, source = word.partition("=")
     if not tensor or not equals or source == "@":
-        raise UsageError(
-            f"Failed to parse {name}. There must be an input name, '=' and a value, but got '{word}'",
+        raise refusal(
+            name,
+            f"There must be an input name, '=' and a value, but got '{word}'",
             remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
         )
     return tensor, source
 
 
+@reads("SHAPE")
 def shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
     """`name:d1,d2`; the name may hold colons."""
     tensor, colon, dims = word.rpartition(":")
     if not colon or not tensor:
-        raise UsageError(
-            f"Failed to parse {name}. There must be a colon after input name, but got '{word}'",
+        raise refusal(
+            name,
+            f"There must be a colon after input name, but got '{word}'",
             remedy="write it like IMAGE:3,224,224",
         )
     sizes = tuple(_whole(name, dim, word) for dim in dims.split(","))
     if min(sizes) <= 0:
-        raise UsageError(
-            f"Failed to parse {name}. The dimensions of input tensor must be > 0, but got '{word}'"
-        )
+        raise refusal(name, f"The dimensions of input tensor must be > 0, but got '{word}'")
     return tensor, sizes
 
 
+@reads("HEADER")
 def header(name: str, word: str) -> tuple[str, str]:
     """`Name:Value`, the value kept as it is. Values may be secrets, so no message shows one."""
     field, colon, value = word.partition(":")
     if not colon:
-        raise UsageError(
-            f"Failed to parse {name}. The header has no colon (it is not shown, as it may be a secret)",
+        raise refusal(
+            name,
+            "The header has no colon (it is not shown, as it may be a secret)",
             remedy="write it as Name:Value",
         )
     if _HEADER_NAME.fullmatch(field) is None:
-        raise UsageError(
-            f"Failed to parse {name}. What stands before the colon is not a header name "
-            "(it is not shown, as it may be a secret)",
+        raise refusal(
+            name,
+            "What stands before the colon is not a header name (it is not shown, as it may be a secret)",
             remedy="write it as Name:Value, the name without blanks",
         )
     if any(mark in value for mark in "\r\n\0"):
-        raise UsageError(f"Failed to parse {name}. The value of header '{field}' has a line break in it")
+        raise refusal(name, f"The value of header '{field}' has a line break in it")
     return field, value
 
 
+@reads("MICROSECONDS")
+def microseconds(name: str, word: str) -> tuple[int, ...]:
+    """`number,number`, from 0 on."""
+    words = [part.strip() for part in word.split(",") if part.strip()]
+    if not all(map(is_digits, words)):
+        raise UsageError(f"{name} is '{word}'", remedy="write whole numbers, such as 100,500")
+    return tuple(map(int, words))
+
+
+@reads("MODELS")
 def members(name: str, word: str) -> tuple[tuple[str, str], ...]:
     """`name[:version],...` as pairs; all white space is dropped, no version is an empty one."""
     pairs = []
@@ -406,17 +419,20 @@ def members(name: str, word: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+@reads("PARAMETER")
 def parameter(name: str, word: str) -> tuple[str, str, str]:
     """`name:value:type` of a request parameter."""
     parts = word.split(":")
     if len(parts) != 3 or not parts[0] or parts[2].lower() not in ("bool", "int", "string"):
-        raise UsageError(
-            f"Failed to parse {name}. The value '{word}' does not match <name:value:type>",
+        raise refusal(
+            name,
+            f"The value '{word}' does not match <name:value:type>",
             remedy="the type is bool, int or string",
         )
     return parts[0], parts[1], parts[2].lower()
 
 
+@reads("NUMBERS")
 def tolerance(name: str, word: str) -> tuple[float, float]:
     """`absolute[,relative]`."""
     try:

@@ -1,16 +1,15 @@
 """Requests as numpy columns, in the order in which they ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.records import status
-from inferometer.records.ring import CAPACITY, COLUMNS, HEADER, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
+from inferometer.base import status
+from inferometer.records.ring import CAPACITY, HEADER, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
 
 Column = NDArray[np.int64]
 
-_END = COLUMNS.index("end_ns")
 NO_TIMES: Column = np.empty(0, dtype=np.int64)
 
 
@@ -20,7 +19,7 @@ class Records:
 
     due_ns: Column
     sent_ns: Column
-    wrote_ns: Column  # the request was sent: see load/send_cost.py for how long that took
+    wrote_ns: Column  # the request was sent: see SendCost in load/link.py for how long that took
     first_ns: Column  # the first byte of the reply; of a stream the first response
     end_ns: Column
     status: Column
@@ -32,7 +31,7 @@ class Records:
     tokens: Column  # of the answer, as the server counts them; 0 where it does not say
     prompt_tokens: Column
     stamps: Column  # how many of `times` belong to the request
-    times: Column  # of the responses of streams, request after request
+    times: Column  # of the responses of streams, request after request; no column of a row
 
     def __len__(self) -> int:
         return len(self.end_ns)
@@ -67,6 +66,10 @@ class Records:
     def failed(self) -> "Records":
         chosen = self.status != status.OK
         return self.where(chosen) if chosen.any() else EMPTY
+
+
+COLUMNS = tuple(field.name for field in fields(Records))[:ROW]
+_END = COLUMNS.index("end_ns")
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:

@@ -1,6 +1,6 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is fourteen 64-bit integers (`COLUMNS`). The header holds how many rows were
+One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`. The header holds how many rows were
 written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills
 rows first and moves WRITTEN afterwards. What is in the ring survives the death of the worker.
 
@@ -14,23 +14,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-COLUMNS: Final = (
-    "due_ns",
-    "sent_ns",
-    "wrote_ns",
-    "first_ns",
-    "end_ns",
-    "status",
-    "step",
-    "received",
-    "responses",
-    "sequence",
-    "sequence_started_ns",
-    "tokens",
-    "prompt_tokens",
-    "stamps",
-)
-ROW: Final = len(COLUMNS)
+ROW: Final = 14  # numbers
 WRITTEN: Final = 0
 READ: Final = 1
 STAMPS_READ: Final = 2
@@ -40,15 +24,11 @@ FIRST_BYTE: Final = HEADER * 8
 ROW_BYTES: Final = ROW * 8
 STAMPS: Final = HEADER + CAPACITY * ROW  # the first stamp's cell
 STAMP_CAPACITY: Final = 1 << 19
-MOST_STAMPS: Final = (
-    STAMP_CAPACITY // 8
-)  # of one request; later ones are counted, but their times are not kept
+MOST_STAMPS: Final = STAMP_CAPACITY // 8  # of one request; of later ones the times are not kept
 CELLS: Final = STAMPS + STAMP_CAPACITY
-
 
 pack_row = Struct(f"={ROW}q").pack_into
 """pack_row(cells, position, due_ns, sent_ns, ...): a whole row in one call."""
-
 
 put_count = Struct("q").pack_into
 """put_count(cells, WRITTEN, count): in one store, as the reader needs it. Offset and number of that cell are both 0."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from inferometer.base.clock import Clock
+from inferometer.base.units import Clock
 
 _HEAD = Struct("<8q")
 _RESPONSE = Struct("<3q")
@@ -108,12 +108,8 @@ def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[SpoolEntry]:
         if len(table) < head.responses * _RESPONSE.size:
             return
         rows = list(_RESPONSE.iter_unpack(table))
-        bodies = [file.read(size) for _, _, size in rows]
-        if any(len(body) < size for body, (_, _, size) in zip(bodies, rows, strict=True)):
+        responses = tuple(Response(time_ns, length, file.read(size)) for time_ns, length, size in rows)
+        if any(len(response.body) < size for response, (_, _, size) in zip(responses, rows, strict=True)):
             return
-        responses = tuple(
-            Response(time_ns, header_length, body)
-            for (time_ns, header_length, _), body in zip(rows, bodies, strict=True)
-        )
         yield SpoolEntry(offset, head, responses)
-        offset += _HEAD.size + len(table) + sum(map(len, bodies))
+        offset += _HEAD.size + len(table) + sum(size for _, _, size in rows)

@@ -1,17 +1,16 @@
 """The CSV files of the classic tool: one for the model, one for each of its direct members."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from inferometer.base.units import NS_PER_US
+from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
-from inferometer.report.escape import file_part
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
-from inferometer.report.server import any_cache, average_ns, compute_ns
 from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
 from inferometer.stats.result import Result
 
@@ -26,11 +25,8 @@ class Layout:
     has_server: bool
     has_cache: bool
     has_transport: bool
-    is_verbose: bool
-    has_gpus: bool
     has_tokens: bool
     has_goodput: bool
-    percentile: int | None
     effective: Effective
 
 
@@ -113,23 +109,21 @@ def reported(result: Result) -> list[tuple[Level, Measurement]]:
 
 
 def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
-    is_verbose = bool(result.effective.verbose_csv)
-    servers = [row.server for _, row in reported(result) if row.server is not None]
+    rows = [measurement for _, measurement in reported(result)]
+    servers = [row.server for row in rows if row.server is not None]
+    has_tokens = bool(result.effective.verbose_csv or with_tokens)
     return Layout(
         has_server=bool(servers),
-        has_cache=bool(result.model.get("any_cache")) or any(any_cache(model) for model in servers),
+        has_cache=bool(result.model.get("any_cache")) or any(model.any_cache for model in servers),
         has_transport=not result.model.get("is_decoupled"),
-        is_verbose=is_verbose,
-        has_gpus=bool(result.effective.collect_metrics),
-        has_tokens=(is_verbose or with_tokens) and any(row.tokens is not None for _, row in reported(result)),
-        has_goodput=any(row.goodput is not None for _, row in reported(result)),
-        percentile=result.effective.percentile,
+        has_tokens=has_tokens and any(row.tokens is not None for row in rows),
+        has_goodput=any(row.goodput is not None for row in rows),
         effective=result.effective,
     )
 
 
 def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
-    latency = measurement.latency
+    latency, effective = measurement.latency, layout.effective
     send, receive = whole_us(measurement.send_ns), whole_us(measurement.receive_ns)
     if not layout.has_transport:
         send = receive = 0
@@ -141,14 +135,14 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         ("Client Send", send),
         *_server_cells(layout, measurement.server, _network_ns(level, measurement)),
         ("Client Recv", receive),
-        *((f"p{p} latency", whole_us(latency.percentile_ns(p))) for p in percentiles(layout.percentile)),
+        *((f"p{p} latency", whole_us(latency.percentile_ns(p))) for p in percentiles(effective.percentile)),
     ]
-    if layout.is_verbose:
-        if layout.percentile is None:
+    if effective.verbose_csv:
+        if effective.percentile is None:
             cells.append(("Avg latency", whole_us(latency.mean_ns)))
         wait = whole_us(measurement.service.mean_ns) - send - receive if layout.has_transport else 0
         cells += [("request/response", send + receive), ("response wait", wait)]
-        if layout.has_gpus:
+        if effective.collect_metrics:
             cells += _gpu_cells(measurement.metrics)
     return (*cells, *_text_cells(layout, measurement))
 
@@ -173,10 +167,8 @@ def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str,
 def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:
     gpus = () if metrics is None else metrics.gpus
     for column in GPU_COLUMNS:
-        yield (
-            column.name,
-            "".join(f"{_identifier(uuid)}:{column.cell(value)};" for uuid, value in column.rows(gpus)),
-        )
+        cells = (f"{_identifier(uuid)}:{column.cell(value)};" for uuid, value in column.rows(gpus))
+        yield column.name, "".join(cells)
 
 
 def _identifier(text: str) -> str:
@@ -188,7 +180,7 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
     counters = member.counters
     parent = 0 if measurement.server is None else measurement.server.counters.success_count
     rate = measurement.infer_per_s.value * counters.success_count / parent if parent else 0.0
-    rest = average_ns(counters.success_ns, counters.success_count) - _accounted_ns(counters)
+    rest = counters.mean_ns("success") - _accounted_ns(counters)
     return (
         _level_cell(layout, level),
         ("Inferences/Second", decimal(rate)),
@@ -213,28 +205,18 @@ def _server_cells(layout: Layout, model: ModelStatistics | None, rest_ns: int) -
     if not layout.has_server:
         return []
     counters = Counters() if model is None else model.counters
-    cells: list[tuple[str, int]] = [
-        ("Network+Server Send/Recv", max(0, rest_ns)),
-        ("Server Queue", average_ns(counters.queue_ns, counters.queue_count)),
-        ("Server Compute Input", average_ns(counters.compute_input_ns, counters.compute_input_count)),
-        ("Server Compute Infer", average_ns(counters.compute_infer_ns, counters.compute_infer_count)),
-        ("Server Compute Output", average_ns(counters.compute_output_ns, counters.compute_output_count)),
-    ]
+    parts = ["queue", "compute_input", "compute_infer", "compute_output"]
     if layout.has_cache:
-        cells += [
-            ("Server Cache Hit", average_ns(counters.cache_hit_ns, counters.cache_hit_count)),
-            ("Server Cache Miss", average_ns(counters.cache_miss_ns, counters.cache_miss_count)),
-        ]
-    return [(name, "" if model is None else ns // NS_PER_US) for name, ns in cells]
+        parts += ["cache_hit", "cache_miss"]
+    cells = [("Network+Server Send/Recv", max(0, rest_ns))]
+    cells += [(f"Server {part.replace('_', ' ').title()}", counters.mean_ns(part)) for part in parts]
+    return [(name, "" if model is None else whole_us(ns)) for name, ns in cells]
 
 
 def _accounted_ns(counters: Counters) -> int:
-    return (
-        average_ns(counters.queue_ns, counters.queue_count)
-        + average_ns(compute_ns(counters), counters.compute_infer_count)
-        + average_ns(counters.cache_hit_ns, counters.cache_hit_count)
-        + average_ns(counters.cache_miss_ns, counters.cache_miss_count)
-    )
+    computed = counters.compute_infer_count
+    compute = counters.compute_ns // computed if computed else 0
+    return compute + sum(map(counters.mean_ns, ("queue", "cache_hit", "cache_miss")))
 
 
 def _network_ns(level: Level, measurement: Measurement) -> int:
@@ -253,3 +235,23 @@ def _text(rows: list[Row]) -> str:
     lines = [",".join(name for name, _ in rows[0])]
     lines += [",".join(str(value) for _, value in row) for row in rows]
     return "".join(f"{line}\n" for line in lines)
+
+
+# --- texts of others in tables and names of files
+
+
+_NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)?%?", re.IGNORECASE)
+
+
+def spreadsheet_cell(text: str) -> str:
+    """For a CSV file that a spreadsheet may open: a text that would be taken for a formula begins with a quote."""
+    words = printable(text)
+    if words[:1] in ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%") and not _NUMBER.fullmatch(words):
+        return f"'{words}" if words != "-" else words
+    return words
+
+
+def file_part(name: str) -> str:
+    """A name as a part of a file's: what would lead to another folder, or is no text, becomes an underscore."""
+    kept = "".join("_" if char in "/\0" or not char.isprintable() else char for char in name)
+    return kept.encode("utf-8", "replace").decode()[:100]

@@ -1,8 +1,10 @@
 """What a report says, apart from how it looks: terminal, page and Markdown are three ways of writing it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+
+from inferometer.report.format import plain_number
 
 
 class Tone(Enum):
@@ -37,6 +39,11 @@ class Column:
     is_number: bool = True
     is_name: bool = False  # its cells are names: lines are never broken inside a word of them
     rank: int = 0  # above 0: it can be spared where there is little room, the highest first
+
+
+def text_columns(*names: str) -> Iterator[Column]:
+    """Of words, not of numbers."""
+    return (Column(name, is_number=False) for name in names)
 
 
 class Depth(Enum):
@@ -105,7 +112,7 @@ class ChartAxis:
     """`text` writes a value of the axis."""
 
     title: str
-    text: Callable[[float], str]
+    text: Callable[[float], str] = plain_number
     spread: Spread = Spread.LINEAR
     is_whole: bool = False  # there is nothing between whole numbers
 
@@ -165,6 +172,11 @@ class Chart:
     height: int = 320
     note: str = ""
 
+    @property
+    def legend(self) -> tuple[tuple[str, str, bool], ...]:
+        """(name, colour, whether it is dashed) of each line."""
+        return tuple((row.name, row.colour, row.is_dashed) for row in self.series)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -188,12 +200,26 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars on one scale, from 0 to `most`."""
+    """Bars on one scale, from 0 to the longest of them, or to `full`."""
 
     title: str
     rows: tuple[Bar, ...]
-    most: float
     note: str = ""
+    full: float | None = None
+
+    @property
+    def most(self) -> float:
+        """Where the scale ends."""
+        longest = max((sum(segment.value for segment in row.segments) for row in self.rows), default=0.0)
+        return longest if self.full is None else self.full
+
+    @property
+    def legend(self) -> tuple[tuple[str, str, bool], ...]:
+        """As of a chart: each name once, in the order of the bar that has most of them."""
+        fullest_first = sorted(self.rows, key=lambda row: -len(row.segments))
+        return tuple(
+            {s.name: (s.name, s.colour, False) for row in fullest_first for s in row.segments}.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)

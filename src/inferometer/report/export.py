@@ -5,9 +5,9 @@ Both are written piece by piece beside their final name, and take that name when
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -31,9 +31,7 @@ def is_parquet(path: Path) -> bool:
 
 def check_files(options: Options) -> None:
     """Refuses files asked for that could not be written when the load is over."""
-    for name in (options.csv, options.json, options.html):
-        if name is not None:
-            writable(Path(name))
+    writable(options.csv, options.json, options.html)
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
 
@@ -43,11 +41,8 @@ def exportable(path: Path) -> None:
     if path.exists():
         raise UsageError(f"'{path}' exists; Path must not already exist.", remedy="give another name")
     writable(path)
-    if is_parquet(path):
-        _require_pyarrow(path)
-
-
-def _require_pyarrow(path: Path) -> None:
+    if not is_parquet(path):
+        return
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
@@ -59,30 +54,16 @@ def _require_pyarrow(path: Path) -> None:
 
 def write_export(export: Export, path: Path) -> tuple[str, ...]:
     """Write the file; what is to say about it."""
-    with replacing(path) as place:
-        remarks = _write(export, path, place)
+    remarks: list[str] = []
+    with replacing(path) as partial:
+        if is_parquet(path):
+            _write_parquet(export, partial)
+        else:
+            remarks += _write_json(export, path, partial)
     if export.problem:
         raise LocalError(
             f"'{path}' is not whole: from some time on requests could not be kept: {export.problem}",
             remedy="make room on that disk, or export fewer requests",
-        )
-    return remarks
-
-
-def _write(export: Export, path: Path, partial: Path) -> tuple[str, ...]:
-    if is_parquet(path):
-        _write_parquet(export, partial)
-        return ()
-    texts = Texts()
-    with partial.open("w", encoding="utf-8") as file:
-        left_out = _write_json(export, file, texts)
-    remarks = [
-        f"WARNING: '{path}' has null for '{name}': the export has no {datatype} values."
-        for name, datatype in sorted(texts.unsupported)
-    ]
-    if left_out:
-        remarks.append(
-            f"WARNING: '{path}' leaves out {left_out} failed requests; a file whose name ends in .parquet has them."
         )
     return tuple(remarks)
 
@@ -90,19 +71,27 @@ def _write(export: Export, path: Path, partial: Path) -> tuple[str, ...]:
 # --- JSON
 
 
-def _write_json(export: Export, file: TextIO, texts: "Texts") -> int:
-    """How many requests were left out because they failed: the form has no place for an error."""
+def _write_json(export: Export, path: Path, partial: Path) -> Iterator[str]:
+    """What the form has no place for is said."""
+    texts = Texts()
     left_out = 0
-    file.write('{"experiments":[')
-    for number, level in enumerate(export.levels):
-        file.write("," if number else "")
-        left_out += _write_level(level, file, texts)
-    tail = {"version": FORMAT_VERSION, "service_kind": export.service_kind, "endpoint": export.endpoint}
-    file.write(f"],{_compact(tail)[1:]}")
-    return left_out
+    with partial.open("w", encoding="utf-8") as file:
+        file.write('{"experiments":[')
+        for number, level in enumerate(export.levels):
+            file.write("," if number else "")
+            left_out += _write_level(level, file, texts)
+        tail = {"version": FORMAT_VERSION, "service_kind": export.service_kind, "endpoint": export.endpoint}
+        file.write(f"],{_compact(tail)[1:]}")
+    for name, datatype in sorted(texts.unsupported):
+        yield f"WARNING: '{path}' has null for '{name}': the export has no {datatype} values."
+    if left_out:
+        yield (
+            f"WARNING: '{path}' leaves out {left_out} failed requests; a file whose name ends in .parquet has them."
+        )
 
 
 def _write_level(level: ExportedLevel, file: TextIO, texts: "Texts") -> int:
+    """How many requests were left out because they failed."""
     value = int(level.value) if level.mode == "concurrency" else float(level.value)
     left_out = written = 0
     file.write(f'{{"experiment":{_compact({"mode": level.mode, "value": value})},"requests":[')
@@ -167,9 +156,8 @@ def json_value(datatype: str, data: bytes | None) -> str:
     if not data:
         return '""'
     if datatype == "BYTES":
-        return _compact(
-            data[4:].decode("utf-8", "replace")
-        )  # only the first length is taken off, as is the custom
+        data = data[4:]  # only the first length is taken off, as is the custom
+        return _compact(data.decode("utf-8", "replace"))
     if datatype == "JSON":
         return _compact(data.decode("utf-8", "replace"))
     try:
@@ -184,68 +172,48 @@ def json_value(datatype: str, data: bytes | None) -> str:
 
 # --- Parquet; docs/output.md lists its columns
 
+_Cell = Callable[[ExportedLevel, ExportedRequest], object]
+_COLUMNS: dict[str, tuple[str, _Cell]] = {
+    "mode": ("string", lambda level, _: level.mode),
+    "value": ("float64", lambda level, _: level.value),
+    "window": ("int32", lambda level, request: bisect_left(level.boundaries_ns, request.end_ns) - 1),
+    "worker": ("int32", lambda _, request: request.worker),
+    "step": ("int32", lambda _, request: request.step),
+    "sequence_id": ("int64", lambda _, request: request.sequence_id or None),
+    "due_ns": ("int64", lambda _, request: request.due_ns),
+    "sent_ns": ("int64", lambda _, request: request.sent_ns or None),
+    "end_ns": ("int64", lambda _, request: request.end_ns),
+    "service_ns": ("int64", lambda _, request: request.end_ns - request.sent_ns if request.sent_ns else None),
+    "status": ("string", lambda _, request: request.status),
+    "received_bytes": ("int64", lambda _, request: request.received),
+}
+
 
 def _write_parquet(export: Export, path: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    schema = _schema(pyarrow, export)
+    types = {"level": "int32", **{name: kind for name, (kind, _) in _COLUMNS.items()}}
+    columns = [(name, getattr(pyarrow, kind)()) for name, kind in types.items()]
+    columns.append(("response_timestamps", pyarrow.list_(pyarrow.int64())))
+    columns += [(name, pyarrow.string()) for name in ("request_inputs", "response_outputs")]
+    about = {"service_kind": export.service_kind, "endpoint": export.endpoint}
+    schema = pyarrow.schema(columns, metadata=about)
     texts = Texts()
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         characters = 0
         for number, level in enumerate(export.levels):
             for request in level.requests:
-                row = _row(number, level, request, texts)
+                row = {name: cell(level, request) for name, (_, cell) in _COLUMNS.items()}
+                times = [response.time_ns for response in request.responses]
+                inputs, outputs = texts.inputs(request), texts.outputs(request)
+                row |= {"level": number, "response_timestamps": times}
+                row |= {"request_inputs": inputs, "response_outputs": outputs}
                 rows.append(row)
-                characters += len(row["request_inputs"]) + len(row["response_outputs"])
+                characters += len(inputs) + len(outputs)
                 if len(rows) >= GROUP_ROWS or characters >= GROUP_CHARACTERS:
                     writer.write_table(pyarrow.Table.from_pylist(rows, schema))
                     rows, characters = [], 0
         if rows:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-
-
-def _schema(pyarrow: Any, export: Export) -> Any:
-    whole = pyarrow.int64()
-    columns = [
-        ("level", pyarrow.int32()),
-        ("mode", pyarrow.string()),
-        ("value", pyarrow.float64()),
-        ("window", pyarrow.int32()),
-        ("worker", pyarrow.int32()),
-        ("step", pyarrow.int32()),
-        ("sequence_id", whole),
-        ("due_ns", whole),
-        ("sent_ns", whole),
-        ("end_ns", whole),
-        ("service_ns", whole),
-        ("status", pyarrow.string()),
-        ("received_bytes", whole),
-        ("response_timestamps", pyarrow.list_(whole)),
-        ("request_inputs", pyarrow.string()),
-        ("response_outputs", pyarrow.string()),
-    ]
-    about = {"service_kind": export.service_kind, "endpoint": export.endpoint}
-    return pyarrow.schema(columns, metadata=about)
-
-
-def _row(number: int, level: ExportedLevel, request: ExportedRequest, texts: Texts) -> dict[str, Any]:
-    return {
-        "level": number,
-        "mode": level.mode,
-        "value": level.value,
-        "window": bisect_left(level.boundaries_ns, request.end_ns) - 1,
-        "worker": request.worker,
-        "step": request.step,
-        "sequence_id": request.sequence_id or None,
-        "due_ns": request.due_ns,
-        "sent_ns": request.sent_ns or None,
-        "end_ns": request.end_ns,
-        "service_ns": request.end_ns - request.sent_ns if request.sent_ns else None,
-        "status": request.status,
-        "received_bytes": request.received,
-        "response_timestamps": [response.time_ns for response in request.responses],
-        "request_inputs": texts.inputs(request),
-        "response_outputs": texts.outputs(request),
-    }

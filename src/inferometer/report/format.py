@@ -7,11 +7,12 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.options.effective import Effective
 from inferometer.stats.measurement import Distribution, Estimate, Level
 
+GIB = 1024**3
 NONE = "-"  # stands for a figure that does not exist
 BAR_WIDTH = 24
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 
-_UNITS = ((NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))
+UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # of times, in nanoseconds
 
 
 def decimal(value: float) -> str:
@@ -61,7 +62,7 @@ def duration(ns: float) -> str:
     """Three digits and a unit: `456 µs`, `1.23 ms`, `12.0 s`."""
     if ns < 0.9995 * NS_PER_US:
         return f"{ns:.0f} ns"
-    for scale, unit in _UNITS:
+    for scale, unit in UNITS[1:]:
         if ns < 999.5 * scale:
             return f"{_three_digits(ns / scale)} {unit}"
     return f"{ns / NS_PER_S:.0f} s"
@@ -85,6 +86,12 @@ def quantity(value: float) -> str:
 def _three_digits(value: float) -> str:
     places = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:.{places}f}"
+
+
+def plain_number(value: float) -> str:
+    """Without needless digits, and never in powers of ten: `0.25`, `40`, `12,500`."""
+    text = f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return text if "e" not in text else f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
 def share(part: float) -> str:
@@ -131,6 +138,11 @@ def interval(estimate: Estimate) -> str:
     """`±1.4 %`, or nothing where no interval is known."""
     half = estimate.relative_half_width
     return "" if half is None else f"±{share(half)}"
+
+
+def rate(per_s: Estimate) -> str:
+    """`123 infer/s ±1.4 %`."""
+    return f"{quantity(per_s.value)} infer/s {interval(per_s)}".rstrip()
 
 
 def plural(count: int, noun: str) -> str:

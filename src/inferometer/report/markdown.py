@@ -1,22 +1,22 @@
 """A document as Markdown, for pull requests and wikis: its words and tables, without the charts."""
 
+import html
 import re
 from collections.abc import Iterator
 
 from inferometer.base.text import printable
-from inferometer.report import escape
 from inferometer.report.document import Code, Depth, Document, Facts, Message, Messages, Section, Table, Tone
 
 
 def markdown(document: Document) -> str:
     """The whole report; the same document gives the same text."""
     blocks = [
-        f"# {escape.markdown(document.title)}",
-        " · ".join(escape.markdown(fact) for fact in (document.kind, *document.facts)),
-        f"**{escape.markdown(document.verdict)}**",
+        f"# {markdown_line(document.title)}",
+        " · ".join(markdown_line(fact) for fact in (document.kind, *document.facts)),
+        f"**{markdown_line(document.verdict)}**",
         *_figures(document),
         *(text for section in document.sections for text in _section(section)),
-        escape.markdown(f"Made by {document.tool or 'Inferometer'} from a saved result."),
+        markdown_line(f"Made by {document.tool or 'Inferometer'} from a saved result."),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -32,10 +32,10 @@ def _section(section: Section) -> Iterator[str]:
     if not blocks:
         return
     if section.is_detail:
-        yield f"<details><summary>{escape.markdown_html(section.title)}</summary>"
+        yield f"<details><summary>{_html(section.title)}</summary>"
     else:
-        yield f"## {escape.markdown(section.title)}"
-    yield escape.markdown_block(section.lead)
+        yield f"## {markdown_line(section.title)}"
+    yield markdown_block(section.lead)
     yield from blocks
     if section.is_detail:
         yield "</details>"
@@ -45,13 +45,13 @@ def _block(block: object, title: str) -> Iterator[str]:
     if isinstance(block, Table):
         yield from _table(block, title)
     elif isinstance(block, Facts):
-        yield f"**{escape.markdown(block.caption)}**"
+        yield f"**{markdown_line(block.caption)}**"
         yield _grid(("", ""), block.rows, (False, False))
     elif isinstance(block, Messages):
         item = "1." if block.is_ranked else "-"
         yield "\n".join(f"{item} {_marked(row)}" for row in block.rows)
     elif isinstance(block, Code):
-        yield f"**{escape.markdown(block.caption)}**"
+        yield f"**{markdown_line(block.caption)}**"
         yield _fenced(block.text)
 
 
@@ -61,17 +61,17 @@ def _table(table: Table, title: str) -> Iterator[str]:
     numbers = tuple(column.is_number for column in table.columns)
     grid = _grid(tuple(column.name for column in table.columns), table.rows, numbers)
     if table.depth is Depth.DETAIL:
-        caption = escape.markdown_html(table.caption)
+        caption = _html(table.caption)
         yield f"<details><summary>{caption}</summary>\n\n{grid}\n\n</details>"
     else:
         if table.caption != title:
-            yield f"**{escape.markdown(table.caption)}**"
+            yield f"**{markdown_line(table.caption)}**"
         yield grid
 
 
 def _marked(row: Message) -> str:
     mark = f"{row.tone.mark} " if row.tone in (Tone.GOOD, Tone.BAD) else ""
-    return mark + escape.markdown_block(_words(row))
+    return mark + markdown_block(_words(row))
 
 
 def _words(row: Message) -> str:
@@ -88,6 +88,32 @@ def _fenced(text: str) -> str:
 
 def _grid(names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], numbers: tuple[bool, ...]) -> str:
     lines = [names, *rows]
-    body = ["| " + " | ".join(escape.markdown(cell) for cell in line) + " |" for line in lines]
+    body = ["| " + " | ".join(markdown_line(cell) for cell in line) + " |" for line in lines]
     rule = "|" + "|".join("---:" if is_number else "---" for is_number in numbers) + "|"
     return "\n".join([body[0], rule, *body[1:]])
+
+
+# --- texts of others (errors, names, values of servers and files) stay plain text
+
+
+_SPECIAL = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.|@(?=\w)", re.IGNORECASE)
+_OPENING = re.compile(r"#|[-+=](?=\s|$)|[-=]{2}|\d{1,9}(?=[.)](?:\s|$))")
+
+
+def markdown_line(text: str) -> str:
+    """On one line, with nothing in it taken for markup: no links, pictures, tags, emphasis or cells of its own."""
+    return _SPECIAL.sub(lambda match: f"\\{match.group()}", printable(" ".join(text.split())))
+
+
+def markdown_block(text: str) -> str:
+    """The same at the beginning of a paragraph or a list's item, where more is markup."""
+    words = markdown_line(text)
+    mark = _OPENING.match(words)
+    if mark is None:
+        return words
+    return f"\\{words}" if not mark.group().isdigit() else f"{mark.group()}\\{words[mark.end() :]}"
+
+
+def _html(text: str) -> str:
+    """Inside a tag of a Markdown text, where HTML is meant."""
+    return html.escape(printable(" ".join(text.split())))

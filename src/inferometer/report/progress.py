@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console, Group
 from rich.live import Live
 
-from inferometer.base.clock import Clock
 from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_S
-from inferometer.report.escape import terminal
+from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
 from inferometer.report.format import duration, level_label, plural, quantity
 from inferometer.report.sentences import level_sentence
+from inferometer.report.terminal import plain_text
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
 
@@ -113,10 +112,36 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def _draw(self, current: str) -> None:
-        lines = [terminal(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
+        lines = [plain_text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
         if current:
-            lines.append(terminal(f"▸ {current}", overflow="ellipsis", no_wrap=True))
+            lines.append(plain_text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
         self._live.update(Group(*lines), refresh=True)
+
+
+class RoundProgress(Progress):
+    """The rounds of a comparison: a line every five seconds, on a terminal one line that is written over."""
+
+    def __init__(self, interrupted: Callable[[], bool]) -> None:
+        super().__init__(interrupted)
+        self._label = ""
+        self._last_ns = 0
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._say("started")
+
+    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
+        is_last = number == rounds
+        if sys.stderr.isatty() or is_last or monotonic_ns() - self._last_ns >= PLAIN_PERIOD_NS:
+            figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
+            self._say(f"round {number} of {rounds}: {figures}", is_last=is_last)
+
+    def _say(self, text: str, *, is_last: bool = False) -> None:
+        self._last_ns = monotonic_ns()
+        over = sys.stderr.isatty()
+        words = printable(f"{self._label}: {text}")
+        end = "\n" if not over or is_last else ""
+        print(f"\r\x1b[K{words}" if over else words, end=end, file=sys.stderr, flush=True)
 
 
 def _tick(elapsed_s: float, count: int, failed: int) -> str:

@@ -1,10 +1,11 @@
 """Sentences about what was measured, the same in every form of a report."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_US
 from inferometer.report.format import (
+    GIB,
     at_percentile,
     duration,
     first_line,
@@ -12,15 +13,13 @@ from inferometer.report.format import (
     level_label,
     plural,
     quantity,
+    rate,
     share,
 )
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
     FailureGroup,
-    Goodput,
-    GpuFigures,
-    HostFigures,
     Level,
     Measurement,
     QueueFigures,
@@ -31,8 +30,6 @@ from inferometer.stats.measurement import (
     TokenFigures,
 )
 from inferometer.stats.result import Finding
-
-GIB = 1024**3
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",
@@ -59,13 +56,16 @@ def level_sentence(level: Level) -> str:
         return f"{label}: no request finished"
     if not level.measurement.request_count:
         return f"{label}: no good answer, {verdict_words(level)}"
-    return f"{label}: {_headline(level.measurement)}, {verdict_words(level)}"
+    found = level.measurement
+    return f"{label}: {rate(found.infer_per_s)}, {_mean_and_tail(found.latency)}, {verdict_words(level)}"
 
 
-def _headline(measurement: Measurement) -> str:
-    rate = f"{quantity(measurement.infer_per_s.value)} infer/s {interval(measurement.infer_per_s)}".rstrip()
-    latency = measurement.latency
-    return f"{rate}, avg {duration(latency.mean_ns)}, p99 {duration(latency.percentile_ns(99))}"
+def _mean_and_tail(latency: Distribution) -> str:
+    return f"avg {duration(latency.mean_ns)}, p99 {duration(latency.percentile_ns(99))}"
+
+
+def _middle_and_tail(times: Distribution) -> str:
+    return f"p50 {at_percentile(times, 50)}, p99 {at_percentile(times, 99)}"
 
 
 def verdict_words(level: Level, finding: Finding | None = None) -> str:
@@ -90,18 +90,16 @@ def finding_sentence(finding: Finding) -> str:
     """The answer of a search in words."""
     unit = "requests/s" if finding.mode == "request_rate" else "requests in flight"
     if not finding.value:
-        clauses = [_nothing_kept(finding, unit)]
+        words = f"{_nothing_kept(finding, unit)}."
     else:
         most = found_load(finding, finding.value)
-        clauses = [f"Keeps '{finding.promise}' up to {most} {unit} ({limit_words(finding)})"]
+        above = f"above, it breaks on {finding.limited_by}"
         if finding.high is None:
             tried = max((row.load for row in finding.judged), default=finding.low)
-            clauses.append(
+            above = (
                 f"nothing is known to break it up to {found_load(finding, tried)}, the most that was tried"
             )
-        else:
-            clauses.append(f"above, it breaks on {finding.limited_by}")
-    words = "; ".join(clauses) + "."
+        words = f"Keeps '{finding.promise}' up to {most} {unit} ({limit_words(finding)}); {above}."
     if finding.knee:
         words += f" Knee at {found_load(finding, finding.knee)}."
     if finding.needed_s:
@@ -135,14 +133,11 @@ def limit_words(finding: Finding) -> str:
 
 def start_sentence(level: Level, start: StartFigures) -> str:
     """What was left out at the start of a level."""
-    cold = start.latency
     line = (
         f"{level_label(level.mode, level.value)}: the first {duration(start.duration_ns)} were unlike the rest "
         f"and are left out: {quantity(start.infer_per_s)} infer/s"
     )
-    if cold.count:
-        line += f", avg {duration(cold.mean_ns)}, p99 {duration(cold.percentile_ns(99))}"
-    return line
+    return f"{line}, {_mean_and_tail(start.latency)}" if start.latency.count else line
 
 
 def failure_sentence(level: Level, group: FailureGroup) -> str:
@@ -180,25 +175,17 @@ def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]
 
 
 def _streaming(streaming: Streaming) -> str:
-    first, gaps = streaming.first, streaming.gaps
     each = streaming.responses / max(1, streaming.per_request.count)
-    words = [
+    words = (
         f"Streams: {quantity(streaming.per_s)} responses/s, {each:.3g} per request; "
-        f"first after p50 {at_percentile(first, 50)}, p99 {at_percentile(first, 99)}"
-    ]
-    if gaps.count:
-        words.append(
-            f"between them p50 {duration(gaps.percentile_ns(50))}, p99 {duration(gaps.percentile_ns(99))}"
-        )
-    return "; ".join(words)
+        f"first after {_middle_and_tail(streaming.first)}"
+    )
+    return f"{words}; between them {_middle_and_tail(streaming.gaps)}" if streaming.gaps.count else words
 
 
 def _sequences(sequences: SequenceFigures) -> str:
-    whole = sequences.latency
-    return (
-        f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second, each p50 "
-        f"{duration(whole.percentile_ns(50))}, p99 {duration(whole.percentile_ns(99))}"
-    )
+    words = f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second"
+    return f"{words}, each {_middle_and_tail(sequences.latency)}"
 
 
 def _client(client: ClientCost, ports: int) -> str:
@@ -224,21 +211,16 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
     """What there is to say of tokens and of a promise."""
     if measurement.tokens is not None:
         yield from _tokens(measurement.tokens)
-    if measurement.goodput is not None:
-        yield _goodput(measurement.goodput)
+    goodput = measurement.goodput
+    if goodput is not None:
+        words = f"Goodput: {quantity(goodput.per_s)} requests/s kept '{goodput.promise}'"
+        yield f"{words}, {share(goodput.share)} of all that ended"
 
 
 def _tokens(tokens: TokenFigures) -> Iterator[str]:
     if tokens.output:
-        words = [
-            f"Tokens: {quantity(tokens.output_per_s)} tokens/s, {_lengths(tokens.per_answer)} per answer"
-        ]
-        if tokens.between.count:
-            between = tokens.between
-            words.append(
-                f"one every p50 {duration(between.percentile_ns(50))}, p99 {duration(between.percentile_ns(99))}"
-            )
-        yield "; ".join(words)
+        words = f"Tokens: {quantity(tokens.output_per_s)} tokens/s, {_lengths(tokens.per_answer)} per answer"
+        yield f"{words}; one every {_middle_and_tail(tokens.between)}" if tokens.between.count else words
     if tokens.prompt:
         prompts = _lengths(tokens.per_prompt)
         yield f"Prompts: {quantity(tokens.prompt_per_s)} tokens/s, {prompts} per request"
@@ -262,51 +244,34 @@ def token_origin(tokens: TokenFigures) -> str:
     return f"Tokens are the server's own count (usage), except for {answers} without one, whose events were counted."
 
 
-def _goodput(goodput: Goodput) -> str:
-    return (
-        f"Goodput: {quantity(goodput.per_s)} requests/s kept '{goodput.promise}', "
-        f"{share(goodput.share)} of all that ended"
-    )
-
-
 def metrics_sentences(metrics: ServerMetrics) -> Iterator[str]:
     """One line for the server, and one for each busy model, each GPU and this host."""
-    yield f"Server metrics ({plural(metrics.polls, 'look')}): {_server(metrics) or 'nothing about CPU and memory'}"
-    yield from (f"{_queue(row)}" for row in metrics.queues)
+    server = _joined(
+        _maybe_share("CPU", metrics.cpu_share),
+        _memory(metrics.memory_used_bytes, metrics.memory_total_bytes),
+    )
+    yield f"Server metrics ({plural(metrics.polls, 'look')}): {server or 'nothing about CPU and memory'}"
+    for queue in metrics.queues:
+        yield f"{queue.model} version {queue.version}: {_queue(queue)}"
     host = metrics.host
     # NVML is asked only where the server says nothing: both see the same GPUs.
     gpus = metrics.gpus if metrics.gpus or host is None else host.gpus
-    yield from (f"{row.uuid}: {_gpu(row)}" for row in gpus)
+    for gpu in gpus:
+        power = "" if gpu.power_w is None else f"{quantity(gpu.power_w)} W"
+        memory = _memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
+        yield f"{gpu.uuid}: {_joined(_maybe_share('busy', gpu.utilization), power, memory)}"
     if host is not None:
-        yield f"This host: {_host(host)}"
-
-
-def _server(metrics: ServerMetrics) -> str:
-    return _joined(
-        [
-            _maybe_share("CPU", metrics.cpu_share),
-            _memory(metrics.memory_used_bytes, metrics.memory_total_bytes),
-        ]
-    )
+        used = _memory(host.memory_used_bytes, None)
+        yield f"This host: {_joined(_maybe_share('CPU', host.cpu_share), used)}"
 
 
 def _queue(row: QueueFigures) -> str:
-    words = []
+    pending = waited = ""
     if row.pending_mean is not None and row.pending_max is not None:
-        words.append(f"{quantity(row.pending_mean)} requests pending, {row.pending_max:g} at most")
+        pending = f"{quantity(row.pending_mean)} requests pending, {row.pending_max:g} at most"
     if row.queue_us is not None:
-        words.append(f"{duration(row.queue_us * NS_PER_US)} in the queue")
-    return f"{row.model} version {row.version}: {_joined(words)}"
-
-
-def _gpu(row: GpuFigures) -> str:
-    power = "" if row.power_w is None else f"{quantity(row.power_w)} W"
-    memory = _memory(row.memory_used_bytes, row.memory_total_bytes)
-    return _joined([_maybe_share("busy", row.utilization), power, memory])
-
-
-def _host(host: HostFigures) -> str:
-    return _joined([_maybe_share("CPU", host.cpu_share), _memory(host.memory_used_bytes, None)])
+        waited = f"{duration(row.queue_us * NS_PER_US)} in the queue"
+    return _joined(pending, waited)
 
 
 def _maybe_share(name: str, part: float | None) -> str:
@@ -320,5 +285,5 @@ def _memory(used: int | None, total: int | None) -> str:
     return f"memory {quantity(used / GIB)}{whole} GiB"
 
 
-def _joined(words: Sequence[str]) -> str:
-    return ", ".join(word for word in words if word)
+def _joined(*words: str) -> str:
+    return ", ".join(filter(None, words))

@@ -3,6 +3,7 @@
 import sys
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 from rich import box
 from rich.cells import cell_len
@@ -10,8 +11,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from inferometer.base.text import printable
 from inferometer.report.document import Block, Depth, Document, Facts, Messages, Section, Table, Tone
-from inferometer.report.escape import terminal
 
 WIDTH = 100  # lines longer than this are hard to read
 LEAST_TEXT = 12  # letters of a column of text below which columns that can be spared go first
@@ -20,13 +21,18 @@ GAP = 2  # blanks between columns
 _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red"}
 
 
+def plain_text(text: str, style: str = "", **more: Any) -> Text:
+    """Text that others wrote, too: neither markup nor escape sequences in it are obeyed."""
+    return Text(printable(text), style=style, **more)
+
+
 def show(document: Document, console: Console | None = None) -> None:
     """Print the document on stdout, or on another console."""
     if console is None:
         console = screen()
     width = min(WIDTH, console.width)
-    console.print(terminal(" · ".join((document.title, *filter(None, document.facts)))), width=width)
-    console.print(terminal(document.verdict, style=f"bold {_STYLES[document.tone]}".strip()), width=width)
+    console.print(plain_text(" · ".join((document.title, *filter(None, document.facts)))), width=width)
+    console.print(plain_text(document.verdict, style=f"bold {_STYLES[document.tone]}".strip()), width=width)
     for section in document.sections:
         for part in _section(section, width):
             console.print(part, width=width)
@@ -43,22 +49,22 @@ def _section(section: Section, width: int) -> Iterator[RenderableType]:
     parts = [part for block in section.blocks for part in _block(block, section.title, width)]
     if not parts:
         return
-    yield terminal(f"\n{section.title}", style="bold")
+    yield plain_text(f"\n{section.title}", style="bold")
     if section.lead:
-        yield terminal(section.lead)
+        yield plain_text(section.lead)
     yield from parts
 
 
 def _block(block: Block, title: str, width: int) -> Iterator[RenderableType]:
     if isinstance(block, Table) and block.depth in (Depth.MAIN, Depth.DRAWN):
         if block.caption != title:
-            yield terminal(block.caption)
+            yield plain_text(block.caption)
         yield _table(block, width)
     elif isinstance(block, Facts):
-        yield terminal(block.caption)
+        yield plain_text(block.caption)
         grid = Grid.grid(padding=(0, 2))
         for name, value in block.rows:
-            grid.add_row(terminal(f"  {name}"), terminal(value))
+            grid.add_row(plain_text(f"  {name}"), plain_text(value))
         yield grid
     elif isinstance(block, Messages):
         yield from _messages(block)
@@ -67,16 +73,16 @@ def _block(block: Block, title: str, width: int) -> Iterator[RenderableType]:
 def _messages(block: Messages) -> Iterator[RenderableType]:
     for number, row in enumerate(block.rows, start=1):
         mark = f"{number}." if block.is_ranked else row.tone.mark
-        text = terminal(row.text, style=_STYLES[row.tone])
+        text = plain_text(row.text, style=_STYLES[row.tone])
         if row.advice:
-            text.append_text(terminal(f"\n{row.advice}", style="dim"))
+            text.append_text(plain_text(f"\n{row.advice}", style="dim"))
         if not mark:
             yield text
             continue
         grid = Grid.grid(
             padding=(0, 1)
         )  # so that lines after the first begin below the text, not below the mark
-        grid.add_row(terminal(mark, style=_STYLES[row.tone]), text)
+        grid.add_row(plain_text(mark, style=_STYLES[row.tone]), text)
         yield grid
 
 
@@ -100,7 +106,7 @@ def _table(table: Table, width: int) -> Grid:
             min_width=None if is_tight and not column.is_number else widths[place],
         )
     for number, row in enumerate(table.rows):
-        cells = [terminal(row[place].replace("\n", " ")) for place in shown]
+        cells = [plain_text(row[place].replace("\n", " ")) for place in shown]
         cells[-1].stylize(_STYLES[table.tones[number] if table.tones else Tone.PLAIN])
         grid.add_row(*cells)
     return grid
@@ -116,4 +122,4 @@ def _least_width(table: Table, place: int) -> int:
 
 
 def _heading(name: str, width: int) -> Text:
-    return terminal("\n".join(textwrap.wrap(name, width, break_on_hyphens=False)))
+    return plain_text("\n".join(textwrap.wrap(name, width, break_on_hyphens=False)))

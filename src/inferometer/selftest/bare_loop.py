@@ -10,8 +10,7 @@ import os
 import signal
 from array import array
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.units import NS_PER_MS
+from inferometer.base.units import NS_PER_MS, monotonic_ns
 from inferometer.load.reactor import READ, EpollReactor
 
 PERIOD_NS = 4 * NS_PER_MS

@@ -11,12 +11,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_S
-from inferometer.load.load import Load, Recorded
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed, Plan
-from inferometer.load.workers import Workers
+from inferometer.load.workers import Load, Recorded, Workers
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.load import Load
 from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.workers import Load
 from inferometer.report.format import duration, share
 from inferometer.selftest.behaviour import Behaviour, Stall, dealt
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness

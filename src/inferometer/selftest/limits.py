@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, monotonic_ns
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import SPIN_NS, Timer
 from inferometer.observe.host import PORT_RANGE, local_ports

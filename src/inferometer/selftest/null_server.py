@@ -20,8 +20,7 @@ import time
 from array import array
 from typing import Protocol
 
-from inferometer.base.clock import monotonic_ns
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.selftest.behaviour import Behaviour, Stall, fault, from_json
 from inferometer.wire.frames import (
     ACK,

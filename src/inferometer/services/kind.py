@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError
+from inferometer.options.option import Rule, is_grpc, names_data
 from inferometer.options.options import Options
-from inferometer.options.rule import Rule, is_grpc, names_data
 
 if TYPE_CHECKING:  # the command line reads the table and must not wait for what services need
     from inferometer.model.spec import ModelSpec, Tensor
@@ -101,17 +101,11 @@ def _no_grpc(what: str) -> Rule:
     return Rule(is_grpc, f"gRPC is not supported with {what}. Use -i http.")
 
 
+_TRACE = ("trace_level", "trace_rate", "trace_count", "log_frequency")
+
 _ONLY_TRITON = (
-    "shared_memory",
-    "bls_composing_models",
-    "request_parameters",
-    "input_format",
-    "output_format",
-    "sequence_length",
-    "trace_level",
-    "trace_rate",
-    "trace_count",
-    "log_frequency",
+    *("shared_memory", "bls_composing_models", "request_parameters"),
+    *("input_format", "output_format", "sequence_length", *_TRACE),
 )
 """Fields that only servers of the KServe v2 protocol can honour."""
 
@@ -162,7 +156,7 @@ KINDS = {
                 "One process holds the Triton. Leave out --workers.",
             ),
         ),
-        refused=("trace_level", "trace_rate", "trace_count", "log_frequency"),
+        refused=_TRACE,
     ),
     "openai": Kind(
         classes={"http": "openai:OpenAi"},

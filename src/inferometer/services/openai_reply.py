@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.base.documents import encodable
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.records import status as outcome
+from inferometer.base.text import encodable
 from inferometer.services.traffic import Reply, ReplyBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.status import HTTP
 from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
 from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options, Tls
-from inferometer.records.status import HTTP
 from inferometer.services.endpoint import Connection, parse_endpoint
 from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of

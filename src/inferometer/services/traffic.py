@@ -17,7 +17,7 @@ Steps = Sequence[Sequence[Tensor]]
 class Reply(NamedTuple):
     """What a reply turned out to be."""
 
-    status: int = 0  # of `records.status`; 0 is good
+    status: int = 0  # of `base.status`; 0 is good
     text: str = ""  # the server's words, for a failure
     responses: int = 1  # that carried data
     times: tuple[int, ...] = ()  # of the responses of a stream, nanoseconds

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import MissingError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, monotonic_ns
 
 if TYPE_CHECKING:
     from inferometer.options.options import Options

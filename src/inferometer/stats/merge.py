@@ -6,12 +6,12 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TypeVar
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
-from inferometer.records import status
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
 from inferometer.stats.measurement import (
     ClientCost,

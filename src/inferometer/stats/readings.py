@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from inferometer.base import status
 from inferometer.observe.statistics import Snapshot
-from inferometer.records import status
 from inferometer.records.records import Records
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.observe.metrics import Sample
-from inferometer.records import status
 from inferometer.records.records import NO_TIMES, Column, Records
 from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.measurement import WindowFigures

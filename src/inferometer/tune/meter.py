@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.base.writing import writing
 from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
@@ -22,7 +21,7 @@ from inferometer.measure.points import read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import HostMeter
-from inferometer.observe.poller import HostEndpoint
+from inferometer.observe.poller import MetricsEndpoint
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.measurement import Level
@@ -287,7 +286,7 @@ def prepare_held(options: Options, host: Host) -> Setup:
     return replace(
         setup,
         options=replace(setup.options, metrics_interval_ms=options.metrics_interval_ms),
-        metrics=HostEndpoint(HostMeter(), clock=monotonic_ns),
+        metrics=MetricsEndpoint(None, clock=monotonic_ns, host=HostMeter()),
     )
 
 

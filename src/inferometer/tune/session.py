@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any
 
 import inferometer
-from inferometer.base.clock import Clock, monotonic_ns
 from inferometer.base.errors import InferometerError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml

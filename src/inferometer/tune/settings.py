@@ -1,6 +1,6 @@
 """Everything a search can be asked: made by the commands, from options or from a file.
 
-`TuneRequest` is the short form, one model and one promise; `settings_of` makes `TuneSettings` of it.
+`TuneOptions` are the short form, one model and one promise; `settings_of` makes `TuneSettings` of them.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
+from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
@@ -19,7 +20,6 @@ from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
-JOURNAL = Path("inferometer-tune.sqlite")
 IN_PROCESS = "c_api"
 
 
@@ -144,7 +144,7 @@ class TuneSettings:
     mode: str = "online"
     together: bool = False
     effort: Effort = field(default_factory=lambda: Effort(2.5, 0.03))
-    journal: Path = JOURNAL
+    journal: Path = TuneOptions().journal
     cpu_only_members: tuple[str, ...] = ()
     watch_gpus: bool | None = None  # None: when there are any
     idle_s: float = 0.0  # how long the empty server is watched for its own figures
@@ -153,26 +153,8 @@ class TuneSettings:
 RESERVE_S = 3.0  # of a budget: for starting and ending the server
 
 
-@dataclass(frozen=True, slots=True)
-class TuneRequest:
-    """What is wanted, and where to look for it."""
-
-    options: Options  # of the measurements; its model is the one to tune
-    slo: str | None = None
-    budget_s: float | None = None
-    repositories: tuple[Path, ...] = ()  # of a server of our own; none are the example models
-    url: str | None = None  # of a server to tune on instead
-    launch_mode: str = "local"  # or c_api: no server, the library in a worker
-    install_path: str | None = None  # of that library
-    search: str = "smart"
-    bounds: SearchBounds = field(default_factory=SearchBounds)
-    journal: Path = JOURNAL
-    seed: int | None = None
-
-
-def settings_of(request: TuneRequest) -> TuneSettings:
-    """Everything a search needs to know."""
-    options = request.options
+def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
+    """Everything a search needs to know; the options are those of its measurements."""
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
         raise UsageError(
@@ -185,7 +167,7 @@ def settings_of(request: TuneRequest) -> TuneSettings:
     else:
         launch = LaunchSettings(
             mode=request.launch_mode,
-            repositories=request.repositories or (example_repository(),),
+            repositories=request.model_repository or (example_repository(),),
             install_path=request.install_path,
             control=control,
         )
@@ -202,7 +184,7 @@ def settings_of(request: TuneRequest) -> TuneSettings:
         launch=launch,
         search=SearchSettings(
             request.search,
-            request.bounds,
+            SearchBounds(request.instances, request.batch, request.load, delays_us=request.delays),
             budget_s=None if request.budget_s is None else max(1.0, request.budget_s - RESERVE_S),
             seed=request.seed,
         ),

@@ -1,4 +1,4 @@
-"""HTTP/2 frames (RFC 9113 4 and 6): the names of their parts, and how ours are written.
+"""HTTP/2 frames (RFC 9113 4 and 6): names, how ours are written, how a whole reply is recognised.
 
 +-----------+------+-------+---+-----------+
 | size (24) | kind | flags | R | stream 31 |   then `size` bytes of payload
@@ -6,7 +6,10 @@
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct, pack, unpack_from
+from typing import Any
 
 from inferometer.base.errors import PeerError
 
@@ -24,13 +27,8 @@ PADDED = 0x8
 PRIORITISED = 0x20
 
 (
-    HEADER_TABLE_SIZE,
-    ENABLE_PUSH,
-    MAX_CONCURRENT_STREAMS,
-    INITIAL_WINDOW_SIZE,
-    MAX_FRAME_SIZE,
-    MAX_HEADER_LIST_SIZE,
-) = range(1, 7)
+    HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE,
+) = range(1, 7)  # fmt: skip
 
 ERRORS = (
     "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT",
@@ -54,15 +52,14 @@ LARGEST_STREAM_ID = 2**31 - 1
 Buffer = bytes | bytearray | memoryview
 
 _HEAD = Struct(">BHBBL")
-unpack_head: Callable[[Buffer, int], tuple[int, int, int, int, int]] = (
-    _HEAD.unpack_from
-)  # size >> 16, size & 0xffff, kind, flags, reserved bit and stream
+unpack_head: Callable[[Buffer, int], tuple[int, int, int, int, int]] = _HEAD.unpack_from
+"""(size >> 16, size & 0xffff, kind, flags, reserved bit and stream)."""
 
 
 class Fault(PeerError):
     """What the peer did ends the connection; the code goes into our GOAWAY."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(message)
         self.code = code
 
@@ -111,7 +108,7 @@ def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> 
 def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
     """Names and values in the order they were sent, which is the order they count in."""
     if len(payload) % 6:
-        raise Fault(FRAME_SIZE_ERROR, f"a SETTINGS frame has {len(payload)} bytes, which is no multiple of 6")
+        raise Fault(f"a SETTINGS frame has {len(payload)} bytes, which is no multiple of 6", FRAME_SIZE_ERROR)
     found = [unpack_from(">HL", payload, at) for at in range(0, len(payload), 6)]
     for name, value in found:
         _check_setting(name, value)
@@ -120,32 +117,29 @@ def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
 
 def _check_setting(name: int, value: int) -> None:
     if name == ENABLE_PUSH and value:
-        raise Fault(PROTOCOL_ERROR, f"the server set ENABLE_PUSH to {value}, where only 0 is its to say")
+        raise Fault(f"the server set ENABLE_PUSH to {value}, where only 0 is its to say")
     if name == INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-        raise Fault(FLOW_CONTROL_ERROR, f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1")
+        raise Fault(f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1", FLOW_CONTROL_ERROR)
     if name == MAX_FRAME_SIZE and not LEAST_FRAME_SIZE <= value <= LARGEST_FRAME_SIZE:
-        raise Fault(PROTOCOL_ERROR, f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")
+        raise Fault(f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")
 
 
 def check_size(kind: int, wanted: int, size: int) -> None:
     if size != wanted:
-        raise Fault(FRAME_SIZE_ERROR, f"a {name_of_kind(kind)} has {size} bytes, not {wanted}")
+        raise Fault(f"a {name_of_kind(kind)} has {size} bytes, not {wanted}", FRAME_SIZE_ERROR)
 
 
 def check_connection(kind: int, stream_id: int) -> None:
-    stream_id &= LARGEST_STREAM_ID
     if stream_id:
-        text = f"a {name_of_kind(kind)} came for stream {stream_id}, not for the connection"
-        raise Fault(PROTOCOL_ERROR, text)
+        raise Fault(f"a {name_of_kind(kind)} came for stream {stream_id}, not for the connection")
 
 
 def padding_of(data: Buffer, start: int, stop: int) -> int:
     if start == stop:
-        raise Fault(FRAME_SIZE_ERROR, "a padded frame is empty")
+        raise Fault("a padded frame is empty", FRAME_SIZE_ERROR)
     padding = data[start]
     if padding >= stop - start:
-        text = f"a frame of {stop - start} bytes has {padding} bytes of padding"
-        raise Fault(PROTOCOL_ERROR, text)
+        raise Fault(f"a frame of {stop - start} bytes has {padding} bytes of padding")
     return padding
 
 
@@ -157,5 +151,47 @@ def strip(flags: int, data: Buffer, start: int, stop: int) -> tuple[int, int]:
     if flags & PRIORITISED:
         start += 5
     if start > stop:
-        raise Fault(FRAME_SIZE_ERROR, "a HEADERS frame is too short for its priority")
+        raise Fault("a HEADERS frame is too short for its priority", FRAME_SIZE_ERROR)
     return start, stop
+
+
+# --- the usual reply: known whole, by one look instead of three frames
+#
+# A reply has the frames HEADERS, DATA and HEADERS. Of one that came before, everything is known but the stream id,
+# which must be the same in all three, and what the body says behind its opening. Servers often let a WINDOW_UPDATE
+# of the connection follow, which is as easily known.
+
+UPDATE = frame_head(4, WINDOW_UPDATE, 0, 0)
+UPDATE_SIZE = FRAME_HEAD + 4
+unpack_update = Struct(f">{FRAME_HEAD}sL").unpack_from
+"""(UPDATE, the increment), if it is a WINDOW_UPDATE of the connection."""
+
+_NEVER = 1 << 62  # more bytes than ever come
+
+
+@dataclass(frozen=True, slots=True)
+class UsualReply:
+    """How to know the reply: `unpack` gives the stream ids of its frames and what must be `constants`, in turns."""
+
+    size: int  # bytes of all its frames
+    content: int  # bytes of its body
+    unpack: Callable[[Buffer, int], tuple[Any, ...]]
+    constants: tuple[bytes, ...]
+
+
+UNKNOWN_REPLY = UsualReply(_NEVER, 0, Struct("").unpack_from, ())
+
+Pieces = tuple[bytes, bytes]
+"""A HEADERS frame, cut around the stream id."""
+
+
+@lru_cache(256)
+def usual_reply(head: Pieces, size: int, opening: bytes, trailers: Pieces) -> UsualReply:
+    """Of a reply with this head, a body of `size` bytes that begins with `opening`, and these trailers."""
+    first, block = head
+    last, end = trailers
+    middle = block + frame_head(size, DATA, 0, 0)[:5]
+    whole = Struct(
+        f">{len(first)}sL{len(middle)}sL{len(opening)}s{size - len(opening)}x{len(last)}sL{len(end)}s"
+    )
+    return UsualReply(whole.size, size, whole.unpack_from, (first, middle, opening, last, end))

@@ -27,14 +27,13 @@ import base64
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
 from urllib.parse import unquote_to_bytes
 
-from inferometer.base.codes import GRPC_CODES as CODES
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.status import GRPC_CODES as CODES
 from inferometer.wire import frames, http2
 from inferometer.wire.frames import Buffer
 from inferometer.wire.headers import Headers, encode_block
@@ -47,7 +46,6 @@ from inferometer.wire.sender import Http2Request, Stream, render
     UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED,
 ) = range(17)  # fmt: skip
 
-COMPRESSIONS = ("gzip", "deflate")
 LARGEST_MESSAGE = 2**31 - 1
 PREFIX = 5
 
@@ -85,17 +83,13 @@ _BY_HTTP_STATUS = {
 }
 
 # https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Errors"
-_BY_HTTP2_ERROR = {
-    frames.NO_ERROR: INTERNAL,
-    frames.PROTOCOL_ERROR: INTERNAL,
-    frames.INTERNAL_ERROR: INTERNAL,
-    frames.FLOW_CONTROL_ERROR: INTERNAL,
-    frames.SETTINGS_TIMEOUT: INTERNAL,
-    frames.FRAME_SIZE_ERROR: INTERNAL,
+_INTERNAL_ERRORS = (
+    frames.NO_ERROR, frames.PROTOCOL_ERROR, frames.INTERNAL_ERROR, frames.FLOW_CONTROL_ERROR, frames.SETTINGS_TIMEOUT,
+    frames.FRAME_SIZE_ERROR, frames.COMPRESSION_ERROR, frames.CONNECT_ERROR,
+)  # fmt: skip
+_BY_HTTP2_ERROR = dict.fromkeys(_INTERNAL_ERRORS, INTERNAL) | {
     frames.REFUSED_STREAM: UNAVAILABLE,
     frames.CANCEL: CANCELLED,
-    frames.COMPRESSION_ERROR: INTERNAL,
-    frames.CONNECT_ERROR: INTERNAL,
     frames.ENHANCE_YOUR_CALM: RESOURCE_EXHAUSTED,
     frames.INADEQUATE_SECURITY: PERMISSION_DENIED,
 }
@@ -113,10 +107,8 @@ def encode_headers(
     path: str,
     authority: str,
     scheme: str = "http",
-    metadata: Iterable[tuple[str, str | bytes]] = (),
-    timeout_ns: int | None = None,
+    metadata: Iterable[tuple[str, str]] = (),
     compression: str | None = None,
-    agent: str = "inferometer",
 ) -> bytes:
     """The header block of a call; the same for every stream of every connection."""
     if _PATH.fullmatch(path) is None:
@@ -126,17 +118,15 @@ def encode_headers(
     given = [_metadatum(name, value) for name, value in metadata]
     headers = [(":method", "POST"), (":scheme", scheme), (":path", path), (":authority", authority)]
     headers += [("te", "trailers"), ("content-type", "application/grpc")]
-    if timeout_ns is not None:
-        headers.append(("grpc-timeout", format_timeout(timeout_ns)))
     if compression is not None:
         headers.append(("grpc-encoding", compression))
     headers.append(("grpc-accept-encoding", "identity, deflate, gzip"))
     if all(name != "user-agent" for name, _ in given):
-        headers.append(("user-agent", agent))
+        headers.append(("user-agent", "inferometer"))
     return encode_block(headers + given)
 
 
-def _metadatum(name: str, value: str | bytes) -> tuple[str, str]:
+def _metadatum(name: str, value: str) -> tuple[str, str]:
     """A value may be a secret: what is said about it names only its name."""
     if name != name.lower():
         raise UsageError(
@@ -147,25 +137,14 @@ def _metadatum(name: str, value: str | bytes) -> tuple[str, str]:
     if name in _OURS:
         raise UsageError(f"the metadata {name!r} is gRPC's own to set", remedy="leave it out")
     if name.endswith("-bin"):
-        raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+        raw = value.encode("utf-8", "surrogateescape")
         return name, base64.b64encode(raw).decode("ascii").rstrip("=")
-    text = value.decode("latin-1") if isinstance(value, bytes) else value
-    if _TEXT.fullmatch(text) is None:
+    if _TEXT.fullmatch(value) is None:
         raise UsageError(
             f"the metadata {name!r} has a value that is not printable ASCII",
             remedy="give bytes under a name that ends with -bin",
         )
-    return name, text
-
-
-def format_timeout(timeout_ns: int) -> str:
-    """At most eight digits and a unit, the finest that can hold it; never less than was asked for."""
-    minute = 60 * NS_PER_S
-    for unit, length in (("n", 1), ("u", 1000), ("m", NS_PER_MS), ("S", NS_PER_S), ("M", minute)):
-        count = -(-max(timeout_ns, 1) // length)
-        if count < 10**8:
-            return f"{count}{unit}"
-    return f"{min(-(-timeout_ns // (60 * minute)), 10**8 - 1)}H"
+    return name, value
 
 
 def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buffer, ...]:
@@ -177,11 +156,9 @@ def frame_message(message: Buffer, compression: str | None = None) -> tuple[Buff
     return _prefix.pack(1, len(packed)), packed
 
 
-def render_call(
-    block: bytes, message: Buffer, *, compression: str | None = None, ends: bool = True
-) -> Http2Request:
-    """A call with its first message, for GrpcConnection.open()."""
-    return render(block, frame_message(message, compression), ends=ends)
+def render_call(block: bytes, message: Buffer, *, compression: str | None = None) -> Http2Request:
+    """A call with its only message, for GrpcConnection.open()."""
+    return render(block, frame_message(message, compression))
 
 
 # --- endings
@@ -228,16 +205,14 @@ def _is_grpc(head: Headers) -> bool:
 # --- the connection
 
 
+@dataclass(slots=True)
 class _Partial:
     """A message that has not arrived completely."""
 
-    __slots__ = ("body", "compressed", "left", "prefix")
-
-    def __init__(self) -> None:
-        self.prefix = bytearray()
-        self.compressed = False
-        self.left = 0  # bytes to come behind the prefix
-        self.body = bytearray()
+    prefix: bytearray = field(default_factory=bytearray)
+    compressed: bool = False
+    left: int = 0  # bytes to come behind the prefix
+    body: bytearray = field(default_factory=bytearray)
 
 
 class _Calls:
@@ -304,7 +279,7 @@ class _Calls:
     def _begin(self, stream: Stream, partial: _Partial) -> None:
         flag, partial.left = _unpack_prefix(partial.prefix)
         if flag > 1:
-            raise StreamFault(frames.PROTOCOL_ERROR, f"a message has the compression flag {flag}")
+            raise StreamFault(f"a message has the compression flag {flag}")
         self._check_size(partial.left)
         partial.compressed = flag == 1
         if partial.compressed:
@@ -321,18 +296,16 @@ class _Calls:
         try:
             message = unpacker.decompress(packed, self._largest + 1)
         except zlib.error as error:
-            raise StreamFault(frames.PROTOCOL_ERROR, f"a message cannot be decompressed: {error}") from None
+            raise StreamFault(f"a message cannot be decompressed: {error}") from None
         self._check_size(len(message))
         if not unpacker.eof or unpacker.unused_data:
-            raise StreamFault(
-                frames.PROTOCOL_ERROR, "a message cannot be decompressed: it has the wrong length"
-            )
+            raise StreamFault("a message cannot be decompressed: it has the wrong length")
         return message
 
     def _check_size(self, size: int) -> None:
         if size > self._largest:
             text = f"a message has {size} bytes or more, {self._largest} are allowed"
-            raise StreamFault(frames.ENHANCE_YOUR_CALM, text)
+            raise StreamFault(text, frames.ENHANCE_YOUR_CALM)
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
         block = stream.head if trailers is None else trailers
@@ -350,9 +323,7 @@ def _compression(stream: Stream) -> str:
     """What the server says it compressed with."""
     name = None if stream.head is None else stream.head.get("grpc-encoding")
     if name not in _WINDOW_BITS:
-        raise StreamFault(
-            frames.PROTOCOL_ERROR, f"a message is compressed, with the grpc-encoding {name!r:.80}"
-        )
+        raise StreamFault(f"a message is compressed, with the grpc-encoding {name!r:.80}")
     return name
 
 
@@ -399,10 +370,6 @@ class GrpcConnection:
         self._calls.events = events
         self.http2.eof()
         return events
-
-    def send_message(self, call: Stream, message: Buffer, *, compression: str | None = None) -> None:
-        """One more message of a call that was rendered with ends=False."""
-        self.http2.send(call, frame_message(message, compression))
 
     def half_close(self, call: Stream) -> None:
         """No more messages from us; the server may go on."""

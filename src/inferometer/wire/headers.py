@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from inferometer.wire.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fault
+from inferometer.wire.protobuf import varint
 
 if TYPE_CHECKING:
     from hpack import Decoder
@@ -65,17 +66,11 @@ def _encode_text(text: str) -> bytes:
 
 
 def _encode_integer(value: int, bits: int, mark: int) -> bytes:
-    """RFC 7541 5.1: in the low bits of the first byte, and if it is too large for them, in further bytes."""
+    """RFC 7541 5.1: in the low bits of the first byte; what is too large for them goes on as a varint does."""
     full = (1 << bits) - 1
     if value < full:
         return bytes([mark | value])
-    out = bytearray([mark | full])
-    value -= full
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes([mark | full]) + varint(value - full)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,13 +140,13 @@ def _decode(decoder: "Decoder", block: bytes) -> Headers:
     from hpack import HPACKError, OversizedHeaderListError
 
     try:
-        pairs = [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
+        pairs = decoder.decode(block, raw=True)
     except OversizedHeaderListError:
-        raise _TooLong(ENHANCE_YOUR_CALM, f"headers of more than the {LIST_LIMIT} bytes announced") from None
+        raise _TooLong(f"headers of more than the {LIST_LIMIT} bytes announced", ENHANCE_YOUR_CALM) from None
     except HPACKError as error:
         reason = _ADDRESS.sub("", str(error))
-        raise Fault(COMPRESSION_ERROR, f"a header block cannot be decoded: {reason}") from None
-    return parse_fields([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
+        raise Fault(f"a header block cannot be decoded: {reason}", COMPRESSION_ERROR) from None
+    return parse_fields([(str(name, "latin-1"), str(value, "latin-1")) for name, value in pairs])
 
 
 def parse_fields(fields: list[tuple[str, str]]) -> Headers:

@@ -110,20 +110,9 @@ class ReplyDecoder:
     """
 
     __slots__ = (
-        "_interim",
-        "_last_head",
-        "_last_size",
-        "_left",
-        "_pending",
-        "_room",
-        "_step",
-        "body",
-        "expected_size",
-        "expected_start",
-        "head",
-        "keep",
-        "received",
-    )
+        "_interim", "_last_head", "_last_size", "_left", "_pending", "_room", "_step", "body", "expected_size",
+        "expected_start", "head", "keep", "received",
+    )  # fmt: skip
 
     def __init__(self, *, keep: bool = False) -> None:
         self.keep = keep  # whether bodies of good replies are kept; bad ones are, up to ERROR_BODY_LIMIT
@@ -261,11 +250,12 @@ class ReplyDecoder:
             self._last_size = len(raw) + length
 
     def _take_sized(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        """Of a body, or of a chunk."""
         end = min(stop, at + self._left)
         self._keep(data, at, end)
         self._left -= end - at
         if not self._left:
-            self._step = _DONE
+            self._step = _DONE if self._step == _SIZED else _CHUNK_END
         return end
 
     def _take_until_close(self, data: bytearray | bytes, at: int, stop: int) -> int:
@@ -287,14 +277,6 @@ class ReplyDecoder:
         self._left = size or TRAILERS_LIMIT
         self._step = _CHUNK_DATA if size else _TRAILERS
         return begin
-
-    def _take_chunk_data(self, data: bytearray | bytes, at: int, stop: int) -> int:
-        end = min(stop, at + self._left)
-        self._keep(data, at, end)
-        self._left -= end - at
-        if not self._left:
-            self._step = _CHUNK_END
-        return end
 
     def _take_chunk_end(self, data: bytearray | bytes, at: int, stop: int) -> int:
         if data.startswith(b"\r\n", at, stop):
@@ -335,7 +317,7 @@ _STEPS: tuple[Callable[[ReplyDecoder, bytearray | bytes, int, int], int], ...] =
     ReplyDecoder._take_sized,
     ReplyDecoder._take_until_close,
     ReplyDecoder._take_chunk_size,
-    ReplyDecoder._take_chunk_data,
+    ReplyDecoder._take_sized,
     ReplyDecoder._take_chunk_end,
     ReplyDecoder._take_trailers,
 )
@@ -429,16 +411,14 @@ def _body_length(fields: tuple[tuple[str, str], ...]) -> int:
     if not codings:
         return lengths[0] if lengths else UNTIL_CLOSE
     if len(codings) > 1 or codings[0].lower() != "chunked":
-        raise PeerError(
-            f"the reply has the Transfer-Encoding {_quote_text(', '.join(codings))}, not 'chunked'"
-        )
+        raise PeerError(f"the reply has the Transfer-Encoding {', '.join(codings)[:80]!r}, not 'chunked'")
     return CHUNKED
 
 
 def _parse_length(text: str) -> int:
     # isdecimal, in Latin-1, is 0 to 9 and nothing else; 19 digits are enough for the limit.
     if not text.isdecimal() or len(text) > 19 or int(text) > LENGTH_LIMIT:
-        raise PeerError(f"the reply has the Content-Length {_quote_text(text)}, which no reply can have")
+        raise PeerError(f"the reply has the Content-Length {text[:80]!r}, which no reply can have")
     return int(text)
 
 
@@ -454,7 +434,3 @@ def _values(fields: tuple[tuple[str, str], ...], wanted: str) -> list[str]:
 
 def _quote(data: bytearray | bytes, at: int, stop: int) -> str:
     return repr(bytes(data[at : min(stop, at + 80)]))[1:]
-
-
-def _quote_text(text: str) -> str:
-    return repr(text[:80])

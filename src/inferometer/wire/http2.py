@@ -33,7 +33,7 @@ until they are complete. Header blocks are looked up by their bytes (headers.py)
 
 Speed. A load test sees the same reply again and again. The last head and the last trailers are kept as they came,
 cut where the stream id goes: a reply of that head, one DATA frame and these trailers is two comparisons. When two
-replies in a row were also of the same size, that reply is the usual one (usual.py): a caller that only counts replies
+replies in a row were also of the same size, that reply is the usual one (frames.py): a caller that only counts replies
 may recognise it by `next_reply`, and then has to update this connection itself. Only load/plain.py does so, and says
 which attributes it reads and writes.
 """
@@ -55,21 +55,22 @@ from inferometer.wire.frames import (
     LARGEST_STREAM_ID,
     PADDED,
     SETTINGS,
+    UNKNOWN_REPLY,
     Buffer,
     Fault,
+    UsualReply,
     frame_head,
     name_of_error,
     name_of_kind,
     unpack_head,
+    usual_reply,
 )
 from inferometer.wire.headers import LIST_LIMIT, BlockReader, Headers
 from inferometer.wire.sender import Http2Request, Sender, Stream, pack_id
-from inferometer.wire.usual import UNKNOWN_REPLY, UsualReply, usual_reply
 
 WINDOW = 2**30
 OUR_FRAME_SIZE = 2**20
 TAKE = 512 * 1024
-BLOCK_LIMIT = LIST_LIMIT  # bytes of a header block over all its frames
 BLOCK_FRAMES_LIMIT = 64
 ANSWERS_LIMIT = 100_000  # that a server may make us owe: far more than a busy one ever does
 INTERIM_LIMIT = 100  # heads of one reply with a status below 200
@@ -78,13 +79,12 @@ CANCELLED_LIMIT = 1024  # streams we remember to have cancelled
 MALFORMED, RESET, REFUSED, LOST, BROKEN = "malformed", "reset", "refused", "lost", "broken"
 
 _TOO_HIGH = OUR_FRAME_SIZE >> 16
-number = int.from_bytes
 
 
 class StreamFault(Exception):
     """Raised by a reader that rejects a body: the stream fails, and RST_STREAM carries the code."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, text: str, code: int = frames.PROTOCOL_ERROR) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
@@ -141,9 +141,8 @@ class Http2Connection:
 
     def __init__(self, reader: Reader, *, window: int = WINDOW) -> None:
         self.streams: dict[int, Stream] = {}
-        self.plain: dict[
-            int, Any
-        ] = {}  # tokens of requests without a Stream (load/plain.py), by the stream id
+        # Tokens of requests without a Stream (load/plain.py), by the stream id.
+        self.plain: dict[int, Any] = {}
         self.ready = False  # the server's SETTINGS have come
         self.closing = False  # no more streams can be opened; those open go on unless it is broken
         self.goaway: Goaway | None = None  # the server's, the last one
@@ -200,7 +199,8 @@ class Http2Connection:
     @property
     def wants_to_send(self) -> bool:
         """take() is worth a call, though it may find nothing after all."""
-        return self.sender.is_waiting
+        sender = self.sender
+        return bool(sender.queue) or (sender.window > 0 and bool(sender.ring))
 
     def open(self, token: Any, request: Http2Request, *, keep: bool = False) -> Stream:
         """Start a stream; its first frames, or all of them, are queued."""
@@ -249,11 +249,6 @@ class Http2Connection:
             self._close()
             self._fail_all(LOST, frames.NO_ERROR, self.broken.message)
 
-    def close(self) -> None:
-        """Send GOAWAY; streams that are open may still be answered."""
-        self._close()
-        self._queue(frames.goaway(0, frames.NO_ERROR))
-
     # --- frames
 
     def _receive(self, data: Buffer, length: int) -> None:
@@ -286,7 +281,7 @@ class Http2Connection:
             if kind == DATA:
                 self._read_data(flags, stream_id, data, start, stop, stop)
             elif kind in _READ:  # unknown kinds are ignored (4.1)
-                _READ[kind](self, flags, stream_id, data, start, stop)
+                _READ[kind](self, flags, stream_id & LARGEST_STREAM_ID, data, start, stop)
         if data is self._held:
             del self._held[:at]
         elif at < length:
@@ -297,15 +292,13 @@ class Http2Connection:
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
             began = repr(bytes(data[at : at + FRAME_HEAD]))[1:]
-            raise Fault(frames.PROTOCOL_ERROR, f"the server does not speak HTTP/2: it began with {began}")
+            raise Fault(f"the server does not speak HTTP/2: it began with {began}")
         if size > OUR_FRAME_SIZE:
             text = f"a {name_of_kind(kind)} has {size} bytes, {OUR_FRAME_SIZE} are allowed"
-            raise Fault(frames.FRAME_SIZE_ERROR, text)
+            raise Fault(text, frames.FRAME_SIZE_ERROR)
         if kind != self._expected >= 0:
             expected = name_of_kind(self._expected)
-            raise Fault(
-                frames.PROTOCOL_ERROR, f"a {name_of_kind(kind)} came where only a {expected} may come"
-            )
+            raise Fault(f"a {name_of_kind(kind)} came where only a {expected} may come")
 
     def _read_usual(self, stream_id: int, data: bytes | bytearray, at: int, length: int) -> int:
         """A whole reply like the ones before; returns where it ends, or 0 when it is not like them."""
@@ -377,15 +370,14 @@ class Http2Connection:
         stream.received += size + FRAME_HEAD
         stream.content += content
         if stream.head is None:
-            self._fail(stream, frames.PROTOCOL_ERROR, "a body came before the headers")
+            self._fail(stream, "a body came before the headers")
             return None
         stream.unreturned += size
         if stream.unreturned < self.return_at:
             return stream
         if stream.unreturned > self.our_window:
-            self._fail(
-                stream, frames.FLOW_CONTROL_ERROR, "the server sent more than the stream's window allows"
-            )
+            text = "the server sent more than the stream's window allows"
+            self._fail(stream, text, frames.FLOW_CONTROL_ERROR)
             return None
         self._queue(frames.window_update(stream.id, stream.unreturned))
         stream.unreturned = 0
@@ -393,7 +385,7 @@ class Http2Connection:
 
     def _return_window(self) -> None:
         if self.unreturned > max(self.our_window, frames.DEFAULT_WINDOW):
-            raise Fault(frames.FLOW_CONTROL_ERROR, "the server sent more than the connection's window allows")
+            raise Fault("the server sent more than the connection's window allows", frames.FLOW_CONTROL_ERROR)
         self._queue(frames.window_update(0, self.unreturned))
         self.unreturned = 0
 
@@ -415,14 +407,14 @@ class Http2Connection:
         try:
             self._reader.body(stream, data, start, stop)
         except StreamFault as fault:
-            self._fail(stream, fault.code, fault.text)
+            self._fail(stream, fault.text, fault.code)
 
     # --- header blocks
 
     def _read_headers(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         if flags & (PADDED | frames.PRIORITISED):
             start, stop = frames.strip(flags, data, start, stop)
-        self._block_stream = stream_id & LARGEST_STREAM_ID
+        self._block_stream = stream_id
         self._block_flags = flags
         self._block_frames = 1
         block = bytes(data[start:stop])
@@ -434,11 +426,8 @@ class Http2Connection:
             self._block = bytearray(block)
 
     def _read_continuation(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        stream_id &= LARGEST_STREAM_ID
         if self._expected != CONTINUATION or stream_id != self._block_stream:
-            raise Fault(
-                frames.PROTOCOL_ERROR, f"a CONTINUATION frame of stream {stream_id} continues nothing"
-            )
+            raise Fault(f"a CONTINUATION frame of stream {stream_id} continues nothing")
         self._block += data[start:stop]
         self._block_frames += 1
         self._check_block(len(self._block))
@@ -448,9 +437,9 @@ class Http2Connection:
             self._block.clear()
 
     def _check_block(self, size: int) -> None:
-        if size > BLOCK_LIMIT or self._block_frames > BLOCK_FRAMES_LIMIT:
+        if size > LIST_LIMIT or self._block_frames > BLOCK_FRAMES_LIMIT:
             text = f"a header block is too long: {size} bytes in {self._block_frames} frames"
-            raise Fault(frames.ENHANCE_YOUR_CALM, text)
+            raise Fault(text, frames.ENHANCE_YOUR_CALM)
 
     def _read_block(self, block: bytes) -> None:
         headers = self._blocks.decode(block)
@@ -461,13 +450,13 @@ class Http2Connection:
         stream.received += len(block) + FRAME_HEAD
         stream.is_plain = False
         if headers.fault:
-            self._fail(stream, frames.PROTOCOL_ERROR, f"the reply has {headers.fault}")
+            self._fail(stream, f"the reply has {headers.fault}")
         elif stream.head is None:
             self._read_head(stream, headers, block)
         elif headers.status:
-            self._fail(stream, frames.PROTOCOL_ERROR, f"a second head came, with status {headers.status}")
+            self._fail(stream, f"a second head came, with status {headers.status}")
         elif not flags & END_STREAM:
-            self._fail(stream, frames.PROTOCOL_ERROR, "the trailers do not end the reply")
+            self._fail(stream, "the trailers do not end the reply")
         else:
             if self._usual_trailers.headers is not headers and self._blocks.frozen:
                 self._usual_trailers = _usual(block, END_HEADERS | END_STREAM, headers)
@@ -476,7 +465,7 @@ class Http2Connection:
     def _read_head(self, stream: Stream, headers: Headers, block: bytes) -> None:
         ends = self._block_flags & END_STREAM
         if not headers.status:
-            self._fail(stream, frames.PROTOCOL_ERROR, "the head of the reply has no status")
+            self._fail(stream, "the head of the reply has no status")
         elif headers.status >= 200:
             if self._usual_head.headers is not headers and self._blocks.frozen and not ends:
                 self._usual_head = _usual(block, END_HEADERS, headers)
@@ -485,15 +474,14 @@ class Http2Connection:
             if ends:
                 self._end(stream, None)
         elif ends or headers.status == 101:
-            text = f"the status {headers.status} ends the reply or the protocol"
-            self._fail(stream, frames.PROTOCOL_ERROR, text)
+            self._fail(stream, f"the status {headers.status} ends the reply or the protocol")
         else:
             stream.interim += 1
             if stream.interim > INTERIM_LIMIT:
                 text = (
                     f"more than {INTERIM_LIMIT} interim replies came, the last with status {headers.status}"
                 )
-                self._fail(stream, frames.ENHANCE_YOUR_CALM, text)
+                self._fail(stream, text, frames.ENHANCE_YOUR_CALM)
 
     # --- ends of streams
 
@@ -502,8 +490,7 @@ class Http2Connection:
             return
         head = stream.head
         if head is not None and 0 <= head.length != stream.content:
-            text = f"the body has {stream.content} bytes, its Content-Length is {head.length}"
-            self._fail(stream, frames.PROTOCOL_ERROR, text)
+            self._fail(stream, f"the body has {stream.content} bytes, its Content-Length is {head.length}")
             return
         del self.streams[stream.id]
         if stream.waiting or not stream.ends:  # the answer is complete: the server does not want the rest
@@ -511,7 +498,7 @@ class Http2Connection:
             self._queue(frames.rst_stream(stream.id, frames.NO_ERROR))
         self._reader.ended(stream, trailers)
 
-    def _fail(self, stream: Stream, code: int, text: str) -> None:
+    def _fail(self, stream: Stream, text: str, code: int = frames.PROTOCOL_ERROR) -> None:
         """A stream error (5.4.2)."""
         self.cancel(stream, code)
         self._reader.failed(stream, MALFORMED, code, text)
@@ -562,27 +549,24 @@ class Http2Connection:
         self._check_opened(stream_id, kind)
         if stream_id > self._forgotten:
             text = f"a {name_of_kind(kind)} came for stream {stream_id}, which has ended"
-            raise Fault(frames.STREAM_CLOSED, text)
+            raise Fault(text, frames.STREAM_CLOSED)
         return None
 
     def _check_opened(self, stream_id: int, kind: int) -> None:
         if stream_id % 2 == 0 or stream_id >= self.next_id:
-            text = f"a {name_of_kind(kind)} came for stream {stream_id}, which was never opened"
-            raise Fault(frames.PROTOCOL_ERROR, text)
+            raise Fault(f"a {name_of_kind(kind)} came for stream {stream_id}, which was never opened")
 
     # --- control frames
 
     def _read_priority(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        stream_id &= LARGEST_STREAM_ID
         if not stream_id:
-            raise Fault(frames.PROTOCOL_ERROR, "a PRIORITY frame came for no stream")
+            raise Fault("a PRIORITY frame came for no stream")
         stream = self.streams.get(stream_id)
         if stream is not None and stop - start != 5:
-            self._fail(stream, frames.FRAME_SIZE_ERROR, f"a PRIORITY frame has {stop - start} bytes, not 5")
+            self._fail(stream, f"a PRIORITY frame has {stop - start} bytes, not 5", frames.FRAME_SIZE_ERROR)
 
     def _read_reset(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         frames.check_size(frames.RST_STREAM, 4, stop - start)
-        stream_id &= LARGEST_STREAM_ID
         self._check_opened(stream_id, frames.RST_STREAM)
         stream = self.streams.pop(stream_id, None)
         if stream is None:
@@ -599,7 +583,7 @@ class Http2Connection:
         if flags & frames.ACK:
             frames.check_size(SETTINGS, 0, stop - start)
             if not self.ready:
-                raise Fault(frames.PROTOCOL_ERROR, "the server acknowledged settings before it sent its own")
+                raise Fault("the server acknowledged settings before it sent its own")
             self._blocks.acknowledged()
             return
         values = frames.parse_settings(data[start:stop])
@@ -614,12 +598,12 @@ class Http2Connection:
         if name == frames.MAX_CONCURRENT_STREAMS:
             self.limit = 0 if self.closing else value
         elif name == frames.MAX_FRAME_SIZE:
-            self.sender.allow_frame_size(value)
+            self.sender.frame_size = value
         elif name == frames.INITIAL_WINDOW_SIZE:
             self.sender.allow_all(value, self.streams.values())
 
     def _read_push_promise(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        raise Fault(frames.PROTOCOL_ERROR, "a PUSH_PROMISE frame came, though push is switched off")
+        raise Fault("a PUSH_PROMISE frame came, though push is switched off")
 
     def _read_ping(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         frames.check_connection(frames.PING, stream_id)
@@ -631,16 +615,16 @@ class Http2Connection:
         self._queue(reply)
         self.answers += 1
         if self.answers > ANSWERS_LIMIT:
-            raise Fault(frames.ENHANCE_YOUR_CALM, "the server asks for more answers than it reads")
+            raise Fault("the server asks for more answers than it reads", frames.ENHANCE_YOUR_CALM)
 
     def _read_goaway(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         frames.check_connection(frames.GOAWAY, stream_id)
         if stop - start < 8:
-            raise Fault(frames.FRAME_SIZE_ERROR, f"a GOAWAY frame has {stop - start} bytes")
+            raise Fault(f"a GOAWAY frame has {stop - start} bytes", frames.FRAME_SIZE_ERROR)
         last, code = unpack_from(">LL", data, start)
         last &= LARGEST_STREAM_ID
         if self.goaway is not None and last > self.goaway.last_stream_id:
-            raise Fault(frames.PROTOCOL_ERROR, "a second GOAWAY frame names a higher stream than the first")
+            raise Fault("a second GOAWAY frame names a higher stream than the first")
         text = bytes(data[start + 8 : min(stop, start + 8 + 1024)]).decode("utf-8", "replace")
         self.goaway = Goaway(last, code, text)
         self._close()
@@ -654,7 +638,6 @@ class Http2Connection:
         frames.check_size(frames.WINDOW_UPDATE, 4, stop - start)
         (increment,) = unpack_from(">L", data, start)
         increment &= frames.LARGEST_WINDOW
-        stream_id &= LARGEST_STREAM_ID
         if not stream_id:
             self.sender.allow(increment)
             return
@@ -663,9 +646,9 @@ class Http2Connection:
         if stream is None:
             return
         if not increment:
-            self._fail(stream, frames.PROTOCOL_ERROR, "a WINDOW_UPDATE frame has an increment of 0")
+            self._fail(stream, "a WINDOW_UPDATE frame has an increment of 0")
         elif stream.window + increment > frames.LARGEST_WINDOW:
-            self._fail(stream, frames.FLOW_CONTROL_ERROR, "the stream's window was lifted above 2^31-1")
+            self._fail(stream, "the stream's window was lifted above 2^31-1", frames.FLOW_CONTROL_ERROR)
         else:
             self.sender.allow_stream(stream, increment)
 

@@ -25,9 +25,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 def metric_lines(text: str) -> Iterator[MetricLine]:
     """Every line that holds a number; comments, broken lines, NaN and what no counter holds are passed over."""
-    for line in text.split("\n"):
-        if (found := _maybe_reading(line)) is not None:
-            yield found
+    return filter(None, map(_maybe_reading, text.split("\n")))
 
 
 def _maybe_reading(line: str) -> MetricLine | None:

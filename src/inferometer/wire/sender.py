@@ -96,19 +96,15 @@ class Stream:
 class Sender:
     """What waits to be sent on one connection."""
 
-    __slots__ = ("_frame_size", "initial_window", "queue", "quick_limit", "ring", "window")
+    __slots__ = ("frame_size", "initial_window", "queue", "quick_limit", "ring", "window")
 
     def __init__(self) -> None:
         self.queue: list[Buffer] = []  # whole frames, to be sent as soon as possible
         self.ring: deque[Stream] = deque()  # with data waiting and their own window open
         self.window = frames.DEFAULT_WINDOW
         self.initial_window = frames.DEFAULT_WINDOW
-        self._frame_size = frames.LEAST_FRAME_SIZE
+        self.frame_size = frames.LEAST_FRAME_SIZE
         self.quick_limit = -1  # bytes of a body that may go as made before; none at first: see _start_slowly
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self.queue) or (self.window > 0 and bool(self.ring))
 
     def start(self, stream_id: int, token: Any, keep: bool, request: Http2Request) -> Stream:
         """A new stream, whose first frames, or all of them, are queued."""
@@ -127,7 +123,7 @@ class Sender:
             block = SHRINK + block
             self.quick_limit = self.initial_window
         ends = request.ends and not request.body
-        self.queue += frames.header_frames(stream.id, block, ends=ends, largest=self._frame_size)
+        self.queue += frames.header_frames(stream.id, block, ends=ends, largest=self.frame_size)
         self._wait(stream, request.body)
 
     def send(self, stream: Stream, body: Buffer | tuple[Buffer, ...], *, ends: bool) -> None:
@@ -176,7 +172,7 @@ class Sender:
 
     def _send_frame(self, stream: Stream, waiting: deque[memoryview]) -> int:
         """One DATA frame, of as many parts as it takes; returns its size."""
-        room = size = min(self._frame_size, QUANTUM, stream.window, self.window)
+        room = size = min(self.frame_size, QUANTUM, stream.window, self.window)
         parts: list[Buffer] = []
         while waiting and room:
             part = waiting.popleft()
@@ -195,16 +191,13 @@ class Sender:
 
     # --- what the server allows
 
-    def allow_frame_size(self, size: int) -> None:
-        self._frame_size = size
-
     def allow(self, increment: int) -> None:
         """WINDOW_UPDATE of the connection."""
         if not increment:
-            raise Fault(frames.PROTOCOL_ERROR, "a WINDOW_UPDATE frame has an increment of 0")
+            raise Fault("a WINDOW_UPDATE frame has an increment of 0")
         self.window += increment
         if self.window > frames.LARGEST_WINDOW:
-            raise Fault(frames.FLOW_CONTROL_ERROR, "the connection's window was lifted above 2^31-1")
+            raise Fault("the connection's window was lifted above 2^31-1", frames.FLOW_CONTROL_ERROR)
 
     def allow_stream(self, stream: Stream, increment: int) -> None:
         """WINDOW_UPDATE of one stream."""
@@ -220,5 +213,5 @@ class Sender:
         for stream in streams:
             if stream.window + change > frames.LARGEST_WINDOW:
                 text = f"the new INITIAL_WINDOW_SIZE lifts stream {stream.id} above 2^31-1"
-                raise Fault(frames.FLOW_CONTROL_ERROR, text)
+                raise Fault(text, frames.FLOW_CONTROL_ERROR)
             self.allow_stream(stream, change)

@@ -1,7 +1,8 @@
 """Server-sent events (WHATWG HTML, 9.2): the bytes of a text/event-stream body in, events out. No socket, no clock.
 
-A line ends with LF, CR or CRLF; an empty line ends an event. Lines that begin with a colon are comments, which keep
-connections alive. A byte order mark may stand at the very beginning. Reconnection (`id`, `retry`) is not for us.
+A line ends with LF, CR or CRLF; an empty line ends an event, and half an event at the end of the stream is dropped.
+Lines that begin with a colon are comments, which keep connections alive. A byte order mark may stand at the very
+beginning. Reconnection (`id`, `retry`) is not for us.
 """
 
 from typing import NamedTuple
@@ -58,11 +59,6 @@ class SseDecoder:
                 self._dispatch(events)
         self._check_size(len(self._pending))
         return events
-
-    def finish(self) -> None:
-        """The stream is over: a half event at the end is dropped, as the standard says."""
-        self._pending, self._data, self._name, self._size = b"", [], b"", 0
-        self._is_begun = self._skips_lf = False
 
     def _take(self, line: bytes) -> None:
         self._size += len(line)

@@ -4,7 +4,6 @@ import pytest
 
 from inferometer.base.answer_file import read, write
 from inferometer.base.notes import Note, Remark
-from inferometer.cli.compare import main
 from inferometer.cli.main import main as inferometer
 from inferometer.compare.comparison import Comparison
 from inferometer.options.effective import Effective
@@ -109,7 +108,17 @@ def test_all_reports_are_written(files, tmp_path, capsys):
     names = [str(tmp_path / name) for name in ("c.json", "c.md", "c.xml", "c.html")]
     words = ["--json", names[0], "--markdown", names[1], "--junit", names[2], "--html", names[3]]
     assert (
-        main([files("base.json"), files("new.json", rate=50.0), *words, "--fail-if", "throughput < -1%"]) == 1
+        inferometer(
+            [
+                "compare",
+                files("base.json"),
+                files("new.json", rate=50.0),
+                *words,
+                "--fail-if",
+                "throughput < -1%",
+            ]
+        )
+        == 1
     )
     assert "Regression" in capsys.readouterr().out
     found = read(tmp_path / "c.json", Comparison)
@@ -121,11 +130,16 @@ def test_all_reports_are_written(files, tmp_path, capsys):
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_else(files, tmp_path):
-    assert main([files("base.json"), files("new.json"), "--junit", str(tmp_path / "no" / "c.xml")]) == 64
+    assert (
+        inferometer(
+            ["compare", files("base.json"), files("new.json"), "--junit", str(tmp_path / "no" / "c.xml")]
+        )
+        == 64
+    )
 
 
 def test_help_names_the_exit_codes(capsys):
-    assert main(["--help"]) == 0
+    assert inferometer(["compare", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--fail-if" in shown
     assert "64 wrong usage" in shown

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from inferometer.base.errors import UsageError
 from inferometer.cli.measure import COMMAND, measure_options
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
-from inferometer.options.help import print_help
-from inferometer.options.option import Ask
+from inferometer.options.command_line import Ask, print_help, read
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.options.values import Range
-from inferometer.options.words import read
 
 SECTION_1_AND_6_1 = """
 -m -x --service-kind --endpoint --bls-composing-models --model-signature-name -v --version

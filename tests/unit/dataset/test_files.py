@@ -41,7 +41,7 @@ def write(name: str, data) -> None:
 def read(specs, *files, **options):
     """The steps of the dataset; `files` are written as on the command line."""
     specs = specs if isinstance(specs, tuple) else (specs,)
-    parsed = tuple(named_source("--input", text) for text in files)
+    parsed = tuple(named_source.read("--input", text) for text in files)
     dataset = build(ModelSpec("m", "", specs, (), max_batch_size=8), DataOptions(files=parsed, **options))
     assert (dataset.origin, dataset.is_given, len(dataset.streams)) == ("files", True, 1)
     return dataset.streams[0]
@@ -596,7 +596,7 @@ def test_inputs_beside_it_may_need_a_shape():
 @pytest.mark.parametrize("text", ["", "X", "=a", "X=@", "@photo.jpg"])
 def test_what_no_input_is(text):
     with pytest.raises(UsageError) as caught:
-        named_source("--input", text)
+        named_source.read("--input", text)
     assert str(caught.value) == (
         f"Failed to parse --input. There must be an input name, '=' and a value, but got '{text}'; "
         "write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5"

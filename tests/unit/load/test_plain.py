@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from inferometer.load.engine import NOTHING
+from inferometer.load.link import NOTHING
 from inferometer.load.plain import PlainCalls
 from inferometer.wire import frames
 from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call

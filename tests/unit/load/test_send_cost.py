@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from inferometer.load.send_cost import RECENT, SendCost
+from inferometer.load.link import RECENT, SendCost
 
 
 def cost_of(took_ns: list[int], requests: int = 1) -> int:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import NEVER, Ramps
-from inferometer.load.shape import parse_shape
+from inferometer.load.plan import NEVER, Ramps, parse_shape
 
 S = NS_PER_S
 

@@ -1,10 +1,15 @@
 """Whose a response on a shared stream is."""
 
+from typing import Any
+
 import pytest
 
 from inferometer.base.errors import PeerError
-from inferometer.load.streams import SharedStream
+from inferometer.load.grpc import SharedStream
 from inferometer.services.kserve import StreamReply
+
+CALL: Any = "the call"
+CHANNEL: Any = None
 
 
 def reply(name: bytes, error: str = "") -> StreamReply:
@@ -14,14 +19,14 @@ def reply(name: bytes, error: str = "") -> StreamReply:
 @pytest.fixture
 def stream() -> SharedStream:
     """Of requests 7, which was given up, and 8."""
-    found = SharedStream(0, None, first_id=7, calls={b"8": "the call"})
+    found = SharedStream(0, CHANNEL, first_id=7, calls={b"8": CALL})
     found._sent = 2
     return found
 
 
 @pytest.mark.parametrize(
     ("name", "owner"),
-    [(b"8", "the call"), (b"7", None), (b"", "the call")],
+    [(b"8", CALL), (b"7", None), (b"", CALL)],
     ids=["its id", "given up", "no id"],
 )
 def test_the_id_tells_whose_it_is(stream: SharedStream, name: bytes, owner: str | None) -> None:

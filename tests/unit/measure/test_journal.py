@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.measure.journal import DISORDER_NS, RequestJournal
 from inferometer.model.spec import Tensor
-from inferometer.records import status
 from inferometer.records.spool import Spool, SpoolHead
 
 

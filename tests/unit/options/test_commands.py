@@ -6,8 +6,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import main
-from inferometer.options.help import described
-from inferometer.options.words import Command, read
+from inferometer.options.command_line import Command, read
 
 NAMES = ("measure", "find", "view", "compare", "diagnose", "tune", "serve", "selftest", "demo")
 COMMANDS = [import_module(f"inferometer.cli.{name}").COMMAND for name in NAMES]
@@ -37,10 +36,11 @@ def test_a_word_that_is_not_known_is_refused_with_a_remedy(command: Command) -> 
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_options_are_described_as_data(command: Command) -> None:
-    rows = list(described(command.groups))
-    assert all(row["help"] and row["names"] and row["group"] for row in rows)
-    assert all(row["is_flag"] or row["metavar"] for row in rows)
+def test_every_option_says_what_it_does(command: Command) -> None:
+    for title, rows in command.groups:
+        assert title
+        assert all(row.help and row.names for row in rows)
+        assert all(row.metavar for row in rows if row.values is not None)
 
 
 @pytest.mark.parametrize(

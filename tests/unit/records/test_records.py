@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from inferometer.records import status
-from inferometer.records.records import EMPTY, Records, from_rows, join
-from inferometer.records.ring import COLUMNS
+from inferometer.base import status
+from inferometer.records.records import COLUMNS, EMPTY, Records, from_rows, join
 
 
 def records(*requests: tuple[int, int, tuple[int, ...]]) -> Records:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from inferometer.report.axes import scale
 from inferometer.report.document import ChartAxis, Spread
+from inferometer.report.page import scale
 
 
 def axis(spread: Spread) -> ChartAxis:

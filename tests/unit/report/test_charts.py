@@ -3,14 +3,6 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-from inferometer.report.charts import (
-    NARROW,
-    WIDE,
-    bars_figure,
-    chart_figure,
-    differences_figure,
-    draw,
-)
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -26,6 +18,7 @@ from inferometer.report.document import (
     Spread,
     Tone,
 )
+from inferometer.report.page import NARROW, WIDE, block_markup, draw
 
 NASTY = "<script>alert('1 & 2')</script>\""
 
@@ -87,7 +80,7 @@ def test_error_bars_reach_to_their_limits():
 
 
 def test_names_stay_text():
-    figure = chart_figure(chart(NASTY, label=NASTY))
+    figure = block_markup(chart(NASTY, label=NASTY), "")
     assert "<script" not in figure
     root = ElementTree.fromstring(figure)
     assert root.findtext("figcaption") == NASTY
@@ -108,7 +101,7 @@ def test_bars_have_the_width_of_their_share():
         ),
         Bar(NASTY, (Segment("queue", 80.0, "80 ms", "part-queue"),), "80 ms", NASTY),
     )
-    figure = bars_figure(Bars("bars", rows, 80.0))
+    figure = block_markup(Bars("bars", rows), "")
     assert re.findall(r'style="width:([\d.]+)%"', figure) == ["37.500", "12.500", "100.000"]
     assert re.findall(r'data-value="([\d.]+)"', figure) == ["30.0", "10.0", "80.0"]
     assert "<script" not in figure
@@ -116,9 +109,8 @@ def test_bars_have_the_width_of_their_share():
 
 
 def test_bars_of_nothing_are_empty():
-    figure = bars_figure(
-        Bars("bars", (Bar("zero", (Segment("queue", 0.0, "0 ns", "part-queue"),), "0 ns"),), 0.0)
-    )
+    bar = Bar("zero", (Segment("queue", 0.0, "0 ns", "part-queue"),), "0 ns")
+    figure = block_markup(Bars("bars", (bar,)), "")
     assert "width:0.000%" in figure
 
 
@@ -127,7 +119,7 @@ def test_differences_are_placed_around_zero():
         DifferenceBar("up", 10.0, (5.0, 15.0), "+10 %", Tone.GOOD, "first"),
         DifferenceBar("down", -20.0, None, "−20 %", Tone.BAD, "second"),
     )
-    figure = differences_figure(Differences(NASTY, rows, "%"))
+    figure = block_markup(Differences(NASTY, rows, "%"), "")
     assert re.findall(r'class="dot" style="left:([\d.]+)%"', figure) == ["75.000", "0.000"]
     assert re.findall(r'class="reach" style="left:([\d.]+)%;width:([\d.]+)%"', figure) == [
         ("62.500", "25.000")

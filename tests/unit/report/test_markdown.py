@@ -2,7 +2,6 @@
 
 import pytest
 
-from inferometer.report import escape
 from inferometer.report.document import (
     Code,
     Column,
@@ -14,7 +13,7 @@ from inferometer.report.document import (
     Section,
     Table,
 )
-from inferometer.report.markdown import markdown
+from inferometer.report.markdown import markdown, markdown_line
 from inferometer.report.saved import to_markdown
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
@@ -32,7 +31,7 @@ from tests.support.reports import sample_comparison, sample_diagnosis, sample_re
     ],
 )
 def test_nothing_is_taken_for_markup(text, written):
-    assert escape.markdown(text) == written
+    assert markdown_line(text) == written
 
 
 def test_a_document_in_markdown():

@@ -16,10 +16,9 @@ from rich.console import Console
 from inferometer.base.text import printable
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report import csv as classic_table
-from inferometer.report import escape
-from inferometer.report.junit import to_junit
-from inferometer.report.saved import document, to_html, to_markdown
-from inferometer.report.terminal import show
+from inferometer.report.markdown import markdown_block, markdown_line
+from inferometer.report.saved import document, to_html, to_junit, to_markdown
+from inferometer.report.terminal import plain_text, show
 from inferometer.stats.measurement import FailureGroup
 from tests.support.nasty import NASTY, with_texts
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
@@ -65,7 +64,7 @@ def test_a_terminal_is_not_steered(kind: str, seed: int) -> None:
 def test_markup_of_the_terminal_is_shown_as_it_is() -> None:
     sink = io.StringIO()
     screen = Console(file=sink, width=200)
-    screen.print(escape.terminal("[bold red]x[/bold red] \x1b[31m"))
+    screen.print(plain_text("[bold red]x[/bold red] \x1b[31m"))
     assert sink.getvalue().strip() == r"[bold red]x[/bold red] \x1b[31m"
 
 
@@ -110,9 +109,9 @@ def test_every_row_of_a_table_has_the_cells_of_its_head(kind: str, seed: int) ->
 def test_a_nasty_text_alone_is_a_paragraph_of_text(text: str) -> None:
     parser = MarkdownIt("commonmark").enable("table").enable("strikethrough")
     for made in (
-        escape.markdown_block(text),
-        f"- {escape.markdown_block(text)}",
-        f"a {escape.markdown(text)}",
+        markdown_block(text),
+        f"- {markdown_block(text)}",
+        f"a {markdown_line(text)}",
     ):
         kinds = {token.type for token in unmarked(parser.parse(made))}
         expected = {"paragraph_open", "inline", "text", "paragraph_close"}
@@ -124,14 +123,12 @@ def test_a_nasty_text_alone_is_a_paragraph_of_text(text: str) -> None:
         }
         if not made.startswith("- "):
             assert kinds <= expected
-    shown = [
-        token.content for token in unmarked(parser.parse(escape.markdown_block(text))) if token.type == "text"
-    ]
+    shown = [token.content for token in unmarked(parser.parse(markdown_block(text))) if token.type == "text"]
     assert "".join(shown) == printable(" ".join(text.split()))
 
 
 def test_addresses_are_no_links_where_bare_ones_are() -> None:
-    made = escape.markdown("see http://a.example, www.b.example or c@d.example")
+    made = markdown_line("see http://a.example, www.b.example or c@d.example")
     assert made == r"see http\://a.example, www\.b.example or c\@d.example"
 
 
@@ -192,12 +189,12 @@ def test_junit_is_xml(seed: int) -> None:
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_no_cell_is_a_formula(text: str) -> None:
-    assert escape.cell(text)[:1] not in tuple("=+-@\t\r|%")
+    assert classic_table.spreadsheet_cell(text)[:1] not in tuple("=+-@\t\r|%")
 
 
 @pytest.mark.parametrize("text", ["-1", "+5.25", "-1.5e-3", "-12%", "1,000", "-", "", "simple_config_1"])
 def test_numbers_and_names_stay_as_they_are(text: str) -> None:
-    assert escape.cell(text) == text
+    assert classic_table.spreadsheet_cell(text) == text
 
 
 @every_seed

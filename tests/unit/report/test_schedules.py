@@ -93,6 +93,8 @@ def test_a_ramp_of_streams_has_a_row_for_people_and_nothing_for_scripts(build: M
     result = build.result(row, mode="periodic_concurrency", periodic=[2, 6, 2], request_period=3)
     assert classic.level_block(result, row) == classic.summary(result) == main_csv(result) == ""
     assert "2..6" in shown(result)
+    without_end = build.result(row, mode="periodic_concurrency", periodic=[2, None, 1], request_period=3)
+    assert "2..2" in shown(without_end)
 
 
 def test_rates_are_in_the_file(build: ModuleType) -> None:

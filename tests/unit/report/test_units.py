@@ -2,8 +2,13 @@
 
 import pytest
 
-from inferometer.report.axes import plain_number, time_axis
-from inferometer.report.document import Spread
+from inferometer.report.document import ChartLine, ChartPoint, Spread
+from inferometer.report.documents.levels import time_axis
+from inferometer.report.format import plain_number
+
+
+def line(times):
+    return ChartLine("line", (tuple(ChartPoint(0.0, ns, "") for ns in times),), "blue")
 
 
 @pytest.mark.parametrize(
@@ -17,13 +22,13 @@ from inferometer.report.document import Spread
     ],
 )
 def test_times_of_one_size_share_a_unit(times, title, ticks):
-    axis = time_axis("latency", times)
+    axis = time_axis("latency", [line(times)])
     assert (axis.title, axis.spread) == (title, Spread.LINEAR)
     assert {value: axis.text(value) for value in ticks} == ticks
 
 
 def test_times_far_apart_each_have_their_unit():
-    axis = time_axis("latency", (10_000, 2_000_000_000))
+    axis = time_axis("latency", [line((10_000, 2_000_000_000))])
     assert (axis.title, axis.spread) == ("latency (log scale)", Spread.LOG)
     values = (10.0, 1e3, 1e5, 1e6, 5e8, 1e9)
     assert [axis.text(value) for value in values] == ["10 ns", "1 µs", "100 µs", "1 ms", "500 ms", "1 s"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.model.spec import Tensor
 from inferometer.options.options import Options
-from inferometer.records import status as outcome
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.openai import Chats, OpenAi
 from inferometer.services.openai_reply import OpenAiReader

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from inferometer.records.records import from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, from_rows
 from inferometer.stats.windows import Lateness
 
 MS = 1_000_000

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from inferometer.base import status
 from inferometer.model.spec import ModelSpec
-from inferometer.records import status
-from inferometer.records.records import Records, from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.merge import Subject, measurement, start_figures
 from inferometer.stats.slo import kept, parse_slo

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.records.records import Records, from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.slo import kept, parse_slo
 from inferometer.stats.streams import Tokens, join_tokens
 

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from inferometer.records import status
-from inferometer.records.records import from_rows
-from inferometer.records.ring import COLUMNS
+from inferometer.base import status
+from inferometer.records.records import COLUMNS, from_rows
 from inferometer.stats.series import Series
 from inferometer.stats.streams import Streams
 from inferometer.stats.windows import Expense, Window, WindowRules, figures, join_expenses

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from scripted import W, answer, server
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import PeerError
+from inferometer.base.units import monotonic_ns
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
 from inferometer.tune.deployment import ServerDeployment

@@ -7,6 +7,7 @@ import pytest
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
+from inferometer.options.commands import TuneOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
@@ -21,7 +22,7 @@ from inferometer.tune.scoring import (
     score,
     violation,
 )
-from inferometer.tune.settings import TuneRequest, settings_of
+from inferometer.tune.settings import settings_of
 from inferometer.tune.space import SearchBounds, automatic, doubling, manual
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
@@ -311,10 +312,10 @@ def test_numbers_are_unique():
     ],
 )
 def test_a_promise_limits_the_figures_it_names(slo, expected):
-    settings = settings_of(TuneRequest(changed(Options(), model="m"), slo=slo))
+    settings = settings_of(TuneOptions(slo=slo), changed(Options(), model="m"))
     assert settings.models[0].constraints == expected
 
 
 def test_a_promise_about_a_percentile_that_is_not_kept_is_refused():
     with pytest.raises(UsageError, match=r"--slo names p99\.9"):
-        settings_of(TuneRequest(changed(Options(), model="m"), slo="p99.9<10ms"))
+        settings_of(TuneOptions(slo="p99.9<10ms"), changed(Options(), model="m"))

@@ -219,6 +219,30 @@ def test_usual_reply_then_others_of_the_same_size():
         decoder.receive(unusual, len(unusual))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "length"),
+    [
+        (chunked(b"%x\r\n" % len(SIZED)), b"\r\n0\r\n\r\n", CHUNKED),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"", UNTIL_CLOSE),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-Folded: 1\r\n ", b"", 11),
+    ],
+    ids=["in a chunk", "in a body until close", "in a head"],
+)
+def test_the_usual_reply_within_another_is_part_of_that(before: bytes, after: bytes, length: int):
+    decoder = ReplyDecoder()
+    assert decoder.receive(SIZED, len(SIZED))
+    decoder.next()
+    assert not decoder.receive(before, len(before))
+    is_complete = decoder.receive(SIZED, len(SIZED))
+    if length < 0:
+        assert not is_complete
+        is_complete = decoder.receive(after, len(after)) or decoder.eof()
+    assert is_complete
+    assert decoder.head is not None
+    assert decoder.head.length == length
+    assert decoder.received == len(before + SIZED + after)
+
+
 def test_more_different_heads_than_are_remembered():
     decoder = ReplyDecoder()
     for n in range(5000):

@@ -58,13 +58,6 @@ def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
             decode(*[piece] * 1000)
 
 
-def test_after_its_end_a_decoder_begins_anew():
-    decoder = SseDecoder()
-    decoder.receive(b"data: half")
-    decoder.finish()
-    assert decoder.receive(b"data: one\n\n") == [Event(b"one")]
-
-
 TEXT = st.binary(max_size=20).filter(lambda data: not set(data) & set(b"\r\n"))
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 

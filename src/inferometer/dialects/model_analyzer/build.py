@@ -21,7 +21,7 @@ from inferometer.dialects.model_analyzer.models import ModelEntry
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
-from inferometer.options.option import Ask
+from inferometer.options.command_line import Ask
 from inferometer.options.options import Options
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports

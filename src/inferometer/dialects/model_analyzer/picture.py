@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from inferometer.report.axes import Scale, plain_number, scale
-from inferometer.report.charts import element
 from inferometer.report.document import ChartAxis
+from inferometer.report.format import plain_number
+from inferometer.report.page import Scale, element, scale
 from inferometer.tune.report.charts import header, line
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
@@ -58,8 +58,8 @@ def plot(
     box = _Box(WIDTH, HEIGHT, 76, WIDTH - 24.0, 44, HEIGHT - 58.0)
     xs = [point[0] for _, points in lines for point in points] + list(targets[0])
     ys = [point[1] for _, points in lines for point in points] + list(targets[1])
-    across = scale(ChartAxis("", plain_number), xs, start=box.left, end=box.right, ticks=7)
-    up = scale(ChartAxis("", plain_number), ys, start=box.bottom, end=box.top, ticks=6)
+    across = scale(ChartAxis(""), xs, start=box.left, end=box.right, ticks=7)
+    up = scale(ChartAxis(""), ys, start=box.bottom, end=box.top, ticks=6)
     shapes = [*_frame(box, across, up, title, header(x), header(y))]
     for value in targets[0]:
         place = across.place(value)
@@ -134,7 +134,7 @@ def latency_breakdown(ranked: RankedVariant) -> str | None:
     if not any(map(sum, stacks)):
         return None
     box = _Box(BREAKDOWN_WIDTH, BREAKDOWN_HEIGHT, 110, BREAKDOWN_WIDTH - 110.0, 70, BREAKDOWN_HEIGHT - 110.0)
-    axis = ChartAxis("", plain_number)
+    axis = ChartAxis("")
     up = scale(axis, [sum(stack) for stack in stacks], start=box.bottom, end=box.top, ticks=8)
     second = scale(axis, rates, start=box.bottom, end=box.top, ticks=8)
     empty = scale(axis, [1.0], start=box.left, end=box.right, ticks=1)

@@ -11,7 +11,7 @@ from inferometer.dialects.model_analyzer.config import (
     SERVER_FIELDS,
     TOKEN_FIELDS,
 )
-from inferometer.report.escape import cell
+from inferometer.report.csv import spreadsheet_cell
 from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.tune import model_config
 from inferometer.tune.report import facts
@@ -48,7 +48,7 @@ class Sheet:
     def csv(self) -> str:
         """With a blank line at the end."""
         sink = io.StringIO()
-        rows = [[cell(text) for text in row] for row in (self.header, *self.rows)]
+        rows = [[spreadsheet_cell(text) for text in row] for row in (self.header, *self.rows)]
         csv.writer(sink, lineterminator="\n").writerows(rows)
         return sink.getvalue() + "\n"
 

@@ -15,7 +15,7 @@ from inferometer.base.signals import Interrupts, drop_output, interruptible, rec
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
-from inferometer.options.option import Ask
+from inferometer.options.command_line import Ask
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:

@@ -4,13 +4,12 @@ import textwrap
 from collections.abc import Sequence
 
 from inferometer.measure.checks import KindRules, make
-from inferometer.options.option import Ask, Option
+from inferometer.options.command_line import Ask, Command, read
+from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import OPTIONS, Options
-from inferometer.options.rule import Given, Rule, is_async, is_grpc, names_data
-from inferometer.options.words import Command, read
 from inferometer.services.kind import KINDS
 
-COMMAND = Command("perf_analyzer", "-m NAME [options]", "", OPTIONS)
+COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=OPTIONS, shows_shared=True)
 _URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
 _INDENT = " " * 8
 _WIDTH = 100

@@ -4,8 +4,10 @@ Every function gives whole lines, each with its line end; `report` is their conc
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_US
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.csv import GPU_COLUMNS
@@ -23,7 +25,6 @@ from inferometer.report.format import (
     whole_us,
 )
 from inferometer.report.sentences import token_origin
-from inferometer.report.server import ServerFigures, any_cache, figures, own_cache_us
 from inferometer.stats.measurement import (
     Distribution,
     FailureGroup,
@@ -186,7 +187,7 @@ def level_block(result: Result, level: Level) -> str:
         return ""
     lines = ["  Client: ", *_client(result, level, measurement)]
     if measurement.server is not None:
-        cached = bool(result.model.get("any_cache")) or any_cache(measurement.server)
+        cached = bool(result.model.get("any_cache")) or measurement.server.any_cache
         lines += ["  Server: ", *_server(measurement.server, cached, depth=1)]
     if measurement.metrics is not None:
         lines += _metrics(measurement.metrics)
@@ -337,7 +338,7 @@ def _server(model: ModelStatistics, cached: bool, depth: int) -> Iterator[str]:
         yield f"{indent}Cache hit count: {counters.cache_hit_count}"
         yield f"{indent}Cache miss count: {counters.cache_miss_count}"
     yield f"{indent}Successful request count: {counters.success_count}"
-    first, *others = _server_times(model, figures(model, cached), cached)
+    first, *others = _server_times(model, server_figures(model, cached), cached)
     yield f"{indent}Avg request latency: {first}"
     yield from ("  " * (2 * depth + 1) + line for line in others)
     yield ""
@@ -363,9 +364,74 @@ def _metrics(metrics: ServerMetrics) -> Iterator[str]:
         yield from (f"      {uuid} : {column.shown(value)}" for uuid, value in column.rows(metrics.gpus))
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """Averages per request in whole microseconds, each truncated by itself."""
+
+    latency: int
+    overhead: int
+    queue: int
+    compute: int
+    compute_input: int
+    compute_infer: int
+    compute_output: int
+    cached: int  # time of hits, misses and compute together
+    cache_hit: int
+    cache_lookup: int  # lookup and insertion of a miss
+    cache_miss: int  # the same and the compute it led to
+
+
+def server_figures(model: ModelStatistics, cached: bool) -> ServerFigures:
+    """The averages of one model; `cached` when any model of the whole family uses the response cache.
+
+    A model that works itself (also a BLS model, whose members run inside its own compute time) is described by its own
+    counters. An ensemble does no work: its queue and compute are the sums over the workers below it, each weighted by
+    how often it was called per call of the ensemble.
+    """
+    calls = model.counters.success_count
+    rows = tuple(row.counters for row in model.workers)
+
+    def total(part: str, counted: str = "") -> int:
+        count = f"{counted or part}_count"
+        return sum(
+            _weighted_us(getattr(row, f"{part}_ns"), getattr(row, count), row.success_count, calls)
+            for row in rows
+        )
+
+    latency = whole_us(model.counters.mean_ns("success"))
+    queue, compute, lookup = total("queue"), total("compute", "compute_infer"), total("cache_miss")
+    together = sum(
+        _weighted_us(
+            row.cache_hit_ns + row.cache_miss_ns + row.compute_ns,
+            row.compute_infer_count + row.cache_hit_count,
+            row.success_count,
+            calls,
+        )
+        for row in rows
+    )
+    return ServerFigures(
+        latency=latency,
+        overhead=max(0, latency - queue - (together if cached else compute)),
+        queue=queue,
+        compute=compute,
+        compute_input=total("compute_input"),
+        compute_infer=total("compute_infer"),
+        compute_output=total("compute_output"),
+        cached=together,
+        cache_hit=total("cache_hit"),
+        cache_lookup=lookup,
+        cache_miss=lookup + compute,
+    )
+
+
+def _weighted_us(ns: int, count: int, calls: int, of: int) -> int:
+    # One division at the end: a member called as often as its ensemble gives exactly its own average.
+    return ns * calls // (count * of * NS_PER_US) if count and of else 0
+
+
 def _server_times(model: ModelStatistics, row: ServerFigures, cached: bool) -> tuple[str, ...]:
     if model.is_ensemble and model.members and model.has_cache:
-        hit, miss = own_cache_us(model.counters)
+        hit, miss = (whole_us(model.counters.mean_ns(part)) for part in ("cache_hit", "cache_miss"))
         return (
             f"{row.latency} usec",
             f"Average Cache Hit Latency: {hit} usec",

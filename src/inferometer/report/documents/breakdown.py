@@ -9,10 +9,8 @@ from typing import Any
 
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table
-from inferometer.report.documents.curves import Rows, few
-from inferometer.report.documents.levels import best, load_column, measured
+from inferometer.report.documents.levels import Rows, best, few, load_column, measured
 from inferometer.report.format import bar, duration, level_label, level_value, share
-from inferometer.report.server import compute_ns, unique, workers
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 
@@ -98,7 +96,7 @@ def server_pieces(model: ModelStatistics | None) -> tuple[Piece, ...]:
         return ()
     calls = model.counters.success_count
     total = Counters()
-    for row in unique(workers(model)):
+    for row in model.workers:
         total += row.counters
     pieces = _pieces(total, calls)
     rest = model.counters.success_ns / calls - sum(piece.ns for piece in pieces)
@@ -121,11 +119,11 @@ def steps(model: ModelStatistics | None) -> tuple[ModelTime, ...]:
     if model is None or not model.members or not model.counters.success_count:
         return ()
     calls = model.counters.success_count
-    found = tuple(_step(row, calls) for row in unique(w for member in model.members for w in workers(member)))
+    found = tuple(_step(row, calls) for row in model.working_members)
     if model.is_ensemble:
         return found
     own = model.counters
-    work_ns = max(0.0, compute_ns(own) / calls - sum(step.ns for step in found))
+    work_ns = max(0.0, own.compute_ns / calls - sum(step.ns for step in found))
     pieces = (Piece(QUEUE, own.queue_ns / calls), Piece(OWN, work_ns))
     return (ModelTime(model.name, 1.0, pieces, _batch(own)), *found)
 
@@ -236,9 +234,8 @@ def _level_bars(rows: Rows, *, is_part: bool) -> Bars:
         pieces = level_pieces(found)
         total = duration(sum(piece.ns for piece in pieces))
         bars.append(Bar(level_label(level.mode, level.value), _segments(pieces), total))
-    most = max(sum(segment.value for segment in row.segments) for row in bars)
     note = f"{MOST_LEVELS} of the levels are drawn; the table has all." if is_part else ""
-    return Bars("By level", tuple(bars), most, note)
+    return Bars("By level", tuple(bars), note)
 
 
 def _segments(pieces: tuple[Piece, ...]) -> tuple[Segment, ...]:
@@ -256,7 +253,7 @@ def _model_bars(rows: Sequence[ModelTime], where: str) -> Bars:
         text = f"{duration(row.ns)} · {share(_ratio(row.ns, total))}"
         bars.append(Bar(row.name, _segments(row.pieces), text, ", ".join(words)))
     note = "Per request of the whole pipeline; the share is of all steps together."
-    return Bars(f"By step, at {where}", tuple(bars), max(row.ns for row in rows), note)
+    return Bars(f"By step, at {where}", tuple(bars), note)
 
 
 def _ratio(part: float, whole: float) -> float:

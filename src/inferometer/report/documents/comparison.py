@@ -23,7 +23,6 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.differences import headline
-from inferometer.report.axes import plain_number, rate_axis
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -41,9 +40,16 @@ from inferometer.report.document import (
     Section,
     Table,
     Tone,
+    text_columns,
 )
-from inferometer.report.documents.curves import distribution_chart, line_colour, load_points, throughput_chart
-from inferometer.report.documents.levels import measured
+from inferometer.report.documents.levels import (
+    RATE_AXIS,
+    distribution_chart,
+    line_colour,
+    load_points,
+    measured,
+    throughput_chart,
+)
 from inferometer.report.format import (
     NONE,
     difference,
@@ -100,19 +106,15 @@ def comparison_document(comparison: Comparison) -> Document:
 
 
 def _facts(comparison: Comparison) -> tuple[str, ...]:
+    words = ["from saved results"]
+    if comparison.is_live:
+        effective = comparison.variants[0].result.effective
+        rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
+        kind = f"{effective.service_kind} {effective.protocol}".strip()
+        words = [kind, f"batch {effective.batch}", f"{plural(rounds, 'round')} in turns"]
     sure = f"all intervals hold together with {share(comparison.confidence)} confidence"
-    ends = (sure, when(comparison.started_at))
-    if not comparison.is_live:
-        return (f"baseline {comparison.baseline}", "from saved results", *ends)
-    effective = comparison.variants[0].result.effective
-    rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
-    words = (
-        f"baseline {comparison.baseline}",
-        f"{effective.service_kind} {effective.protocol}".strip(),
-        f"batch {effective.batch}",
-        f"{plural(rounds, 'round')} in turns",
-    )
-    return tuple(word for word in (*words, *ends) if word)
+    words = [f"baseline {comparison.baseline}", *words, sure, when(comparison.started_at)]
+    return tuple(word for word in words if word)
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -134,14 +136,11 @@ def _sentence(contrast: Contrast, baseline: str) -> str:
         return f"{contrast.variant} could not be compared with {baseline}."
     where = level_label(level.mode, level.value)
     if contrast.verdict == NO_DIFFERENCE:
-        ends = (found.percent.low, found.percent.high)
-        if None in ends:
-            return f"No difference shown between {contrast.variant} and {baseline}: there are too few requests to tell."
-        most = max(abs(end) for end in ends if end is not None)
-        return (
-            f"No difference shown between {contrast.variant} and {baseline}: at {where} {found.metric} differs by "
-            f"{most:.1f} % at most."
-        )
+        low, high = found.percent.low, found.percent.high
+        why = "there are too few requests to tell"
+        if low is not None and high is not None:
+            why = f"at {where} {found.metric} differs by {max(abs(low), abs(high)):.1f} % at most"
+        return f"No difference shown between {contrast.variant} and {baseline}: {why}."
     word = "faster by some figures and slower by others" if contrast.verdict == MIXED else contrast.verdict
     shown = [row for row in level.differences if row.verdict != NO_DIFFERENCE] or [found]
     figures = ", ".join(f"{row.metric} {difference(row.percent)}" for row in shown[:2])
@@ -150,11 +149,10 @@ def _sentence(contrast: Contrast, baseline: str) -> str:
 
 def _telling_level(contrast: Contrast) -> LevelDifference | None:
     """The level with a difference that was shown, the last one of them; else the last."""
-    shown = [
-        level for level in contrast.levels if any(row.verdict != NO_DIFFERENCE for row in level.differences)
-    ]
-    candidates = shown or list(contrast.levels)
-    return candidates[-1] if candidates else None
+    for level in reversed(contrast.levels):
+        if any(row.verdict != NO_DIFFERENCE for row in level.differences):
+            return level
+    return contrast.levels[-1] if contrast.levels else None
 
 
 def _tone(comparison: Comparison) -> Tone:
@@ -237,9 +235,9 @@ def _said(row: Difference) -> str:
 def _level_table(comparison: Comparison, label: str) -> Table:
     """One row for each figure of each variant at one load."""
     columns = (
-        *(Column(name, is_number=False) for name in ("Variant", "Figure")),
+        *text_columns("Variant", "Figure"),
         *map(Column, ("Baseline", "Variant's")),
-        *(Column(name, is_number=False) for name in ("Difference", "Verdict")),
+        *text_columns("Difference", "Verdict"),
     )
     found = [
         (contrast.variant, row)
@@ -272,10 +270,10 @@ def _outputs_section(comparison: Comparison) -> Section | None:
         return None
     numbers = ("Max error", "Mean error", "Relative", "Cosine", "SNR", "Top-1", "Same")
     columns = (
-        *(Column(name, is_number=False) for name in ("Variant", "Output")),
+        *text_columns("Variant", "Output"),
         Column("Type", is_number=False, rank=2),
         *(Column(name, rank=name in ("Mean error", "Relative")) for name in numbers),
-        Column("Verdict", is_number=False),
+        *text_columns("Verdict"),
     )
     requests = plural(max(row.requests for _, row in outputs), "request")
     rows = tuple((variant, row.name, row.datatype, *_output_cells(row)) for variant, row in outputs)
@@ -304,14 +302,10 @@ def _small(value: float | None) -> str:
 
 def _throughput_section(comparison: Comparison) -> Section | None:
     """One line for each variant, over its levels."""
-    lines = [
-        ChartLine(
-            variant.name,
-            (load_points(measured(variant.result), CHOSEN, of=variant.name),),
-            line_colour(number),
-        )
-        for number, variant in enumerate(comparison.variants)
-    ]
+    lines = []
+    for number, variant in enumerate(comparison.variants):
+        points = load_points(measured(variant.result), CHOSEN, of=variant.name)
+        lines.append(ChartLine(variant.name, (points,), line_colour(number)))
     if not any(line.runs[0] for line in lines):
         return None
     title = f"p{CHOSEN} latency against throughput, one line for each variant"
@@ -332,9 +326,9 @@ def _distribution_section(comparison: Comparison) -> Section | None:
     whole = [rows[max(common)][1].latency for rows in found]
     if not all(latency.percentiles for latency in whole):
         return None
-    names = [variant.name for variant in comparison.variants]
     curves = [
-        (name, row, line_colour(number)) for number, (name, row) in enumerate(zip(names, whole, strict=True))
+        (variant.name, latency, line_colour(number))
+        for number, (variant, latency) in enumerate(zip(comparison.variants, whole, strict=True))
     ]
     title = f"Share of requests answered within a latency, at {level_label(level.mode, level.value)}"
     return Section("distribution", "Latency distribution", "", (distribution_chart(title, curves),))
@@ -359,8 +353,7 @@ def _turns_section(comparison: Comparison) -> Section | None:
             for turns in variant.turns
         )
         lines.append(ChartLine(variant.name, runs, line_colour(number)))
-    seconds = ChartAxis("seconds", plain_number)
-    chart = Chart("Throughput of each turn", seconds, rate_axis(), tuple(lines), height=270)
+    chart = Chart("Throughput of each turn", ChartAxis("seconds"), RATE_AXIS, tuple(lines), height=270)
     lead = "The variants took turns, so noise of the machine affects all of them equally."
     return Section("turns", "Round by round", lead, (chart,))
 

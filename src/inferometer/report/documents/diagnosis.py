@@ -15,7 +15,6 @@ from inferometer.diagnose.diagnosis import (
     StepFigures,
     Suggestion,
 )
-from inferometer.report.axes import plain_number, rate_axis, time_axis
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -36,17 +35,21 @@ from inferometer.report.document import (
     Segment,
     Table,
     Tone,
+    text_columns,
 )
 from inferometer.report.documents.breakdown import time_section
-from inferometer.report.documents.curves import (
+from inferometer.report.documents.levels import (
+    RATE_AXIS,
     distribution_section,
+    errors_section,
+    levels_section,
     line_colour,
     load_points,
+    measured,
     throughput_chart,
+    time_axis,
 )
-from inferometer.report.documents.levels import errors_section, levels_section, measured
-from inferometer.report.documents.measurement import facts
-from inferometer.report.documents.settings import host_section, settings_section
+from inferometer.report.documents.measurement import facts, host_section, settings_section
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import NONE, change_text, duration, plural, quantity, share, when
 from inferometer.stats.result import Result
@@ -113,10 +116,10 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     where = f"at concurrency {diagnosis.concurrency}"
     yield Figure("Throughput", f"{quantity(diagnosis.throughput)} infer/s", where)
     yield Figure("Mean latency", duration(diagnosis.latency_ns), where)
-    bounded = [step for step in diagnosis.steps if step.bound is not None]
-    if bounded:
-        step = min(bounded, key=lambda row: row.bound or 0.0)
-        yield Figure("Bound", f"{quantity(step.bound or 0.0)} infer/s", f"set by {step.name}")
+    bounds = [(step.bound, step.name) for step in diagnosis.steps if step.bound is not None]
+    if bounds:
+        bound, name = min(bounds, key=lambda row: row[0])
+        yield Figure("Bound", f"{quantity(bound)} infer/s", f"set by {name}")
     best = diagnosis.best
     if best is not None:
         text = f"{change_text(_gain(diagnosis, best))}, measured"
@@ -125,15 +128,12 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         first = diagnosis.suggestions[0]
         text = f"{change_text(first.gain)}, predicted"
         yield Figure("Within reach", f"{quantity(first.throughput)} infer/s", text, Tone.GOOD)
-    if diagnosis.machine.cpu_share is not None:
-        yield Figure("Host CPU", share(diagnosis.machine.cpu_share), _cores(diagnosis))
-    if diagnosis.machine.gpu_share is not None:
-        yield Figure("Busiest GPU", share(diagnosis.machine.gpu_share), where)
-
-
-def _cores(diagnosis: Diagnosis) -> str:
-    cores = diagnosis.machine.cores
-    return "all cores together" if cores is None else f"of {plural(cores, 'core')}"
+    machine = diagnosis.machine
+    if machine.cpu_share is not None:
+        cores = "all cores together" if machine.cores is None else f"of {plural(machine.cores, 'core')}"
+        yield Figure("Host CPU", share(machine.cpu_share), cores)
+    if machine.gpu_share is not None:
+        yield Figure("Busiest GPU", share(machine.gpu_share), where)
 
 
 def _gain(diagnosis: Diagnosis, trial: ChangeTrial) -> float:
@@ -146,11 +146,15 @@ def _limits_section(diagnosis: Diagnosis) -> Section:
         f"At concurrency {diagnosis.concurrency}: {quantity(diagnosis.throughput)} infer/s, "
         f"mean latency {duration(diagnosis.latency_ns)}."
     )
-    blocks: tuple[Block, ...] = (Messages((Message(where, tone=Tone.PLAIN),)),)
+    blocks: tuple[Block, ...] = (_said(where),)
     if diagnosis.steps:
-        around = Messages((Message(_around(diagnosis), tone=Tone.PLAIN),))
-        blocks = (*blocks, _busy(diagnosis.steps), _shares(diagnosis), _steps(diagnosis.steps), around)
+        steps = (_busy(diagnosis.steps), _shares(diagnosis), _steps(diagnosis.steps))
+        blocks = (*blocks, *steps, _said(_around(diagnosis)))
     return Section("limits", "What limits it", "", blocks)
+
+
+def _said(text: str) -> Messages:
+    return Messages((Message(text, tone=Tone.PLAIN),))
 
 
 def _around(diagnosis: Diagnosis) -> str:
@@ -185,7 +189,7 @@ def _busy(steps: tuple[StepFigures, ...]) -> Bars:
         for step in steps
     )
     note = "Throughput × service time ÷ instances: at 100 % all instances of the step work all the time."
-    return Bars("How busy each step is", rows, 1.0, note)
+    return Bars("How busy each step is", rows, note, full=1.0)
 
 
 def _capped(step: StepFigures) -> float:
@@ -200,31 +204,20 @@ def _busy_colour(step: StepFigures) -> str:
 
 
 def _shares(diagnosis: Diagnosis) -> Bars:
-    rows = [
-        Bar(
-            _name(step),
-            tuple(
-                Segment(name, ns, duration(ns), colour)
-                for name, ns, colour in (
-                    ("queue", step.queue_ns, "part-queue"),
-                    ("compute", step.compute_ns, "part-infer"),
-                )
-                if ns > 0
-            ),
-            f"{duration(step.queue_ns + step.compute_ns)} · {share(step.latency_share)}",
-        )
-        for step in diagnosis.steps
-    ]
+    rows = []
+    for step in diagnosis.steps:
+        parts = (("queue", step.queue_ns, "part-queue"), ("compute", step.compute_ns, "part-infer"))
+        segments = tuple(Segment(name, ns, duration(ns), colour) for name, ns, colour in parts if ns > 0)
+        text = f"{duration(step.queue_ns + step.compute_ns)} · {share(step.latency_share)}"
+        rows.append(Bar(_name(step), segments, text))
     for name, ns, colour in (
         ("server overhead", diagnosis.overhead_ns, "part-overhead"),
         ("network and client", diagnosis.client_ns, "part-network"),
     ):
         part = ns / diagnosis.latency_ns if diagnosis.latency_ns else 0.0
         rows.append(Bar(name, (Segment(name, ns, duration(ns), colour),), f"{duration(ns)} · {share(part)}"))
-    most = max(sum(segment.value for segment in row.segments) for row in rows)
-    return Bars(
-        "Where a request spends its time", tuple(rows), most, "The share is of the latency the client sees."
-    )
+    note = "The share is of the latency the client sees."
+    return Bars("Where a request spends its time", tuple(rows), note)
 
 
 def _steps(steps: tuple[StepFigures, ...]) -> Table:
@@ -259,18 +252,14 @@ def _batch(step: StepFigures) -> str:
 def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     rows = diagnosis.suggestions
     if not rows and diagnosis.steps:
-        nothing = Message("No change of the settings is predicted to bring more.", tone=Tone.PLAIN)
-        return Section("suggestions", "What would help", "", (Messages((nothing,)),))
+        nothing = _said("No change of the settings is predicted to bring more.")
+        return Section("suggestions", "What would help", "", (nothing,))
     if not rows:
         return None
     texts = tuple(Message(suggestion_words(row), _capital(row.why) + ".", Tone.PLAIN) for row in rows)
     lead = "Predicted by a queueing model fitted to the measured service times; the best first."
-    blocks: tuple[Block, ...] = (
-        _gains(diagnosis),
-        Messages(texts, is_ranked=True),
-        _predictions(rows),
-        *_settings(rows),
-    )
+    said = Messages(texts, is_ranked=True)
+    blocks: tuple[Block, ...] = (_gains(diagnosis), said, _predictions(rows), *_settings(rows))
     return Section("suggestions", "What would help", lead, blocks)
 
 
@@ -293,29 +282,22 @@ def _capital(text: str) -> str:
 
 
 def _gains(diagnosis: Diagnosis) -> Bars:
-    most = max(diagnosis.throughput, *(row.throughput for row in diagnosis.suggestions))
-    now = quantity(diagnosis.throughput)
-    bars = [
-        Bar("as it is", (Segment("measured", diagnosis.throughput, now, "part-network"),), f"{now} infer/s")
-    ]
+    bars = [_rate_bar("as it is", "measured", diagnosis.throughput, "part-network")]
     for number, row in enumerate(diagnosis.suggestions, 1):
-        text = quantity(row.throughput)
-        segment = Segment("predicted", row.throughput, text, "part-infer")
+        label, gain = f"{number}. {row.change.kind}", f" · {change_text(row.gain)}"
         detail = f"{row.change.model}: {row.change.before} → {row.change.after}"
-        bars.append(
-            Bar(
-                f"{number}. {row.change.kind}",
-                (segment,),
-                f"{text} infer/s · {change_text(row.gain)}",
-                detail,
-            )
-        )
-    return Bars("Throughput now, and as predicted (infer/s)", tuple(bars), most)
+        bars.append(_rate_bar(label, "predicted", row.throughput, "part-infer", gain=gain, detail=detail))
+    return Bars("Throughput now, and as predicted (infer/s)", tuple(bars))
+
+
+def _rate_bar(label: str, name: str, value: float, colour: str, *, gain: str = "", detail: str = "") -> Bar:
+    text = quantity(value)
+    return Bar(label, (Segment(name, value, text, colour),), f"{text} infer/s{gain}", detail)
 
 
 def _predictions(rows: Sequence[Suggestion]) -> Table:
     numbers = ("At concurrency", "Infer/s", "Gain", "Mean latency")
-    columns = (Column("Change", is_number=False), *map(Column, numbers))
+    columns = (*text_columns("Change"), *map(Column, numbers))
     cells = tuple(
         (
             _change(row.change),
@@ -333,11 +315,10 @@ def _trials_section(diagnosis: Diagnosis) -> Section | None:
     """Predicted against measured; None when nothing was tried."""
     if diagnosis.is_restored is None and not diagnosis.trials:
         return None
-    chart = _runs(diagnosis)
-    drawings = (_before_after(diagnosis), *(() if chart is None else (chart,))) if diagnosis.trials else ()
-    return Section(
-        "trials", "What was tried", " ".join(_story(diagnosis)), (*drawings, _trial_table(diagnosis))
-    )
+    blocks: tuple[Block, ...] = (_trial_table(diagnosis),)
+    if diagnosis.trials:
+        blocks = (_before_after(diagnosis), *_runs(diagnosis), *blocks)
+    return Section("trials", "What was tried", " ".join(_story(diagnosis)), blocks)
 
 
 def _story(diagnosis: Diagnosis) -> Iterator[str]:
@@ -367,43 +348,25 @@ def trial_words(trial: ChangeTrial) -> str:
 
 
 def _before_after(diagnosis: Diagnosis) -> Bars:
-    tried = [row for row in diagnosis.trials if not row.failure]
-    figures = [value for row in tried for value in (row.throughput, row.suggestion.throughput)]
-    most = max(diagnosis.throughput, *figures) if figures else diagnosis.throughput
-    before = quantity(diagnosis.throughput)
-    bars = [
-        Bar(
-            "before",
-            (Segment("before", diagnosis.throughput, before, "part-network"),),
-            f"{before} infer/s",
-        )
-    ]
-    for row in tried:
+    bars = [_rate_bar("before", "before", diagnosis.throughput, "part-network")]
+    for row in (row for row in diagnosis.trials if not row.failure):
         change = row.suggestion.change
         detail = f"{change.kind} {change.before} → {change.after}"
         for name, value, colour in (
             ("predicted", row.suggestion.throughput, "part-input"),
             ("measured", row.throughput, "part-infer" if row.is_kept else "part-receive"),
         ):
-            text = quantity(value)
-            bars.append(
-                Bar(
-                    f"{change.model}, {name}",
-                    (Segment(name, value, text, colour),),
-                    f"{text} infer/s",
-                    detail,
-                )
-            )
-    return Bars("Before, predicted and measured (infer/s)", tuple(bars), most)
+            bars.append(_rate_bar(f"{change.model}, {name}", name, value, colour, detail=detail))
+    return Bars("Before, predicted and measured (infer/s)", tuple(bars))
 
 
 def _trial_table(diagnosis: Diagnosis) -> Table:
     columns = (
-        Column("Change", is_number=False),
+        *text_columns("Change"),
         *map(Column, ("Predicted infer/s", "Measured infer/s")),
         Column("Measured ÷ predicted", rank=1),
         *map(Column, ("Gain", "Mean latency")),
-        Column("Outcome", is_number=False),
+        *text_columns("Outcome"),
     )
     before = quantity(diagnosis.throughput), duration(diagnosis.latency_ns)
     first = ("as it was", "", before[0], "", "", before[1], "")
@@ -425,8 +388,8 @@ def _change(change: Change) -> str:
     return f"{change.model}: {change.kind} {change.before} → {change.after}"
 
 
-def _runs(diagnosis: Diagnosis) -> Chart | None:
-    """Throughput against latency of the sweep and of each trial that was measured."""
+def _runs(diagnosis: Diagnosis) -> Iterator[Chart]:
+    """Throughput against latency of the sweep and of each trial that was measured; nothing where none was."""
     kept = {row.result: row.suggestion.change for row in diagnosis.trials if row.result is not None}
     lines = []
     for number, result in enumerate(diagnosis.results):
@@ -436,10 +399,9 @@ def _runs(diagnosis: Diagnosis) -> Chart | None:
         points = load_points(measured(result), None, of=name)
         if points:
             lines.append(ChartLine(name, (points,), line_colour(number)))
-    if len(lines) < 2:
-        return None
-    note = "The numbers are the concurrency; bars are 95 % intervals."
-    return throughput_chart("Latency against throughput, before and after", "mean latency", lines, note)
+    if len(lines) > 1:
+        note = "The numbers are the concurrency; bars are 95 % intervals."
+        yield throughput_chart("Latency against throughput, before and after", "mean latency", lines, note)
 
 
 def _curve_section(diagnosis: Diagnosis) -> Section | None:
@@ -448,47 +410,36 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     bounds = [step.bound for step in diagnosis.steps if step.bound is not None]
     rules = (ChartRule(min(bounds), f"bound {quantity(min(bounds))} infer/s"),) if bounds else ()
     top = max(row.throughput for row in diagnosis.curve)
+    load = ChartAxis("concurrency", is_whole=True)
     throughput = Chart(
         title="Throughput, measured and as the model has it",
-        x=ChartAxis("concurrency", plain_number, is_whole=True),
-        y=rate_axis(),
+        x=load,
+        y=RATE_AXIS,
         series=_curves(diagnosis, "throughput", lambda value: f"{quantity(value)} infer/s"),
         rules=tuple(rule for rule in rules if rule.value < 3 * top),
         height=290,
     )
-    times = [row.latency_ns for row in diagnosis.curve]
-    latency = Chart(
-        title="Mean latency, measured and as the model has it",
-        x=ChartAxis("concurrency", plain_number, is_whole=True),
-        y=time_axis("mean latency", times),
-        series=_curves(diagnosis, "latency_ns", duration),
-        height=290,
-    )
+    lines = _curves(diagnosis, "latency_ns", duration)
+    times = time_axis("mean latency", lines[:1])
+    latency = Chart("Mean latency, measured and as the model has it", load, times, lines, height=290)
     lead = "How well the queueing model describes what was measured: the predictions are as good as this fit."
-    return Section(
-        "curve",
-        "The model behind the predictions",
-        lead,
-        (throughput, latency, _curve_table(diagnosis)),
-        is_detail=True,
-    )
+    blocks = (throughput, latency, _curve_table(diagnosis))
+    return Section("curve", "The model behind the predictions", lead, blocks, is_detail=True)
 
 
 def _curves(diagnosis: Diagnosis, field: str, text: Callable[[float], str]) -> tuple[ChartLine, ...]:
-    predicted, found = [], []
-    for row in diagnosis.curve:
-        value, seen = getattr(row, field), getattr(row, f"measured_{field}")
-        predicted.append(
-            ChartPoint(row.concurrency, value, f"concurrency {row.concurrency}: model {text(value)}")
+    def points(field: str, name: str) -> tuple[ChartPoint, ...]:
+        rows = ((row.concurrency, getattr(row, field)) for row in diagnosis.curve)
+        return tuple(
+            ChartPoint(load, value, f"concurrency {load}: {name} {text(value)}")
+            for load, value in rows
+            if value is not None
         )
-        if seen is not None:
-            found.append(
-                (ChartPoint(row.concurrency, seen, f"concurrency {row.concurrency}: measured {text(seen)}"),)
-            )
-    return (
-        ChartLine("as the model has it", (tuple(predicted),), "blue", is_dashed=True),
-        *((ChartLine("measured", tuple(found), "orange"),) if found else ()),
-    )
+
+    predicted, found = points(field, "model"), points(f"measured_{field}", "measured")
+    lines = (ChartLine("as the model has it", (predicted,), "blue", is_dashed=True),)
+    # Each measured point is a run of its own, so that no line joins them.
+    return (*lines, ChartLine("measured", tuple((point,) for point in found), "orange")) if found else lines
 
 
 def _curve_table(diagnosis: Diagnosis) -> Table:
@@ -496,14 +447,16 @@ def _curve_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
         (
             str(row.concurrency),
-            quantity(row.throughput),
-            "-" if row.measured_throughput is None else quantity(row.measured_throughput),
-            duration(row.latency_ns),
-            "-" if row.measured_latency_ns is None else duration(row.measured_latency_ns),
+            *_found(quantity, row.throughput, row.measured_throughput),
+            *_found(duration, row.latency_ns, row.measured_latency_ns),
         )
         for row in diagnosis.curve
     )
     return Table("Model and measurement", tuple(map(Column, names)), rows, Depth.DETAIL)
+
+
+def _found(text: Callable[[float], str], *values: float | None) -> Iterator[str]:
+    return (NONE if value is None else text(value) for value in values)
 
 
 def _notes_section(diagnosis: Diagnosis) -> Section | None:

@@ -1,10 +1,29 @@
-"""The levels of a result: which of them count, a table of all, what failed in them and what is to be said of them."""
+"""The levels of a result: which of them count, a table of all, what failed in them and what is to be said of them;
+their latency against throughput, and its distribution. A comparison and a diagnosis draw the same curves.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
-from inferometer.report.document import Column, Message, Messages, Section, Table, Tone
+from inferometer.options.values import Range
+from inferometer.report.document import (
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Column,
+    Depth,
+    Message,
+    Messages,
+    Section,
+    Spread,
+    Table,
+    Tone,
+    text_columns,
+)
 from inferometer.report.format import (
     NONE,
+    UNITS,
     at_percentile,
     average,
     duration,
@@ -13,14 +32,23 @@ from inferometer.report.format import (
     level_label,
     level_value,
     percentiles,
+    plain_number,
     quantity,
+    rate,
     share,
 )
 from inferometer.report.sentences import failure_sentence, start_sentence, verdict_words
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
 NEAR = 0.05  # share of the highest throughput within which a lighter load does as well
+LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide the fast ones
+COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
+CURVES = 5
+SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+RATE_AXIS = ChartAxis("throughput (infer/s)")
+
+Rows = Sequence[tuple[Level, Measurement]]
 
 
 def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
@@ -71,9 +99,10 @@ def levels_section(result: Result) -> Section | None:
         *(Column(f"p{p}", rank=1 if p in (90, 95) and p != chosen else 0) for p in shown),
         *(Column(name, rank=2) for name in ("Slowest", "Requests", "Failed")),
         *map(Column, ("Errors", "Client CPU")),
-        Column("Verdict", is_number=False),
+        *text_columns("Verdict"),
     )
-    ramp = "" if (periodic := result.effective.periodic) is None else "{:g}..{:g}".format(*periodic[:2])
+    periodic = result.effective.periodic
+    ramp = "" if periodic is None else f"{periodic[0]:g}..{Range(*periodic).last}"
     words = [verdict_words(level, result.finding) for level in levels]
     rows = tuple(
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
@@ -81,20 +110,15 @@ def levels_section(result: Result) -> Section | None:
     )
     tones = tuple(Tone.GOOD if said in ("ok", "kept") else Tone.WARNING for said in words)
     blocks = [Table("All levels", columns, rows, tones=tones)]
-    rates = tuple(_rate_row(level) for level in levels if level.measurement is not None and level.rates)
+    rates = tuple(
+        _rate_row(level.measurement, level.rates)
+        for level in levels
+        if level.measurement is not None and level.rates is not None
+    )
     if rates:
-        names = (
-            "Asked/s",
-            "Sent/s",
-            "Answered/s",
-            "Latency avg",
-            "Latency p99",
-            "Service avg",
-            "Service p99",
-        )
-        blocks.append(
-            Table("Rates, and the time after the send beside the latency", tuple(map(Column, names)), rates)
-        )
+        times = ("Latency avg", "Latency p99", "Service avg", "Service p99")
+        names = tuple(map(Column, ("Asked/s", "Sent/s", "Answered/s", *times)))
+        blocks.append(Table("Rates, and the time after the send beside the latency", names, rates))
     return Section("levels", "All levels", "", tuple(blocks))
 
 
@@ -115,18 +139,11 @@ def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]
     )
 
 
-def _rate_row(level: Level) -> tuple[str, ...]:
+def _rate_row(found: Measurement, rates: Rates) -> tuple[str, ...]:
     """What was asked, sent and answered, and the whole latency beside the part after the send."""
-    found, rates = level.measurement, level.rates
-    assert found is not None
-    assert rates is not None
-    return (
-        *map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s)),
-        average(found.latency),
-        at_percentile(found.latency, 99),
-        average(found.service),
-        at_percentile(found.service, 99),
-    )
+    asked = map(quantity, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s))
+    times = ((average(row), at_percentile(row, 99)) for row in (found.latency, found.service))
+    return (*asked, *chain.from_iterable(times))
 
 
 def errors_section(result: Result) -> Section | None:
@@ -166,3 +183,176 @@ def _unlike(result: Result) -> Iterator[Message]:
         if level.doubt is not None:
             doubt = level.doubt
             yield Message(f"{label}: {doubt.kind}: {doubt.text}", f"{doubt.figure} {doubt.sparkline}")
+
+
+# --- latency against throughput
+
+
+def line_colour(number: int) -> str:
+    """Of the line with this number."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def throughput_section(result: Result) -> Section | None:
+    """One line for p50, one for p99, one for a percentile that was asked for."""
+    rows = measured(result)
+    if not rows:
+        return None
+    chosen = result.effective.percentile
+    shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
+    name = "request rate" if rows[0][0].mode != "concurrency" else "concurrency"
+    note = f"The numbers are the {name}; bars are 95 % intervals."
+    if not all(level.is_as_asked for level, _ in rows):
+        note += " Hollow points are levels whose load was not applied or not answered as asked."
+    colours = {50: "blue", 99: "orange"}
+    lines = [
+        ChartLine(f"p{p} latency", (load_points(rows, p, is_named=p == shown[-1]),), colours.get(p, "green"))
+        for p in shown
+    ]
+    chart = throughput_chart("Latency against throughput, one point for each level", "latency", lines, note)
+    return Section("throughput", "Throughput and latency", _lead(result), (chart,))
+
+
+def _lead(result: Result) -> str:
+    light = enough(result)
+    if light is None or best(result) is None:
+        return ""
+    return (
+        f"More load than {level_label(light.mode, light.value)} brings little: it already gives more than "
+        f"{share(1 - NEAR)} of the highest throughput."
+    )
+
+
+def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note: str) -> Chart:
+    return Chart(title, RATE_AXIS, time_axis(latency, lines), tuple(lines), note=note)
+
+
+def time_axis(title: str, lines: Iterable[ChartLine]) -> ChartAxis:
+    """One unit for the whole axis; or, where the times are far apart, each tick with its own."""
+    positive = [point.y for line in lines for run in line.runs for point in run if point.y > 0]
+    most, least = max(positive, default=1.0), min(positive, default=1.0)
+    if most / least > LOG_RATIO:
+        return ChartAxis(f"{title} (log scale)", _with_unit, Spread.LOG)
+    scale, unit = next((row for row in UNITS[:1:-1] if most >= row[0]), UNITS[1])
+    return ChartAxis(f"{title} ({unit})", lambda ns: plain_number(ns / scale))
+
+
+def _with_unit(ns: float) -> str:
+    scale, unit = next((row for row in UNITS[::-1] if ns >= row[0] * (1 - 1e-9)), UNITS[0])
+    return f"{plain_number(ns / scale)} {unit}"
+
+
+def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = True) -> tuple[ChartPoint, ...]:
+    """Throughput and a percentile of the latency (or its mean) at each level."""
+    points = []
+    name = "mean" if p is None else f"p{p}"
+    for level, found in rows:
+        latency_ns = found.latency.mean_ns if p is None else found.latency.percentile_ns(p)
+        estimate = dict(found.latency_intervals).get(name, Estimate(latency_ns))
+        where = ", ".join(word for word in (of, level_label(level.mode, level.value)) if word)
+        tip = f"{where}: {rate(found.infer_per_s)}, {name} {duration(latency_ns)} {interval(estimate)}"
+        points.append(
+            ChartPoint(
+                x=found.infer_per_s.value,
+                y=float(latency_ns),
+                tip=tip.strip(),
+                label=level_value(level.mode, level.value) if is_named else "",
+                x_limits=_limits(found.infer_per_s),
+                y_limits=_limits(estimate),
+                is_doubtful=not level.is_as_asked,
+            )
+        )
+    return tuple(points)
+
+
+def _limits(estimate: Estimate) -> tuple[float, float] | None:
+    """Of the error bar; None where no interval is known."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    return max(0.0, estimate.low), estimate.high
+
+
+# --- the latency distribution, on an axis that stretches the tail
+
+
+def distribution_section(result: Result) -> Section | None:
+    """A curve for each of a few levels; the table has all."""
+    rows = tuple(row for row in measured(result) if row[1].latency.percentiles)
+    if not rows:
+        return None
+    drawn = few(rows, CURVES)
+    note = "Each step to the right leaves out nine of ten of the remaining requests: 90 %, 99 %, 99.9 % ..."
+    if len(drawn) < len(rows):
+        note += f" {CURVES} of the levels are drawn; the table has all."
+    curves = []
+    for number, (level, found) in enumerate(drawn):
+        shade = 5 if len(drawn) == 1 else 1 + round(number * 4 / (len(drawn) - 1))
+        curves.append((level_label(level.mode, level.value), found.latency, f"load-{shade}"))
+    chart = distribution_chart("Share of requests answered within a latency", curves, note)
+    return Section(
+        "distribution", "Latency distribution", "", (chart, _distribution_table(rows)), is_detail=True
+    )
+
+
+def few(rows: Rows, most: int) -> Rows:
+    """All, or so many that they fit, evenly chosen with both ends."""
+    if len(rows) <= most:
+        return rows
+    last = len(rows) - 1
+    return tuple(rows[round(number * last / (most - 1))] for number in range(most))
+
+
+def distribution_chart(title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "") -> Chart:
+    """A curve for each (name, distribution, colour)."""
+    exact = {p / 100 for p in SHOWN}
+    lines = []
+    for name, latency, its_colour in curves:
+        points = tuple(
+            ChartPoint(part, ns, f"{name}: {_percent(part)} within {duration(ns)}" if part in exact else "")
+            for part, ns in percentile_curve(latency)
+        )
+        lines.append(ChartLine(name, (points,), its_colour))
+    x = ChartAxis("share of requests", _percent, Spread.TAIL)
+    return Chart(title, x, time_axis("latency", lines), tuple(lines), note=note)
+
+
+def _percent(part: float) -> str:
+    return f"{part * 100:.6g} %"
+
+
+def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
+    """(share of requests, ns that so many were within), rising, up to what so many requests can tell."""
+    count = max(1, latency.count)
+    last = 1 - 1 / count
+    ends = {0.0: float(latency.min_ns), last: float(latency.max_ns)}
+    exact = {p / 100: float(ns) for p, ns in latency.percentiles if p / 100 < last}
+    known = sorted({**exact, **ends}.items())
+    points = dict(known)
+    below = 0
+    for bound, number in latency.histogram:
+        below += number
+        if 0 < below / count < last:
+            points.setdefault(below / count, _between(known, below / count, float(bound)))
+    return tuple(sorted(points.items()))
+
+
+def _between(known: list[tuple[float, float]], part: float, ns: float) -> float:
+    """A bound of the histogram is up to 4 % off; the exact percentiles on both sides say how far it may be."""
+    low = max(value for share, value in known if share <= part)
+    high = min(value for share, value in known if share >= part)
+    return min(max(ns, low), high)
+
+
+def _distribution_table(rows: Rows) -> Table:
+    shown = tuple(
+        p for p in SHOWN if any(found.latency.count * (1 - p / 100) >= 1 for _, found in rows) or p <= 99
+    )
+    lines = []
+    for level, found in rows:
+        known = dict(found.latency.percentiles)
+        cells = (duration(known[p]) if p in known else "-" for p in shown)
+        ends = duration(found.latency.min_ns), duration(found.latency.max_ns)
+        lines.append((level_value(level.mode, level.value), ends[0], *cells, ends[1]))
+    names = ("Fastest", *(f"p{p:g}" for p in shown), "Slowest")
+    columns = (load_column(rows[0][0]), *map(Column, names))
+    return Table("Latency distribution", columns, tuple(lines), Depth.DETAIL)

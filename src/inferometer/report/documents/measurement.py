@@ -1,28 +1,52 @@
 """A measurement as a document: what was asked of it, in the order in which people ask."""
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from inferometer.base.answer_file import to_json
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.report.document import Document, Figure, Message, Messages, Section, Tone
+from inferometer.report.document import (
+    Depth,
+    Document,
+    Facts,
+    Figure,
+    Message,
+    Messages,
+    Section,
+    Table,
+    Tone,
+    text_columns,
+)
 from inferometer.report.documents.breakdown import slowest_step, time_section
-from inferometer.report.documents.curves import distribution_section, throughput_section
-from inferometer.report.documents.levels import best, errors_section, levels_section, notes_section
-from inferometer.report.documents.settings import host_section, settings_section
+from inferometer.report.documents.levels import (
+    best,
+    distribution_section,
+    errors_section,
+    levels_section,
+    notes_section,
+    throughput_section,
+)
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
+    GIB,
     duration,
     has_schedule,
     interval,
     level_label,
     plural,
     quantity,
+    rate,
     share,
     when,
 )
 from inferometer.report.sentences import finding_sentence, found_load, limit_words, measurement_sentences
 from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
+
+ABSENT = "-"
+_HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
+_SERVER = ("url", "name", "version", "extensions")
 
 
 def measurement_document(result: Result) -> Document:
@@ -69,10 +93,8 @@ def facts(result: Result) -> tuple[str, ...]:
 
 def _schedule(result: Result) -> str:
     effective = result.effective
-    count, time = (
-        plural(effective.request_count, "request"),
-        duration((effective.schedule_s or 0.0) * NS_PER_S),
-    )
+    count = plural(effective.request_count, "request")
+    time = duration((effective.schedule_s or 0.0) * NS_PER_S)
     speed = f" at speed {effective.speed:g}" if effective.speed != 1 else ""
     return f"{effective.schedule}{speed}: {count} in {time}"
 
@@ -94,10 +116,9 @@ def _verdict(result: Result) -> str:
 
 
 def _headline(level: Level, measurement: Measurement) -> str:
-    rate = f"{quantity(measurement.infer_per_s.value)} infer/s {interval(measurement.infer_per_s)}".rstrip()
     half, most = (duration(measurement.latency.percentile_ns(p)) for p in (50, 99))
     where = level_label(level.mode, level.value)
-    return f"{rate} at {where}, half of the requests within {half} and 99 % within {most}."
+    return f"{rate(measurement.infer_per_s)} at {where}, half of the requests within {half} and 99 % within {most}."
 
 
 def _tone(result: Result) -> Tone:
@@ -123,8 +144,8 @@ def _figures(result: Result) -> Iterator[Figure]:
         return
     level, measurement = found
     where = f"at {level_label(level.mode, level.value)}"
-    rate = measurement.infer_per_s
-    yield Figure("Throughput", f"{quantity(rate.value)} infer/s", f"{interval(rate)} {where}".strip())
+    per_s = measurement.infer_per_s
+    yield Figure("Throughput", f"{quantity(per_s.value)} infer/s", f"{interval(per_s)} {where}".strip())
     for p in (50, 99):
         estimate = dict(measurement.latency_intervals).get(f"p{p}")
         spread = "" if estimate is None else interval(estimate)
@@ -147,9 +168,118 @@ def _figures(result: Result) -> Iterator[Figure]:
 def _more_section(result: Result) -> Section | None:
     """Streams, tokens, sequences, the server's metrics and the client's cost, of the level that stands for all."""
     rows = [(level, level.measurement) for level in result.levels if level.measurement is not None]
-    level, measurement = best(result) or (rows[-1] if rows else (None, None))
-    if level is None or measurement is None:
+    if not rows:
         return None
+    level, measurement = best(result) or rows[-1]
     ports = int(result.host.get("ports") or 0)
     said = tuple(Message(text, tone=Tone.PLAIN) for text in measurement_sentences(measurement, ports))
     return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", (Messages(said),))
+
+
+# --- what was asked for, what ran, on which machine and against which server
+
+
+def settings_section(result: Result) -> Section | None:
+    """Asked and effective, side by side."""
+    asked, effective = dict(_flat(result.asked)), dict(_flat(dataclasses.asdict(result.effective)))
+    names = sorted({*asked, *effective})
+    if not names:
+        return None
+    rows = tuple(
+        (name, asked.get(name, ""), effective.get(name, ""))
+        for name in names
+        if {asked.get(name, ABSENT), effective.get(name, ABSENT)} != {ABSENT}
+    )
+    columns = tuple(text_columns("Setting", "Asked", "Effective"))
+    table = Table(f"All {len(rows)} settings", columns, rows, Depth.DETAIL)
+    return Section("settings", "Settings", "", (table,), is_detail=True)
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}".replace("_", " "), text_of(value)
+
+
+def text_of(value: object) -> str:
+    """A setting as people write it."""
+    if value is None or value in ("", (), [], {}):
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(text_of(item) for item in value)
+    return str(value)
+
+
+def host_section(result: Result) -> Section | None:
+    """The machine the tool ran on, the server, and the model."""
+    found = {
+        "Client host": tuple(_facts(result.host, _HOST)),
+        "Server": tuple(_facts(result.server, _SERVER)),
+        "Model": tuple(_model(result.model)),
+    }
+    tables = tuple(Facts(name, rows) for name, rows in found.items() if rows)
+    return Section("host", "Host and server", "", tables, is_detail=True) if tables else None
+
+
+def _facts(found: Mapping[str, Any], first: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """All that is there, the important ones first: a file keeps no order."""
+    for name in (*(name for name in first if name in found), *sorted(set(found) - set(first))):
+        if name == "memory_bytes" and isinstance(found[name], int):
+            yield "Memory", f"{quantity(found[name] / GIB)} GiB"
+        else:
+            yield _title(name), text_of(found[name])
+
+
+def _title(name: str) -> str:
+    return "Address" if name == "url" else name.replace("_", " ").capitalize()
+
+
+def _model(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("name", "version", "max_batch_size"):
+        if model.get(name) not in (None, ""):
+            yield _title(name), text_of(model[name])
+    kinds = {
+        "is_ensemble": "ensemble",
+        "is_decoupled": "decoupled",
+        "any_sequence": "sequences",
+        "any_cache": "cache",
+    }
+    lists = {
+        "Inputs": map(_tensor, _objects(model.get("inputs"))),
+        "Outputs": map(_tensor, _objects(model.get("outputs"))),
+        "Kind": (words for key, words in kinds.items() if model.get(key)),
+        "Composing models": (str(row.get("name", "")) for row in _objects(model.get("composing"))),
+        "Instances": _instances(model),
+    }
+    for name, found in lists.items():
+        if text := ", ".join(found):
+            yield name, text
+
+
+def _tensor(row: Mapping[str, Any]) -> str:
+    shape = row.get("shape")
+    sizes = shape if isinstance(shape, Sequence) else ()
+    dims = "×".join("?" if size == -1 else str(size) for size in sizes)
+    return f"{row.get('name', '')} {row.get('datatype', '')} {dims}".strip()
+
+
+def _objects(value: object) -> tuple[Mapping[str, Any], ...]:
+    """The objects in a list; a file may hold anything else there."""
+    found = value if isinstance(value, Sequence) else ()
+    return tuple(row for row in found if isinstance(row, Mapping))
+
+
+def _instances(model: Mapping[str, Any]) -> Iterator[str]:
+    for row in (model, *_objects(model.get("composing"))):
+        config = row.get("config")
+        groups = _objects(config.get("instance_group")) if isinstance(config, Mapping) else ()
+        counts = [group.get("count") for group in groups]
+        total = sum(count for count in counts if isinstance(count, int))
+        if total:
+            yield f"{text_of(row.get('name'))} {total}"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from inferometer.base.units import NS_PER_S
-from inferometer.report.axes import plain_number, rate_axis, time_axis
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -15,7 +15,9 @@ from inferometer.report.document import (
     Section,
     Span,
     Table,
+    text_columns,
 )
+from inferometer.report.documents.levels import RATE_AXIS, time_axis
 from inferometer.report.format import duration, level_label, level_value, quantity
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.result import Result
@@ -55,8 +57,9 @@ def timeline_section(result: Result) -> Section | None:
     lead = "Time between levels is left out."
     if not all(row.is_counted for row in rows):
         lead += " Shaded windows (warm-up, or before the figures settled) are in no figure of the report."
-    charts = _throughput(rows), _latency(rows, result)
-    return Section("timeline", "Timeline", lead, (*charts, _table(rows, result)), is_detail=True)
+    chosen = result.effective.percentile
+    blocks = (_throughput(rows), _latency(rows, chosen), _table(rows, chosen))
+    return Section("timeline", "Timeline", lead, blocks, is_detail=True)
 
 
 def _rows(result: Result) -> Iterator[_Row]:
@@ -85,7 +88,8 @@ def first_counted(level: Level) -> int:
 def _spans(rows: tuple[_Row, ...]) -> tuple[Span, ...]:
     spans: list[Span] = []
     faded: list[Span] = []
-    for level, group in _by_level(rows):
+    for group in _by_level(rows):
+        level = group[0].level
         spans.append(Span(group[0].start_s, group[-1].end_s, level_value(level.mode, level.value)))
         left_out = [row for row in group if not row.is_counted]  # the first ones
         if left_out:
@@ -93,29 +97,18 @@ def _spans(rows: tuple[_Row, ...]) -> tuple[Span, ...]:
     return (*spans, *faded)
 
 
-def _by_level(rows: tuple[_Row, ...]) -> list[tuple[Level, list[_Row]]]:
-    groups: list[tuple[Level, list[_Row]]] = []
-    for row in rows:
-        if not groups or groups[-1][0] is not row.level:
-            groups.append((row.level, []))
-        groups[-1][1].append(row)
-    return groups
+def _by_level(rows: tuple[_Row, ...]) -> list[tuple[_Row, ...]]:
+    return [tuple(group) for _, group in groupby(rows, key=lambda row: id(row.level))]
 
 
 def _throughput(rows: tuple[_Row, ...]) -> Chart:
-    runs = tuple(
-        tuple(
-            ChartPoint(row.middle_s, row.window.infer_per_s, _tip(row), is_doubtful=not row.is_counted)
-            for row in group
-        )
-        for _, group in _by_level(rows)
-    )
+    line = ChartLine("throughput", _runs(rows, "infer_per_s"), "blue", has_marks=len(rows) <= MARKED)
     name = "request rate" if rows[0].level.mode != "concurrency" else "concurrency"
     return Chart(
         title=f"Throughput of each window, by {name}",
-        x=ChartAxis("seconds", plain_number),
-        y=rate_axis(),
-        series=(ChartLine("throughput", runs, "blue", has_marks=len(rows) <= MARKED), *_failures(rows)),
+        x=ChartAxis("seconds"),
+        y=RATE_AXIS,
+        series=(line, *_failures(rows)),
         spans=_spans(rows),
         height=250,
     )
@@ -124,47 +117,35 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
 def _failures(rows: tuple[_Row, ...]) -> tuple[ChartLine, ...]:
     """A point at the bottom of each window in which requests failed."""
     failed = [row for row in rows if row.window.failed_count]
-    if not failed:
-        return ()
     points = tuple((ChartPoint(row.middle_s, 0.0, f"{row.window.failed_count} failed"),) for row in failed)
-    return (ChartLine("windows with failures", points, "red"),)
+    return (ChartLine("windows with failures", points, "red"),) if points else ()
 
 
-def _latency(rows: tuple[_Row, ...], result: Result) -> Chart:
-    lines = tuple(_latency_lines(rows, result))
-    times = [point.y for line in lines for run in line.runs for point in run]
+def _latency(rows: tuple[_Row, ...], chosen: int | None) -> Chart:
+    answered = tuple(row for row in rows if row.window.request_count)
+    fields = [("p50 latency", "p50_ns", "blue"), ("p99 latency", "p99_ns", "orange")]
+    if not any(row.window.p99_ns for row in answered):  # a file from before windows had percentiles
+        fields = [("mean latency" if chosen is None else f"p{chosen} latency", "latency_ns", "blue")]
+    lines = tuple(
+        ChartLine(name, _runs(answered, field), colour, has_marks=len(rows) <= MARKED)
+        for name, field, colour in fields
+    )
     return Chart(
         title="Latency of each window",
-        x=ChartAxis("seconds", plain_number),
-        y=time_axis(lines[0].name if len(lines) == 1 else "latency", times),
+        x=ChartAxis("seconds"),
+        y=time_axis(lines[0].name if len(lines) == 1 else "latency", lines),
         series=lines,
         spans=_spans(rows),
         height=270,
     )
 
 
-def _latency_lines(rows: tuple[_Row, ...], result: Result) -> Iterator[ChartLine]:
-    is_marked = len(rows) <= MARKED
-    answered = tuple(row for row in rows if row.window.request_count)
-    if not any(row.window.p99_ns for row in answered):  # a file from before windows had percentiles
-        chosen = result.effective.percentile
-        name = "mean latency" if chosen is None else f"p{chosen} latency"
-        yield ChartLine(name, _runs(answered, "latency_ns"), "blue", has_marks=is_marked)
-        return
-    yield ChartLine("p50 latency", _runs(answered, "p50_ns"), "blue", has_marks=is_marked)
-    yield ChartLine("p99 latency", _runs(answered, "p99_ns"), "orange", has_marks=is_marked)
-
-
 def _runs(rows: tuple[_Row, ...], field: str) -> tuple[tuple[ChartPoint, ...], ...]:
-    return tuple(
-        tuple(
-            ChartPoint(
-                row.middle_s, float(getattr(row.window, field)), _tip(row), is_doubtful=not row.is_counted
-            )
-            for row in group
-        )
-        for _, group in _by_level(rows)
-    )
+    def point(row: _Row) -> ChartPoint:
+        value = float(getattr(row.window, field))
+        return ChartPoint(row.middle_s, value, _tip(row), is_doubtful=not row.is_counted)
+
+    return tuple(tuple(map(point, group)) for group in _by_level(rows))
 
 
 def _tip(row: _Row) -> str:
@@ -182,11 +163,10 @@ def _tip(row: _Row) -> str:
     return ", ".join(words)
 
 
-def _table(rows: tuple[_Row, ...], result: Result) -> Table:
-    chosen = result.effective.percentile
+def _table(rows: tuple[_Row, ...], chosen: int | None) -> Table:
     headline = "Average" if chosen is None else f"p{chosen}"
     names = ("Level", "From (s)", "To (s)", "Infer/s", headline, "p50", "p99", "Requests", "Failed")
-    columns = (*map(Column, names), Column("Counted", is_number=False))
+    columns = (*map(Column, names), *text_columns("Counted"))
     lines = tuple(_line(row) for row in rows[:LISTED])
     caption = "Every window" if len(rows) <= LISTED else f"The first {LISTED} windows of {len(rows)}"
     return Table(caption, columns, lines, Depth.LISTING)

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from inferometer.report.axes import plain_number
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
-from inferometer.report.documents.curves import line_colour
+from inferometer.report.documents.levels import line_colour
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import RankedVariant
@@ -70,8 +69,8 @@ def curves(
         return None
     return Chart(
         title,
-        ChartAxis(header(x), plain_number),
-        ChartAxis(header(y), plain_number),
+        ChartAxis(header(x)),
+        ChartAxis(header(y)),
         tuple(series),
         spans=_beyond(study, series, x),
         note=_note(study, rows),
@@ -130,7 +129,7 @@ def predicted_chart(study: Study) -> Chart | None:
     marks = ChartLine("measured", tuple((point,) for point in sorted(points, key=lambda row: row.x)), "blue")
     return Chart(
         "Measured against expected throughput",
-        ChartAxis("expected (infer/s)", plain_number),
-        ChartAxis("measured (infer/s)", plain_number),
+        ChartAxis("expected (infer/s)"),
+        ChartAxis("measured (infer/s)"),
         (marks, diagonal),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.answer_file import to_json
-from inferometer.report.axes import plain_number
 from inferometer.report.document import (
     Bar,
     Bars,
@@ -120,14 +119,13 @@ def _load_blocks(ranked: RankedVariant) -> Iterator[Block]:
     if series and len(trials) > 1:
         yield Chart(
             "Latency over the load",
-            ChartAxis(header(tag), plain_number, is_whole=True),
-            ChartAxis("latency (ms)", plain_number),
+            ChartAxis(header(tag), is_whole=True),
+            ChartAxis("latency (ms)"),
             series,
         )
     bars = tuple(bar for trial in trials if (bar := _bar(trial)) is not None)
     if bars:
-        most = max(sum(segment.value for segment in bar.segments) for bar in bars)
-        yield Bars("Where the time of a request goes", bars, most, "Averages; the text is the whole latency.")
+        yield Bars("Where the time of a request goes", bars, "Averages; the text is the whole latency.")
 
 
 def _points(rows: Sequence[tuple[float, float, Trial]]) -> list[ChartPoint]:
@@ -142,8 +140,8 @@ def _plot(ranked: RankedVariant, x: str, y: str, title: str) -> Chart | None:
     is_whole = x in ("concurrency", "batch_size")
     return Chart(
         title,
-        ChartAxis(header(x), plain_number, is_whole=is_whole),
-        ChartAxis(header(y), plain_number),
+        ChartAxis(header(x), is_whole=is_whole),
+        ChartAxis(header(y)),
         series,
     )
 

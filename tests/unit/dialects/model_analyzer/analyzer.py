@@ -11,8 +11,8 @@ from pathlib import Path
 
 from scripted import answer, server
 
-from inferometer.base.clock import monotonic_ns
 from inferometer.base.errors import UsageError
+from inferometer.base.units import monotonic_ns
 from inferometer.dialects.model_analyzer import main as model_analyzer
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals

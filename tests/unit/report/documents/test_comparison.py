@@ -24,8 +24,7 @@ from inferometer.compare.comparison import (
     Variant,
 )
 from inferometer.report.documents.comparison import sentences
-from inferometer.report.junit import to_junit
-from inferometer.report.saved import document, to_markdown
+from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.measurement import Estimate
 

@@ -272,7 +272,7 @@ def test_an_invalid_comparison_says_why_first():
 
 
 def test_percentile_curves_rise_and_pass_through_the_exact_percentiles():
-    from inferometer.report.documents.curves import percentile_curve
+    from inferometer.report.documents.levels import percentile_curve
     from tests.support.reports import sample_latency
 
     for count in (1, 2, 7, 100, 2000):

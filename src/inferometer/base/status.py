@@ -1,7 +1,5 @@
 """How a request ended, as one integer. 0 is good; everything else is a failure with a kind."""
 
-from inferometer.base.codes import GRPC_CODES
-
 OK = 0
 CONNECT = 1
 TLS = 2
@@ -19,6 +17,13 @@ NO_ANSWER = (CONNECT, TLS, RESET, TIMEOUT, CANCELLED)
 
 NOT_SENT = (CONNECT, TLS)
 """Ends of requests for which there was never a connection."""
+
+GRPC_CODES = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+)  # fmt: skip
+"""The names of the gRPC status codes, in the order of their numbers."""
 
 _KINDS = {
     OK: "ok",

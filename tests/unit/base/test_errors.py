@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from inferometer.base.shortage import maybe_shortage
+from inferometer.base.errors import maybe_shortage
 
 
 @pytest.mark.parametrize(

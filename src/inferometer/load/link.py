@@ -1,0 +1,278 @@
+"""Links: what the engine asks of one, what it reports to the engine, and what those of every protocol have in common.
+
+A link is all connections of one worker to the server. It is made of a `LinkSetup` and the engine's `Callbacks`.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inferometer.base import status as outcome
+from inferometer.base.errors import PeerError
+from inferometer.base.messages import MESSAGES
+from inferometer.base.text import is_digits
+from inferometer.base.units import NS_PER_US, Clock
+from inferometer.load.reactor import EpollReactor
+from inferometer.load.sequences import Mark
+from inferometer.records.spool import Spool
+from inferometer.services.kserve import grpc_outputs, http_outputs
+from inferometer.services.traffic import Checker, OutputReader, Wiring
+from inferometer.wire.frames import Buffer
+
+RECENT = 15  # samples that count,
+OUTLIERS = 3  # without so many at either end: interrupts are charged to whoever runs
+MASK, FIRST = 1023, 8  # send n of a connection is sampled if n & MASK < FIRST: a look costs a fifth of a send
+
+Request = bytes | memoryview
+"""Over HTTP head and body, ready for the socket; over gRPC the message."""
+
+# --- between engine and link
+
+Responded = Callable[[int, int], None]
+"""(slot, responses of its request so far)."""
+
+Explain = Callable[[int, str], None]
+"""(status, what was said): kept once per status, as the example of its failures."""
+
+
+class Finish(Protocol):
+    """How a link reports the end of a request; times it never reached are 0."""
+
+    def __call__(
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
+    ) -> None: ...
+
+
+class NextStep(Protocol):
+    """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
+
+    A step below 0 means that the link has nothing to send."""
+
+    def __call__(
+        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]: ...
+
+
+NOTHING = (-1, 0)
+
+
+def always_finish(finish: Finish) -> NextStep:
+    """For callers that need every finish."""
+
+    def next_step(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
+        finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
+        return NOTHING
+
+    return next_step
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """What a link calls."""
+
+    finish: Finish
+    next_step: NextStep
+    explain: Explain
+
+
+class Link(Protocol):
+    """All connections of one worker to the server."""
+
+    reconnects: int
+    resent: int  # times a request was sent again: the server had closed the connection, or had not begun it
+    connects: int
+    connect_ns: int  # summed over `connects`
+
+    @property
+    def opening(self) -> int:
+        """Connections that are being set up."""
+
+    @property
+    def heard(self) -> int:
+        """How much of the replies that are still coming has arrived; any change says that the server is at work."""
+
+    @property
+    def is_flushed(self) -> bool:
+        """Nothing waits to be sent."""
+
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        """Start the request of this step of the dataset, marked as part of its sequence."""
+
+    def prepare(self, slots: int) -> None:
+        """Open the connections of the first so many slots."""
+
+    def cancel(self, slot: int, status: int, text: str) -> None:
+        """Give up the slot's request; `finish` is called with this status."""
+
+    def close(self, slot: int) -> None: ...
+
+    def watch(self, responded: Responded) -> None:
+        """From now on, report every response of a stream as it comes."""
+
+
+OpenLink = Callable[[Callbacks], Link]
+
+# --- what links have in common
+
+
+class Replies:
+    """Who reads replies: the comparison with what was expected, the export, or both."""
+
+    def __init__(
+        self, checker: Checker | None, spool: Spool | None, outputs: OutputReader | None = None
+    ) -> None:
+        self._checker = checker
+        self._spool = spool
+        self._outputs = outputs
+        self._checked: dict[int, bool] = {}
+
+    def wants(self, slot: int) -> bool:
+        """Whether the reply to the slot's next request will be read."""
+        is_checked = self._checker is not None and self._checker.wants_next()
+        self._checked[slot] = is_checked
+        if self._spool is None:
+            return is_checked
+        self._spool.begin(slot)
+        return True
+
+    def judge_http(
+        self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
+    ) -> tuple[int, str]:
+        """Its status, and what is wrong with it."""
+        if self._spool is not None:
+            is_known = header_length is not None and is_digits(header_length)
+            self._spool.respond(slot, now_ns, body, int(header_length or 0) if is_known else -1)
+        if not self._checked[slot]:
+            return outcome.OK, ""
+        assert self._checker is not None
+        try:
+            found = http_outputs(body, header_length) if self._outputs is None else self._outputs(body)
+            text = self._checker.check(step, found)
+        except PeerError as error:
+            return outcome.MALFORMED, str(error)
+        return outcome.MISMATCH if text else outcome.OK, text
+
+    def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str:
+        """What is wrong with a ModelInferResponse; empty when nothing is."""
+        self.keep(slot, now_ns, message)
+        if not self._checked[slot]:
+            return ""
+        assert self._checker is not None
+        try:
+            return self._checker.check(step, (self._outputs or grpc_outputs)(message))
+        except PeerError as error:
+            return f"the reply cannot be read: {error}"
+
+    def keep(self, slot: int, now_ns: int, message: Buffer) -> None:
+        """A response that there is nothing to compare with, such as the last one of a stream, which only says so."""
+        if self._spool is not None:
+            self._spool.respond(slot, now_ns, message)
+
+
+class SendCost:
+    """What it costs to send a request that the socket takes whole, in one worker: processor time of the call, sampled.
+
+    The wall time of such a call says little about sending. It wakes the server, which may take our processor before
+    the call returns, and what is then seen as sending is the server at work. So a request that goes out in one piece
+    counts as sent after the processor time that recent calls took; only one that the socket would not take at once
+    counts until its last byte is out.
+    """
+
+    __slots__ = ("_clock", "_own_ns", "_recent", "ns")
+
+    def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
+        self.ns = 0  # a request
+        self._clock = clock
+        self._recent: deque[int] = deque(maxlen=RECENT)
+        self._own_ns = min(-clock() + clock() for _ in range(RECENT))  # what it takes to look
+
+    def sampled(self, send: Callable[..., int], data: Buffer) -> int:
+        """Send, and note what it took."""
+        begun = self.begin()
+        sent = send(data)
+        self.note(begun)
+        return sent
+
+    def begin(self) -> int:
+        return self._clock()
+
+    def note(self, begun: int, requests: int = 1) -> None:
+        """So many requests were sent since `begin` said so."""
+        took = self._clock() - begun - self._own_ns
+        self._recent.append(max(took, 0) // requests)
+        ordered = sorted(self._recent)
+        usual = ordered[OUTLIERS:-OUTLIERS] or ordered[: len(ordered) // 2 + 1]
+        self.ns = sum(usual) // len(usual)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSetup:
+    """What a link is made of."""
+
+    wiring: Wiring
+    requests: Sequence[Request]  # by step
+    replies: Replies | None  # None where replies are only counted
+    reactor: EpollReactor
+    clock: Clock
+
+
+class LinkBase:
+    """Where a link reports to, and what it counts."""
+
+    def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
+        self.reconnects = self.resent = self.connects = self.connect_ns = 0
+        self.wiring = setup.wiring
+        self.replies = setup.replies
+        self.reactor = setup.reactor
+        self.clock = setup.clock
+        self.finish = callbacks.finish
+        self.next_step = callbacks.next_step
+        self.explain = callbacks.explain
+        self.responded: Responded | None = None
+        self.cost = SendCost()
+
+    def watch(self, responded: Responded) -> None:
+        self.responded = responded
+
+
+class RequestLog:
+    """A line for every request and every reply, for users who ask for that. It takes time."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._titles = [title(request) for request in requests]
+
+    def sent(self, slot: int, step: int, mark: Mark | None) -> None:
+        sequence = "" if mark is None else f", sequence {mark.sequence_id}"
+        MESSAGES.debug(f"> [{slot}] {self._titles[step]}{sequence}")
+
+    def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
+        """`took_ns` is None when nothing was sent."""
+        took = "never sent" if took_ns is None else f"{took_ns // NS_PER_US} usec"
+        MESSAGES.debug(
+            f"< [{slot}] {outcome.kind(status)}, {received} bytes in {responses} response(s), {took}"
+        )
+
+    def failed(self, status: int, text: str) -> None:
+        MESSAGES.debug(f"! {outcome.kind(status)}: {text}")
+
+
+def title(request: Request) -> str:
+    """A request in a line: over HTTP its first line. Headers are not shown: they may hold secrets."""
+    start = bytes(request[:2048])
+    if start.startswith(b"POST "):
+        first = start.partition(b"\r\n")[0].decode("latin-1")
+        return f"{first}, {len(request)} bytes"
+    return f"gRPC message, {len(request)} bytes"

@@ -1,0 +1,226 @@
+"""What only one of our commands is asked, beside the options of a measurement.
+
+`measure` has none of its own. The Python API has the defaults from here too.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.options.option import appended, option, ours
+from inferometer.options.values import (
+    above_zero,
+    bounds,
+    choice,
+    duration,
+    microseconds,
+    path,
+    text,
+    whole,
+)
+
+DIAGNOSED_S = 3.0  # for one load of `diagnose`
+USUAL_PORTS = (8000, 8001, 8002)
+
+
+@dataclass(frozen=True, slots=True)
+class FindOptions:
+    """What only `find` is asked."""
+
+    slo: str = option(
+        "--slo",
+        "such as 'p99<50ms, errors<0.1%'",
+        text("PROMISE"),
+        default="",
+        group="Search",
+        is_required=True,
+    )
+    by: str = option(
+        "--by", "what to raise: rate or concurrency", choice("WHAT", "rate", "concurrency"), default="rate"
+    )
+    start: float | None = option(
+        "--start",
+        "the first to try (default: from a short look)",
+        above_zero("VALUE", "rate or a concurrency", "give the first to try, such as 100"),
+    )
+    duration_s: float = ours(
+        "--duration",
+        "time for the whole search, such as 90s or 2m",
+        duration(zero=False),
+        default=60.0,
+        shown="1m",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnoseOptions:
+    """What only `diagnose` is asked."""
+
+    apply: bool = option(
+        "--apply",
+        "load the suggested configurations one after the other, measure, and keep what is better; needs a server "
+        "with --model-control-mode explicit. The original configuration comes back at the end",
+        group="Diagnosis",
+    )
+    budget_s: float = option(
+        "--budget", "time for --apply, such as 90s or 3m", duration(zero=False), default=180.0, shown="3m"
+    )
+    keep: bool = option("--keep", "leave the server with what --apply found")
+    write_config: Path | None = option(
+        "--write-config", "write the config.pbtxt files that --apply found", path("DIR")
+    )
+    cores: float | None = option(
+        "--cores",
+        "cores of the server's machine (default: seen, if it is this one)",
+        above_zero("N", "number", "give the number of cores of the server's machine"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """What only `compare` is asked."""
+
+    models: tuple[str, ...] = ours(
+        "-m",
+        "Model of a variant, or MODEL@URL; give it several times. The first is the baseline.",
+        text("NAME"),
+        group="Comparison",
+        combine=appended,
+    )
+    urls: tuple[str, ...] = ours(
+        "-u",
+        "Address of a server; several compare the same model on each.",
+        text("URL"),
+        shown="localhost:8000",
+        combine=appended,
+    )
+    fail_if: tuple[str, ...] = ours(
+        "--fail-if",
+        "Conditions of a regression, such as 'p99 > +5%, throughput < -3%, snr < 40'.",
+        text("CONDITIONS"),
+        combine=appended,
+    )
+    outputs: int = ours(
+        "--compare-outputs", "How many requests' outputs to compare; 0 is none.", whole(least=0), default=20
+    )
+    force: bool = ours("--force", "Compare saved results although load, payload or host differ.")
+    markdown: str | None = ours("--markdown", "Write tables for a pull request here.", text("FILE"))
+    junit: str | None = ours("--junit", "Write test cases for CI here, as JUnit XML.", text("FILE"))
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What only `tune` is asked."""
+
+    model: str = option(
+        "-m --model", "the model to tune", text("NAME"), default="", group="Search", is_required=True
+    )
+    slo: str | None = option("--slo", "what every answer must keep, such as 'p99<10ms'", text("PROMISE"))
+    budget_s: float | None = option(
+        "--budget", "end in this time with the best so far, such as 3m", duration(zero=True)
+    )
+    model_repository: tuple[Path, ...] = option(
+        "--model-repository",
+        "folder of models, for a server of our own (default: the example models)",
+        path("DIR"),
+        combine=appended,
+    )
+    url: str | None = option(
+        "--url -u", "tune on this server instead; it is left as it was found", text("HOST:PORT")
+    )
+    launch_mode: str = option(
+        "--triton-launch-mode",
+        "local: a server of our own; c_api: no server, the library in a worker",
+        choice("MODE", "local", "c_api"),
+        default="local",
+    )
+    install_path: str | None = option(
+        "--triton-install-path", "folder of the library for c_api (default: the embedded one)", text("DIR")
+    )
+    search: str = option(
+        "--search",
+        "how to search: smart, brute, quick or optuna",
+        choice("NAME", "smart", "brute", "quick", "optuna"),
+        default="smart",
+    )
+    instances: tuple[int, int] = option(
+        "--instances", "where to look for instances: lowest:highest", bounds, default=(1, 5), shown="1:5"
+    )
+    batch: tuple[int, int] = option(
+        "--batch", "where to look for batch: lowest:highest", bounds, default=(1, 128), shown="1:128"
+    )
+    load: tuple[int, int] = option(
+        "--load", "where to look for load: lowest:highest", bounds, default=(1, 1024), shown="1:1024"
+    )
+    delays: tuple[int, ...] = option(
+        "--delays", "delays of the dynamic batcher to try, such as 100,500", microseconds, default=()
+    )
+    journal: Path = option(
+        "--journal", "every trial, to resume from", path(), default=Path("inferometer-tune.sqlite"), shown=""
+    )
+    fresh: bool = option("--fresh", "forget what the journal holds")
+    seed: int | None = option("--seed", "repeat a search as it was", whole("SEED"))
+    study: Path | None = option("--study", "write everything that was found out, as JSON", path())
+    output: Path | None = option("--output", "write the recommended config.pbtxt", path())
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """What `view` is asked."""
+
+    html: Path | None = option("--html", "write one self-contained page", path(), group="Output")
+    markdown: Path | None = option("--markdown", "write Markdown; - is the terminal", path())
+    png: Path | None = option("--png", "write a picture (needs an installed Chromium)", path())
+    pdf: Path | None = option("--pdf", "write a PDF (needs an installed Chromium)", path())
+    open: bool = option("--open", "show the page in the browser")
+
+
+def _port(service: str, usual: int) -> Any:
+    return option(
+        f"--{service}-port",
+        f"port of the {service} service (default: {usual} if it is free, else a free one; 0 picks a free one)",
+        whole("PORT", least=0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `serve` is asked."""
+
+    model_repository: tuple[Path, ...] = option(
+        "--model-repository",
+        "folder of models; may be given several times (default: the example models)",
+        path("DIR"),
+        group="Server",
+        combine=appended,
+    )
+    models: str | None = option(
+        "--models",
+        "which example models: the basic ones, or a small vocoder in four variants to compare",
+        choice("NAME", "basic", "vocoder"),
+        shown="basic",
+    )
+    http_port: int | None = _port("http", USUAL_PORTS[0])
+    grpc_port: int | None = _port("grpc", USUAL_PORTS[1])
+    metrics_port: int | None = _port("metrics", USUAL_PORTS[2])
+    load_model: tuple[str, ...] = option(
+        "--load-model", "load only these (default: all)", text("NAME"), combine=appended
+    )
+    log_file: Path | None = option("--log-file", "keep the server's log here", path())
+
+
+@dataclass(frozen=True, slots=True)
+class SelftestOptions:
+    """What `selftest` is asked."""
+
+    json: Path | None = option("--json", "write all figures to this file", path(), group="Selftest")
+    quick: bool = option("--quick", "a shorter, rougher test of about 20 seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What `demo` is asked."""
+
+    folder: Path = option(
+        "--folder", "where results go", path("DIR"), default=Path("inferometer-demo"), group="Output"
+    )

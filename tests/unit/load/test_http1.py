@@ -1,0 +1,105 @@
+"""A connection of the HTTP link: when the next request follows at once, and when the reply needs a closer look."""
+
+import socket
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from inferometer.base import status as outcome
+from inferometer.base.units import monotonic_ns
+from inferometer.load.http1 import Http1Link
+from inferometer.load.link import NOTHING, Callbacks, LinkSetup
+from inferometer.load.reactor import EpollReactor
+from inferometer.services.endpoint import Endpoint
+from inferometer.services.traffic import Wiring
+
+REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+USUAL = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+CHUNK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(USUAL)
+CHUNKS_END = b"\r\n0\r\n\r\n"
+
+
+class Pair:
+    """The link's connection for slot 0, and the server's end of it. One thread, so a piece sent is a piece read."""
+
+    def __init__(self) -> None:
+        self.quick: list[int] = []  # bytes of replies taken whole
+        self.slow: list[tuple[int, int]] = []  # status and bytes of all others
+        self.goes_on = True
+        self._reactor = EpollReactor(monotonic_ns)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            wiring = Wiring(Endpoint("127.0.0.1", listener.getsockname()[1]))
+            setup = LinkSetup(wiring, [REQUEST], None, self._reactor, monotonic_ns)
+            self.link = Http1Link(setup, Callbacks(self._finish, self._next_step, lambda status, text: None))
+            self.link.prepare(1)
+            while self.link.opening:
+                self._reactor.wait(None)
+            self.server, _ = listener.accept()
+        self.ask()
+        self.answer(USUAL)  # from now on known
+
+    def _finish(
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        times: Sequence[int] = (),
+        tokens: int = 0,
+        prompt_tokens: int = 0,
+    ) -> None:
+        self.slow.append((status, received))
+
+    def _next_step(
+        self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
+    ) -> tuple[int, int]:
+        self.quick.append(received)
+        return (0, now_ns) if self.goes_on else NOTHING
+
+    def ask(self) -> None:
+        self.link.send(0, 0, monotonic_ns(), None)
+        assert self.server.recv(1000) == REQUEST
+
+    def answer(self, piece: bytes) -> None:
+        self.server.sendall(piece)
+        self._reactor.wait(None)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.link.close(0)
+    made.server.close()
+
+
+def test_a_reply_like_the_one_before_is_followed_at_once(pair: Pair) -> None:
+    pair.ask()
+    for _ in range(3):
+        pair.answer(USUAL)
+        assert pair.server.recv(1000) == REQUEST
+    assert (pair.slow, pair.quick) == ([(outcome.OK, len(USUAL))], [len(USUAL)] * 3)
+
+
+def test_the_usual_reply_within_another_ends_nothing(pair: Pair) -> None:
+    pair.ask()
+    pair.slow.clear()
+    pair.answer(CHUNK)
+    pair.answer(USUAL)
+    assert (pair.slow, pair.quick) == ([], [])
+    pair.answer(CHUNKS_END)
+    assert (pair.slow, pair.quick) == ([(outcome.OK, len(CHUNK + USUAL + CHUNKS_END))], [])
+
+
+def test_the_usual_reply_to_nothing_ends_the_connection(pair: Pair) -> None:
+    pair.ask()
+    pair.slow.clear()
+    pair.goes_on = False
+    pair.answer(USUAL)
+    pair.answer(USUAL)
+    assert (pair.slow, pair.quick) == ([], [len(USUAL)])
+    assert pair.server.recv(1000) == b""
