@@ -12,8 +12,8 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from harness import Choices, Family, corpus, damaged, damaged_seeds, each
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError
+from inferometer.base.text import decode_json
 from inferometer.diagnose.observation import step_setup
 from inferometer.model import answers
 from inferometer.model.answers import checked
@@ -85,7 +85,7 @@ def follow(said: Said) -> None:
 
 def read_answers(data: bytes) -> None:
     try:
-        found = decode(data)
+        found = decode_json(data)
     except ValueError:
         return
     if not isinstance(found, dict):
@@ -104,7 +104,7 @@ ERRORS = (
 def read_error(data: bytes) -> None:
     reason_of(data).encode()
     try:
-        found = decode(data)
+        found = decode_json(data)
     except ValueError:
         found = None
     recognize({question: ProbeAnswer(200, found) for question in (*QUESTIONS, "grpc kserve")})
@@ -120,7 +120,7 @@ OTHERS = (
 
 def read_others(data: bytes) -> None:
     try:
-        found = decode(data)
+        found = decode_json(data)
     except ValueError:
         return
     if isinstance(found, dict) and "metadata" in found:

@@ -14,7 +14,7 @@ from fuzz_saved import shortened
 from harness import Choices, Family, corpus, damaged, damaged_seeds
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.dialects.model_analyzer import checkpoint, stored
+from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, read_command
 from inferometer.tune import journal as journals
@@ -186,7 +186,7 @@ def classic_checkpoint() -> Any:
 
 def read_checkpoint(data: bytes) -> None:
     found = checkpoint.read(Path(file("0.ckpt", data)))
-    checkpoint.document(found.variants, found.trials, seed=found.seed)
+    checkpoint.document(found.variants, found.trials, seed=5)
 
 
 def read_study(data: bytes) -> None:
@@ -199,7 +199,7 @@ def _journal() -> bytes:
     with journals.opened(path) as journal:
         for trial in study().trials:
             journal.add(trial, study().variants, study=study().name)
-        stored.remember(journal, [study()])
+        checkpoint.remember(journal, [study()])
     found = path.read_bytes()
     for name in ("seed.sqlite", "seed.sqlite.lock"):
         (Path(FOLDER.name) / name).unlink()
@@ -236,7 +236,7 @@ def read_journal(data: bytes) -> None:
         (Path(FOLDER.name) / name).unlink(missing_ok=True)
     path = Path(file("journal.sqlite", data))
     with journals.read(path) as journal:
-        stored.of_journal(journal)
+        checkpoint.read_journal(journal)
         journal.next_number()
         journal.find("x", with_failed=True)
 

@@ -18,12 +18,12 @@ from inferometer.base.answer_file import read as read_diagnosis
 from inferometer.base.answer_file import to_json
 from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
-from inferometer.diagnose.apply import ENOUGH
 from inferometer.diagnose.diagnosis import Diagnosis
-from inferometer.dialects.perf_analyzer import report as classic
+from inferometer.diagnose.run import ENOUGH
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
 from tests.support.commands import Ended, call
+from tests.support.reports import classic_report
 
 pytestmark = pytest.mark.live
 
@@ -101,7 +101,7 @@ def test_the_classic_report_can_be_made_again_from_the_file(triton: EmbeddedTrit
     )
     done = call("perf_analyzer", "-u", triton.http_address, "-m", "ens", *words)
     assert done.code == 0
-    assert classic.report(api.load(str(tmp_path / "r.json"))) == done.stdout
+    assert classic_report(api.load(str(tmp_path / "r.json"))) == done.stdout
 
 
 def test_api_measure_gives_a_result(triton: EmbeddedTriton) -> None:

@@ -15,7 +15,6 @@ from inferometer.base import status
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -33,6 +32,7 @@ from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
+from tests.support.reports import classic_report
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MODEL = ModelSpec("fake", "", (), ())
@@ -232,7 +232,7 @@ def seen(run: Run) -> Seen:
         run,
         level,
         console=f"{stream.getvalue()}\n{level_sentence(level)}",
-        classic=classic.report(result),
+        classic=classic_report(result),
         csv=main_csv(result),
         markdown=to_markdown(result),
         page=html.unescape(re.sub(r"<[^>]+>", " ", page)),

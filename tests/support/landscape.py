@@ -6,11 +6,12 @@ the batch, instances that disturb each other, a tail that grows with the load.
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.search.search import Proposal
+from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial
 from inferometer.tune.variant import ModelVariant
 
@@ -102,6 +103,22 @@ class Landscape:
         if busy > 1:
             slow *= 1 + self.friction * (busy - 1)
         return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
+
+
+def driven(
+    steps: SearchSteps[str], measure: Callable[[Proposal], Trial]
+) -> tuple[list[SearchMessage | SkippedProposal], str]:
+    """What a search says and leaves out when its proposals are measured so, and why it ends."""
+    events: list[SearchMessage | SkippedProposal] = []
+    told: Trial | None = None
+    while True:
+        try:
+            event = steps.send(told)
+        except StopIteration as stop:
+            return events, stop.value
+        told = measure(event) if isinstance(event, Proposal) else None
+        if not isinstance(event, Proposal):
+            events.append(event)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from inferometer.diagnose.diagnosis import (
     Suggestion,
     Verdict,
 )
+from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.stats.measurement import (
@@ -314,3 +315,16 @@ def _differences() -> tuple[Difference, ...]:
         Difference("p99", 60e6, 59e6, Estimate(-1.7, -5.0, 1.8), comparisons.NO_DIFFERENCE),
         Difference("p99.9", 80e6, 80e6, Estimate(0.0), comparisons.NO_DIFFERENCE, "too few requests"),
     )
+
+
+def classic_report(result: Result) -> str:
+    """All that the classic tool prints on stdout about a result."""
+    effective = result.effective
+    lines = [classic.data_line(effective), classic.settings_block(result)]
+    for level in result.levels:
+        if classic.has_header(result):
+            lines.append(classic.level_header(level.mode, level.value))
+        for number, window in enumerate(level.windows if effective.verbose else (), start=1):
+            lines.append(classic.pass_line(number, window, effective.percentile))
+        lines.append(classic.level_block(result, level))
+    return "".join([*lines, classic.summary(result)])

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from inferometer.base.answer_file import read
 from inferometer.cli.main import main
-from inferometer.dialects.model_analyzer import checkpoint, stored, tables
+from inferometer.dialects.model_analyzer import checkpoint, tables
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv
 from inferometer.report.markdown import markdown
@@ -22,6 +22,7 @@ from inferometer.tune import journal as journals
 from inferometer.tune.report.detailed import detailed
 from inferometer.tune.report.study import study_document
 from inferometer.tune.study import Study, recommend
+from tests.support.reports import classic_report
 
 FOLDER = Path(__file__).parent.parent / "golden" / "v0.1"
 RESULTS = ("measure", "find", "find_with_interval", "perf_analyzer", "all_failed", "text")
@@ -41,7 +42,7 @@ def test_results(name):
     assert model in to_html(result)
     assert model in to_markdown(result)
     assert printed(result)
-    assert classic.settings_block(result) in classic.report(result)
+    assert classic.settings_block(result) in classic_report(result)
     assert bool(main_csv(result)) == (name != "all_failed")
     composing_csvs(result)
 
@@ -117,7 +118,7 @@ def test_a_study():
 
 def test_the_journal_of_tune():
     with journals.read(FOLDER / "tune.sqlite") as journal:
-        found = stored.of_journal(journal)
+        found = checkpoint.read_journal(journal)
         assert journal.recall("ended simple") == "the budget is spent"
     assert len(found.trials) == 3
     # Trials whose keys this version would make otherwise are left out, and would be measured again.
@@ -127,7 +128,7 @@ def test_the_journal_of_tune():
 
 
 def test_the_journal_of_profile():
-    study = stored.read(FOLDER / "checkpoints").study("simple")
+    study = checkpoint.read_folder(FOLDER / "checkpoints").study("simple")
     assert len(study.measured) == 4
     reports(study)
 
@@ -135,6 +136,6 @@ def test_the_journal_of_profile():
 def test_a_checkpoint(tmp_path):
     shutil.copy(FOLDER / "checkpoints" / "0.ckpt", tmp_path)
     assert checkpoint.read(tmp_path / "0.ckpt").is_ours
-    study = stored.read(tmp_path).study("simple")
+    study = checkpoint.read_folder(tmp_path).study("simple")
     assert len(study.measured) == 4
     reports(study)

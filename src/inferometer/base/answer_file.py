@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
+from inferometer.base.text import decode_json
 from inferometer.base.writing import write_file
 
 
@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
 def from_json(text: str, origin: str, *types: type[A]) -> A:
     """The answer in a file's text; a file of another kind or schema is refused."""
     try:
-        document = decode(text)
+        document = decode_json(text)
     except ValueError as error:
         raise UsageError(
             f"'{origin}' is not JSON: {error}",

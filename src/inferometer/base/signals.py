@@ -61,7 +61,7 @@ class Interrupts:
 
     @contextmanager
     def caught(self) -> Iterator["Interrupts"]:
-        with _handled_by(self._receive):
+        with handled_by(self._receive):
             yield self
 
 
@@ -86,7 +86,7 @@ def interruptible() -> Iterator[None]:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with _handled_by(end):
+    with handled_by(end):
         yield
         sys.stdout.flush()  # what is still to be printed may not be lost to a later signal
 
@@ -101,7 +101,8 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM go to this handler, and after it to the one of before."""
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -1,6 +1,8 @@
-"""Text that others wrote, as it may be printed."""
+"""Text that others wrote, as it may be printed, and JSON, as it may be used."""
 
+import math
 import re
+from typing import Any
 from unicodedata import category
 
 _PRINTABLE = re.compile(r"[\x20-\x7e\n\t]*")
@@ -37,3 +39,58 @@ def encodable(text: str) -> str:
 def is_digits(text: str) -> bool:
     """Whether it is a whole number of up to 18 plain digits; `str.isdigit` also takes those of other scripts."""
     return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+# --- JSON
+
+DEEPEST = 64
+_LONGEST = 38  # digits, far below the largest float
+
+
+def decode_json(text: bytes | bytearray | str) -> Any:
+    """The document, or a ValueError and nothing else.
+
+    What Python's own reader lets through and later code stumbles over is refused or mended: NaN and infinities,
+    integers that no float can hold, nesting without end. A lone surrogate becomes U+FFFD, as no encoding has it.
+    """
+    import json  # workers need none
+
+    try:
+        return _mended(
+            json.loads(text, parse_constant=_refuse, parse_float=_fraction, parse_int=_integer), DEEPEST
+        )
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _mended(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, (dict, list)) and not depth:
+        raise _too_deep()
+    if isinstance(value, dict):
+        return {encodable(name): _mended(part, depth - 1) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_mended(part, depth - 1) for part in value]
+    return value
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _fraction(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _LONGEST:
+        raise ValueError(f"the number {digits[:20]}... has more than {_LONGEST} digits")
+    return int(digits)

@@ -1,7 +1,9 @@
-"""The inputs of a run: streams of steps, each step the tensors of one batch-1 request."""
+"""The inputs of a run: streams of steps, each step the tensors of one batch-1 request; the user's files of them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from inferometer.base.errors import UsageError
 from inferometer.model.spec import Tensor
 
 Step = tuple[Tensor, ...]
@@ -25,3 +27,30 @@ class Dataset:
     @property
     def is_given(self) -> bool:
         return self.origin not in ("random", "zero")
+
+
+def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested: bool) -> None:
+    """Of another file: a flat one adds steps to stream 0, a nested one adds streams."""
+    if is_nested or not streams:
+        streams += more
+    else:
+        streams[0] += more[0]
+
+
+def read_bytes(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: str | Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot read the data file {path}: {error.strerror or error}")
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """The lines without their ends, which may be those of Windows; the last one needs none."""
+    lines = data.split(b"\n")
+    if lines[-1] == b"":
+        del lines[-1]
+    return [line.removesuffix(b"\r") for line in lines]

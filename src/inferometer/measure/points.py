@@ -106,13 +106,12 @@ def _range_points(options: Options, last: float | None, outcome: LastOutcome) ->
         values = _binary(span.start, last, span.step, outcome, is_whole=rate is None)
     else:
         values = _linear(span.start, last, span.step, outcome)
-    is_random = options.request_distribution == "poisson"
     for value in values:
         if rate is None:
             yield LoadPoint("concurrency", value, Closed(int(value), count))
         else:
-            schedule = Poisson(value, options.data.seed) if is_random else Constant(value)
-            yield LoadPoint("request_rate", value, Open(schedule, _cap(options), count), value)
+            plan = Open(rate_schedule(options, value), cap=_cap(options), count=count)
+            yield LoadPoint("request_rate", value, plan, value)
 
 
 def _cap(options: Options) -> int | None:
@@ -162,6 +161,12 @@ def _binary(
         middle = (low + high) // 2 if is_whole else (low + high) / 2
         yield middle
         low, high = (middle, high) if outcome.passed else (low, middle)
+
+
+def rate_schedule(options: Options, rate: float) -> Schedule:
+    if options.request_distribution == "poisson":
+        return Poisson(rate, options.data.seed)
+    return Constant(rate)
 
 
 def read_intervals(path: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
-from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
+from inferometer.dataset.build import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.json_file import read_step
 from inferometer.dataset.replay import Trace, TraceLine, place

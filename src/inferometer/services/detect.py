@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError, PeerError
+from inferometer.base.text import decode_json
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 
@@ -154,7 +154,7 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
 def _ask(control: HttpControl, path: str) -> ProbeAnswer:
     status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
     try:
-        return ProbeAnswer(status, decode(body))
+        return ProbeAnswer(status, decode_json(body))
     except ValueError:
         return ProbeAnswer(status)
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
-from inferometer.base.text import printable
+from inferometer.base.text import decode_json, printable
 from inferometer.model.answers import Shape, checked
 from inferometer.services.endpoint import Connection, tls_context
 
@@ -52,7 +51,7 @@ class HttpControl:
         origin = f"the server's answer to {method} {path}"
         remedy = f"check that {self._connection.endpoint} is the server's HTTP address"
         try:
-            document = decode(text) if text else {}
+            document = decode_json(text) if text else {}
         except ValueError as error:
             raise PeerError(f"{origin} is not JSON: {text[:80]!r} ({error})", remedy=remedy) from error
         return checked(document, shape, origin, remedy=remedy)
@@ -162,7 +161,7 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
 def reason_of(text: bytes) -> str:
     """The server's own words, if it gave any."""
     try:
-        document = decode(text)
+        document = decode_json(text)
     except ValueError:
         return text[:300].decode("utf-8", "replace").strip()
     for name in ("error", "message"):

@@ -39,8 +39,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.text import decode_json
 from inferometer.services.kind import Document
 from inferometer.services.kserve import load_messages
 from inferometer.wire import grpc
@@ -263,7 +263,7 @@ class InProcessServer:
         self._library.call(function, self.handle, *arguments, byref(message))
         try:
             self._library.call("MessageSerializeToJson", message, byref(start), byref(size))
-            document: Document = decode(ctypes.string_at(start.value or 0, size.value))
+            document: Document = decode_json(ctypes.string_at(start.value or 0, size.value))
         finally:
             self._library.call("MessageDelete", message)
         return document

@@ -194,7 +194,7 @@ def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
     queues = [_queue(*key, rows) for key, rows in _by_key(sample.queues for sample in samples)]
     return ServerMetrics(
         polls=len(samples),
-        gpus=_gpus(sample.gpus for sample in samples),
+        gpus=gpu_figures(sample.gpus for sample in samples),
         cpu_share=_mean(sample.cpu_share for sample in samples),
         memory_used_bytes=_most(sample.memory_used_bytes for sample in samples),
         memory_total_bytes=_first(sample.memory_total_bytes for sample in samples),
@@ -203,7 +203,7 @@ def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
     )
 
 
-def _gpus(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
+def gpu_figures(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
     return tuple(
         GpuFigures(
             uuid=uuid,
@@ -246,7 +246,7 @@ def _host(samples: Sequence[Sample]) -> HostFigures | None:
     return HostFigures(
         cpu_share=max(0.0, busy_s / total_s) if total_s > 0 else None,
         memory_used_bytes=max(look.memory_used_bytes for look in seen),
-        gpus=_gpus(look.gpus for look in seen),
+        gpus=gpu_figures(look.gpus for look in seen),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.server.in_process import Host, ModelFolder, installation
@@ -27,23 +27,31 @@ def open_deployment(launch: LaunchSettings) -> "Deployment":
 
 
 class Deployment(Protocol):
-    """Loads the variants of a trial. Use it as a context manager: what it started ends with it."""
+    """Loads the variants of a trial. Use it as a context manager: what it started ends with it.
 
-    is_special: bool  # made for one model's server flags
+    What is said here is the answer of a deployment that has no server.
+    """
+
+    is_special: bool = False  # made for one model's server flags
 
     @property
-    def addresses(self) -> Addresses: ...
+    def addresses(self) -> Addresses:
+        return Addresses("", "", "")
 
     @property
     def pid(self) -> int | None:
         """Of the server, where it is a process of this machine."""
+        return None
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """May be called twice."""
+        return
 
     def is_running(self) -> bool: ...
 
@@ -55,15 +63,17 @@ class Deployment(Protocol):
 
     def others(self, models: Sequence[str]) -> tuple[str, ...]:
         """Models that others have loaded, besides these and those they call."""
+        return ()
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
         """Load exactly these; whether anything changed."""
 
     def host(self, model: str) -> Host | None:
         """How a worker is to load the model itself; None where a server does."""
+        return None
 
 
-class ServerDeployment:
+class ServerDeployment(Deployment):
     """Loads variants in place of each other, under the model's own name; the server is restarted only when it died.
 
     Models that were loaded before are restored at the end, with the configuration they had.
@@ -77,9 +87,7 @@ class ServerDeployment:
         self._is_ours = is_ours
         self._may_load = may_load
         self._loaded: dict[str, str] = {}  # model -> key of the variant that is in its place
-        self._before: dict[str, Mapping[str, Any] | None] = {}
-        self.starts = 0
-        self.is_special = False  # made for one model's server flags
+        self._before: dict[str, Fields | None] = {}
         self._is_open = False
 
     # --- life
@@ -87,11 +95,7 @@ class ServerDeployment:
     def __enter__(self) -> Self:
         self._is_open = True
         self._server.start()
-        self.starts += 1
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Restore what was loaded before, and end our server."""
@@ -113,31 +117,24 @@ class ServerDeployment:
         return self._server.pid
 
     @property
-    def control(self) -> ServerAccess:
-        return self._control
-
-    @property
-    def repository(self) -> ModelControl:
+    def _repository(self) -> ModelControl:
         return repository(self.addresses, self._control)
 
     def is_running(self) -> bool:
         return self._server.is_running()
 
     def revive(self) -> bool:
-        """Start our server again if it died; whether it had to be."""
         if not self._is_ours or self._server.is_running():
             return False
         self._server.stop()
         self._loaded.clear()
         self._server.start()
-        self.starts += 1
         return True
 
     # --- models
 
     def base_config(self, model: str) -> Fields:
-        """What the server makes of the model's own configuration."""
-        known = self.repository
+        known = self._repository
         names = {row.name for row in known.index()}
         if model not in names:
             raise UsageError(
@@ -145,8 +142,8 @@ class ServerDeployment:
                 remedy=f"its models are {', '.join(sorted(names)) or 'none'}",
             )
         self._note_before(known, [model])
-        if not self._is_loaded(known, model):
-            self._load(known, model, None)
+        if model not in _ready(known):
+            _load(known, model, None)
         found = _loaded_config(known, model)
         self._loaded.pop(model, None)
         return _without_completed(found)
@@ -154,8 +151,8 @@ class ServerDeployment:
     def others(self, models: Sequence[str]) -> tuple[str, ...]:
         if self._is_ours:
             return ()
-        known = self.repository
-        ready = {row.name for row in known.index() if row.state == READY}
+        known = self._repository
+        ready = _ready(known)
         called = {
             name
             for model in models
@@ -166,45 +163,25 @@ class ServerDeployment:
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
         """Load exactly these, members before their callers; whether anything had to be loaded."""
-        wanted = [part for variant in variants for part in (*variant.composing, variant)]
+        wanted = [part for variant in variants for part in variant.with_members]
         stale = [variant for variant in wanted if self._loaded.get(variant.model) != variant.key]
         if not stale:
             return False
+        known = self._repository
         if not self._may_load:
-            self._check_loaded(variants)
+            for variant in variants:
+                if variant.model not in _ready(known):
+                    raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
             return False
-        known = self.repository
         self._note_before(known, [variant.model for variant in wanted])
         if any(variant.composing for variant in variants):
             # An ensemble keeps the members it was loaded with, so everything is loaded again when one changes.
             stale = wanted
         for variant in stale:
             self._loaded.pop(variant.model, None)
-            self._load(known, variant.model, {**variant.config, "name": variant.model})
+            _load(known, variant.model, {**variant.config, "name": variant.model})
             self._loaded[variant.model] = variant.key
         return True
-
-    def host(self, model: str) -> None:
-        return None
-
-    def _check_loaded(self, variants: Sequence[ModelVariant]) -> None:
-        for variant in variants:
-            if not self._is_loaded(self.repository, variant.model):
-                raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
-
-    def _is_loaded(self, known: ModelControl, model: str) -> bool:
-        return any(row.name == model and row.state == READY for row in known.index())
-
-    def _load(self, known: ModelControl, model: str, config: Mapping[str, Any] | None) -> None:
-        try:
-            known.load_model(model, config)
-        except PeerError as error:
-            if "polling is enabled" in error.message:
-                raise UsageError(
-                    f"the server refuses to load '{model}': {error.message}",
-                    remedy="start it with --model-control-mode explicit",
-                ) from error
-            raise
 
     # --- what was there before
 
@@ -213,12 +190,12 @@ class ServerDeployment:
             return
         for model in models:
             if model not in self._before:
-                self._before[model] = _loaded_config(known, model) if self._is_loaded(known, model) else None
+                self._before[model] = _loaded_config(known, model) if model in _ready(known) else None
 
     def _restore(self) -> None:
         """In the order they were noted: models before their callers."""
         for model, config in self._before.items():
-            known = self.repository
+            known = self._repository
             with suppress(PeerError):  # the server may be gone; the search's result stands
                 if config is None:
                     known.unload_model(model)
@@ -226,16 +203,28 @@ class ServerDeployment:
                     known.load_model(model, config)
 
 
+def _ready(known: ModelControl) -> set[str]:
+    return {row.name for row in known.index() if row.state == READY}
+
+
+def _load(known: ModelControl, model: str, config: Fields | None) -> None:
+    try:
+        known.load_model(model, config)
+    except PeerError as error:
+        if "polling is enabled" in error.message:
+            raise UsageError(
+                f"the server refuses to load '{model}': {error.message}",
+                remedy="start it with --model-control-mode explicit",
+            ) from error
+        raise
+
+
 def _loaded_config(known: ModelControl, model: str) -> Fields:
     """The configuration of a loaded model, in a form it can be loaded with again: servers also report empty fields,
-    and refuse some of them."""
-    return model_config.normal(_known_fields(known.config(model)))
-
-
-def _known_fields(fields: Mapping[str, Any]) -> Fields:
-    """Without fields of newer servers that our messages lack."""
+    and refuse some of them. Fields of newer servers that our messages lack are left out."""
     names = model_config.message().DESCRIPTOR.fields_by_name
-    return {name: value for name, value in fields.items() if name in names}
+    fields = known.config(model)
+    return model_config.normal({name: value for name, value in fields.items() if name in names})
 
 
 def _without_completed(fields: Fields) -> Fields:
@@ -247,15 +236,11 @@ def _without_completed(fields: Fields) -> Fields:
     return {**fields, "dynamic_batching": kept}
 
 
-class InProcessDeployment:
+class InProcessDeployment(Deployment):
     """No server: each worker loads the variant it puts under load, under the model's own name.
 
     A worker gets a repository of its own: links to the model's files, and the configuration of the variant.
     """
-
-    pid: int | None = None  # there is a process for each model
-    addresses = Addresses("", "", "")
-    is_special = False
 
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
@@ -264,15 +249,6 @@ class InProcessDeployment:
             find_wheel()
         self._variants: Mapping[str, ModelVariant] = {}
         self._hosts: dict[str, Host] = {}  # the last one of each model
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Workers end with the meter, which started them."""
 
     def is_running(self) -> bool:
         """No worker that came up has died."""
@@ -293,14 +269,9 @@ class InProcessDeployment:
             remedy="write them into its config.pbtxt, or use --triton-launch-mode local",
         )
 
-    def others(self, models: Sequence[str]) -> tuple[str, ...]:
-        return ()
-
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
         wanted = {variant.model: variant for variant in variants}
-        if {model: variant.key for model, variant in wanted.items()} == {
-            model: variant.key for model, variant in self._variants.items()
-        }:
+        if _keys(wanted) == _keys(self._variants):
             return False
         self._variants = wanted
         self._hosts.clear()
@@ -310,10 +281,14 @@ class InProcessDeployment:
         variant = self._variants[model]
         loaded = (variant, *variant.composing)
         configs = self._with_called({part.model: part.config for part in loaded})
+        folders = tuple(
+            ModelFolder(name, self._source(name), model_config.to_text({**config, "name": name}))
+            for name, config in configs.items()
+        )
         self._hosts[model] = host = Host(
             models=tuple(part.model for part in loaded),
             directory=self._directory,
-            folders=tuple(self._folder(name, config) for name, config in configs.items()),
+            folders=folders,
             environment=self._launch.environment,
             timeout_s=self._launch.timeout_s,
         )
@@ -325,16 +300,10 @@ class InProcessDeployment:
         while waiting:
             for name in model_config.members(configs[waiting.pop()]):
                 if name not in configs:
-                    configs[name] = self._own_config(name)
+                    path = self._source(name) / "config.pbtxt"
+                    configs[name] = model_config.read_file(path) if path.exists() else self.base_config(name)
                     waiting.append(name)
         return configs
-
-    def _own_config(self, model: str) -> Fields:
-        path = self._source(model) / "config.pbtxt"
-        return model_config.read_file(path) if path.exists() else self.base_config(model)
-
-    def _folder(self, model: str, config: Fields) -> ModelFolder:
-        return ModelFolder(model, self._source(model), model_config.to_text({**config, "name": model}))
 
     def _source(self, model: str) -> Path:
         found = model_config.find_model(self._launch.repositories, model)
@@ -343,3 +312,7 @@ class InProcessDeployment:
                 f"the model '{model}' is not in the model repository", remedy="check --model-repository"
             )
         return found
+
+
+def _keys(variants: Mapping[str, ModelVariant]) -> Mapping[str, str]:
+    return {model: variant.key for model, variant in variants.items()}

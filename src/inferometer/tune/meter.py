@@ -2,37 +2,41 @@
 
 import contextlib
 import hashlib
+import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
-from inferometer.base.writing import writing
-from inferometer.load.plan import Closed, Constant, Intervals, Open, Poisson
+from inferometer.base.writing import write_file
+from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
-from inferometer.measure.points import read_intervals
+from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
-from inferometer.observe.host import HostMeter
+from inferometer.observe.host import Gpu, HostMeter
 from inferometer.observe.poller import MetricsEndpoint
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host
-from inferometer.stats.measurement import Level
+from inferometer.stats.figures import MEGA, METRICS, Source
+from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
+from inferometer.stats.merge import gpu_figures
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment
-from inferometer.tune.figures import figures, gpu_figures
-from inferometer.tune.prompts import Prompts
 from inferometer.tune.search.search import Proposal
-from inferometer.tune.settings import Effort
-from inferometer.tune.trial import ClientLoad, Figures
+from inferometer.tune.settings import Effort, Prompts
+from inferometer.tune.trial import ClientLoad, Figures, Trial
+from inferometer.tune.variant import ModelVariant
 
 if TYPE_CHECKING:
     from inferometer.load.workers import Workers
@@ -110,34 +114,28 @@ class EngineMeter:
     def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
         if is_fresh:
             self._end([key for key, client in self._clients.items() if client.setup.host is not None])
-        for variant, _ in proposal.parts:
-            self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
-        if len(proposal.parts) > 1:
-            levels = self._measure_together(proposal, deployment, is_fresh=is_fresh)
-        else:
-            ((variant, load),) = proposal.parts
-            self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
-            levels = [self._level(variant.model, load, deployment, proposal.effort)]
-        pids = self._pids(deployment)
-        return TrialFigures(tuple(figures(level, pids) for level in levels), gpu_figures(levels[0]))
-
-    def _measure_together(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> list[Level]:
-        """Several models under load at the same time: levels in the order of the parts. None stops early, or the
-        others would have the server to themselves."""
-        whole = replace(proposal.effort or self._effort, precision=0.0)
         for variant, load in proposal.parts:
+            self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
             self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
-        with ThreadPoolExecutor(len(proposal.parts)) as pool:
-            running = [
-                pool.submit(self._level, variant.model, load, deployment, whole)
-                for variant, load in proposal.parts
-            ]
-            return [future.result() for future in running]
+        levels = self._levels(proposal, deployment)
+        hosts = [client.setup.host for client in self._clients.values()]
+        pids = [host.pid for host in hosts if host is not None] + [deployment.pid]
+        here = [pid for pid in pids if pid is not None]
+        return TrialFigures(tuple(_figures(level, here) for level in levels), _gpus(levels[0]))
 
-    def _pids(self, deployment: Deployment) -> tuple[int, ...]:
-        """Of the processes that hold models, as far as they are on this machine."""
-        found = [client.setup.host.pid for client in self._clients.values() if client.setup.host is not None]
-        return tuple(pid for pid in (*found, deployment.pid) if pid is not None)
+    def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
+        """One for each model. Of several under load at the same time none stops early, or the others would have the
+        server to themselves."""
+
+        def measure(effort: Effort | None, part: tuple[ModelVariant, ClientLoad]) -> Level:
+            variant, load = part
+            return self._level(variant.model, load, deployment, effort)
+
+        if len(proposal.parts) == 1:
+            return [measure(proposal.effort, proposal.parts[0])]
+        whole = replace(proposal.effort or self._effort, precision=0.0)
+        with ThreadPoolExecutor(len(proposal.parts)) as pool:
+            return list(pool.map(partial(measure, whole), proposal.parts))
 
     def _make_ready(self, model: str, load: ClientLoad, deployment: Deployment, *, is_fresh: bool) -> None:
         """Start the workers for this model, and warm it up if it was just loaded."""
@@ -198,15 +196,12 @@ class EngineMeter:
         )
 
     def _client(self, model: str, batch: int, deployment: Deployment) -> _Client:
-        known = self._clients.get((model, batch))
-        if known is not None:
-            return known
-        try:
-            client = self._started(self._setup(model, batch, deployment))
-        except PeerError as error:
-            raise TrialError(str(error)) from error
-        self._clients[model, batch] = client
-        return client
+        if (model, batch) not in self._clients:
+            try:
+                self._clients[model, batch] = self._started(self._setup(model, batch, deployment))
+            except PeerError as error:
+                raise TrialError(str(error)) from error
+        return self._clients[model, batch]
 
     def _started(self, setup: Setup) -> _Client:
         stack = contextlib.ExitStack()
@@ -224,20 +219,16 @@ class EngineMeter:
         host = deployment.host(model)
         if host is None:
             addresses = deployment.addresses
+            metrics_url = options.metrics_url or addresses.metrics_url
             options = replace(
                 options,
                 url=options.url or (addresses.grpc if options.protocol == "grpc" else addresses.http),
-                metrics_url=(options.metrics_url or addresses.metrics_url)
-                if options.collect_metrics
-                else None,
+                metrics_url=metrics_url if options.collect_metrics else None,
             )
             setup = prepare(options, command="tune")
-            is_text = model in self._prompts and options.streaming
-            return (
-                replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
-                if is_text
-                else setup
-            )
+            if model in self._prompts and options.streaming:
+                setup = replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
+            return setup
         self._end([key for key in self._clients if key[0] == model])  # only one worker holds a model
         known = self._setups.get((model, batch))
         if known is None:
@@ -251,11 +242,11 @@ class EngineMeter:
             return options
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="inferometer-prompts-")
         path = Path(self._folder.name) / f"{options.model}.json"
-        with writing(path):
-            if options.service_kind == "openai":
-                prompts.write_lines(path)
-                return replace(options, data=replace(options.data, prompts=str(path)))
-            prompts.write_steps(path, options.model, self._inputs[options.model])
+        if options.service_kind == "openai":
+            write_file(path, "".join(json.dumps({"prompt": text}) + "\n" for text in prompts.texts()))
+            return replace(options, data=replace(options.data, prompts=str(path)))
+        steps = prompts.steps(options.model, self._inputs[options.model])
+        write_file(path, json.dumps({"data": steps}))
         return replace(options, data=replace(options.data, sources=(str(path),)))
 
     def _end(self, keys: Sequence[tuple[str, int]]) -> None:
@@ -342,11 +333,7 @@ def _plan(load: ClientLoad, options: Options) -> LoadPoint:
         times_ns = read_intervals(load.intervals)
         return LoadPoint("request_rate", len(times_ns) * NS_PER_S / times_ns[-1], Open(Intervals(times_ns)))
     assert load.request_rate is not None
-    rate = load.request_rate
-    is_poisson = options.request_distribution == "poisson"
-    return LoadPoint(
-        "request_rate", rate, Open(Poisson(rate, options.data.seed) if is_poisson else Constant(rate))
-    )
+    return LoadPoint("request_rate", load.request_rate, Open(rate_schedule(options, load.request_rate)))
 
 
 def _check(level: Level) -> None:
@@ -358,3 +345,81 @@ def _check(level: Level) -> None:
         raise TrialError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
         raise TrialError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
+
+
+# --- a measured level in the tags and units of the metric catalogue
+
+
+def _figures(level: Level, pids: Sequence[int]) -> Figures:
+    """A level in the catalogue's tags and units; memory is that of the processes that hold models."""
+    found = level.measurement
+    assert found is not None
+    host = ((tag, Estimate(value)) for tag, value in _host(found, pids))
+    return Figures((*_of(Source.RUN, found).values, *host))
+
+
+def _of(source: Source, found: object) -> Figures:
+    rows = ((row.tag, row.estimate(found)) for row in METRICS if row.source is source)
+    return Figures(tuple((tag, estimate) for tag, estimate in rows if estimate is not None))
+
+
+def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:
+    if not pids:
+        return []
+    import psutil
+
+    rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
+    used = [size for pid in pids if (size := resident(pid)) is not None]
+    if used:
+        rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
+    share = None if found.metrics is None else found.metrics.cpu_share
+    if share is None and found.metrics is not None and found.metrics.host is not None:
+        share = found.metrics.host.cpu_share
+    if share is not None:
+        rows.append(("cpu_utilization", 100 * share))
+    return rows
+
+
+def resident(pid: int) -> int | None:
+    """Memory of the server and everything it started, the python backend's processes included."""
+    import psutil
+
+    try:
+        server = psutil.Process(pid)
+        family = [server, *server.children(recursive=True)]
+    except psutil.Error:
+        return None
+    total = 0
+    for process in family:
+        with contextlib.suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def _gpus(level: Level) -> tuple[tuple[str, Figures], ...]:
+    """Of the server's metrics; of the host's own GPUs where the server tells nothing."""
+    found = level.measurement
+    if found is None or found.metrics is None:
+        return ()
+    metrics = found.metrics
+    return _by_gpu(metrics.gpus or (metrics.host.gpus if metrics.host is not None else ()))
+
+
+def _by_gpu(rows: Sequence[GpuFigures]) -> tuple[tuple[str, Figures], ...]:
+    return tuple((gpu.uuid, _of(Source.GPU, gpu)) for gpu in rows)
+
+
+# --- the GPUs while the server holds no model: what it takes by itself
+
+Read = Callable[[], Mapping[str, Gpu]]
+
+
+def watch_idle(
+    read: Read, duration_s: float, interval_s: float, wait: Callable[[float], None] = time.sleep
+) -> Trial:
+    """A trial without models, of at least one sample: memory at its highest, utilization and power on average."""
+    samples = [read()]
+    for _ in range(int(duration_s / interval_s)):
+        wait(interval_s)
+        samples.append(read())
+    return Trial(-1, (), gpus=_by_gpu(gpu_figures(samples)))

@@ -47,16 +47,6 @@ class Goal:
         """The upper bound of a metric, if it has one."""
         return next((row.high for row in self.constraints if row.tag == tag), None)
 
-    @property
-    def latency_limit(self) -> tuple[str, float] | None:
-        """The constraint on latency that binds a search: its tag and its bound in ms."""
-        found = [
-            (row.tag, row.high)
-            for row in self.constraints
-            if row.tag.startswith("perf_latency") and row.high is not None
-        ]
-        return found[-1] if found else None
-
 
 def objectives(given: Mapping[str, float] | Sequence[str], where: str) -> tuple[tuple[str, float], ...]:
     """Weights by tag; a list gives every member the same."""
@@ -91,9 +81,8 @@ def _constraint(tag: str, bounds: object, where: str) -> Constraint:
     value = bounds[allowed_bound]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
         raise UsageError(f"{where}.{allowed_bound} is {value!r}", remedy="give a number from 0 up")
-    if allowed_bound == "min":
-        return Constraint(metric.tag, low=float(value))
-    return Constraint(metric.tag, high=float(value))
+    low, high = (float(value), None) if allowed_bound == "min" else (None, float(value))
+    return Constraint(metric.tag, low, high)
 
 
 def with_limit(rows: Sequence[Constraint], added: Constraint) -> tuple[Constraint, ...]:
@@ -155,17 +144,14 @@ def is_better(goals: Goals, first: Trial, second: Trial) -> bool:
 def best_first(goals: Goals, trials: Sequence[Trial]) -> list[Trial]:
     """All passing trials from best to worst, then all failing ones from best to worst."""
 
-    def order(first: tuple[bool, Trial], second: tuple[bool, Trial]) -> int:
-        if first[0] != second[0]:
-            return -1 if first[0] else 1
-        return -_sign(score(goals, first[1], second[1]))
+    def order(first: Trial, second: Trial) -> int:
+        gained = score(goals, first, second)
+        return (gained < 0) - (gained > 0)
 
-    pairs = sorted(((passes(goals, trial), trial) for trial in trials), key=cmp_to_key(order))
-    return [trial for _, trial in pairs]
-
-
-def _sign(value: float) -> int:
-    return (value > 0) - (value < 0)
+    groups: dict[bool, list[Trial]] = {True: [], False: []}
+    for trial in trials:
+        groups[passes(goals, trial)].append(trial)
+    return [trial for group in groups.values() for trial in sorted(group, key=cmp_to_key(order))]
 
 
 def gain(goals: Goals, trial: Trial, other: Trial, *, is_least: bool = False) -> float:
@@ -208,12 +194,11 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
     by_name: dict[str, list[Trial]] = {}
     for trial in pool(trials):
         by_name.setdefault(trial.name, []).append(trial)
-    rows = []
-    for name, found in by_name.items():
-        ordered = tuple(best_first(goals, found))
-        rows.append(RankedVariant(name, ordered, passes(goals, ordered[0])))
-    order = {trial.name: place for place, trial in enumerate(best_first(goals, [row.best for row in rows]))}
-    return tuple(sorted(rows, key=lambda row: order[row.name]))
+    ordered = {name: tuple(best_first(goals, found)) for name, found in by_name.items()}
+    return tuple(
+        RankedVariant(best.name, ordered[best.name], passes(goals, best))
+        for best in best_first(goals, [found[0] for found in ordered.values()])
+    )
 
 
 def pool(trials: Sequence[Trial]) -> list[Trial]:

@@ -6,12 +6,13 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guarded import GuardedProcess, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
@@ -70,16 +71,20 @@ def local_addresses(ports: Ports) -> Addresses:
     )
 
 
-def wait_until_ready(server: ModelServer, timeout_s: float) -> None:
-    """Poll until the server is ready; its end or the deadline is an error."""
+def wait_until_ready(server: ModelServer, timeout_s: float, explained: Callable[[str], LocalError]) -> None:
+    """Poll until the server is ready. Its end or the deadline is an error; whatever the error is, it is stopped."""
     known = repository(server.addresses, ServerAccess())
     deadline = time.monotonic() + timeout_s
-    while not known.is_ready():
-        if not server.is_running():
-            raise LocalError("the server ended instead of starting", remedy="see its log")
-        if time.monotonic() > deadline:
-            raise LocalError(f"the server was not ready after {timeout_s:g} s", remedy="see its log")
-        time.sleep(0.05)
+    try:
+        while not known.is_ready():
+            if not server.is_running():
+                raise explained("the server ended instead of starting")
+            if time.monotonic() > deadline:
+                raise explained(f"the server was not ready after {timeout_s:g} s")
+            time.sleep(0.05)
+    except BaseException:
+        server.stop()
+        raise
 
 
 # --- somebody else's
@@ -168,7 +173,14 @@ class InstalledServer:
 
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
-        self._executable = find_executable(launch.executable or "tritonserver")
+        name = launch.executable or "tritonserver"
+        found = shutil.which(name)
+        if found is None:
+            raise UsageError(
+                f"the server '{name}' is not an executable program",
+                remedy="give its path with --triton-server-path, or leave it out to use the embedded server",
+            )
+        self._executable = Path(found).resolve()
         self._guarded: GuardedProcess | None = None
         self.addresses = Addresses()
 
@@ -185,15 +197,12 @@ class InstalledServer:
         guarded.start(words, {**os.environ, **self._launch.environment})
         self._guarded = guarded
         guarded.release()
-        try:
-            wait_until_ready(self, self._launch.timeout_s)
-        except LocalError as error:
+
+        def explained(what: str) -> LocalError:
             reason = "; ".join(telling_lines(guarded.log.read_text(errors="replace")))
-            self.stop()
-            raise LocalError(f"'{self._executable}': {error.message}: {reason}") from error
-        except BaseException:
-            self.stop()
-            raise
+            return LocalError(f"'{self._executable}': {what}: {reason}")
+
+        wait_until_ready(self, self._launch.timeout_s, explained)
 
     def is_running(self) -> bool:
         return self._guarded is not None and self._guarded.process.poll() is None
@@ -202,16 +211,6 @@ class InstalledServer:
         guarded, self._guarded = self._guarded, None
         if guarded is not None:
             guarded.end()
-
-
-def find_executable(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
-        raise UsageError(
-            f"the server '{name}' is not an executable program",
-            remedy="give its path with --triton-server-path, or leave it out to use the embedded server",
-        )
-    return Path(found).resolve()
 
 
 # --- in a container
@@ -241,9 +240,7 @@ class DockerServer:
         self._check_engine()
         ports = choose_ports(self._launch.ports)
         self.addresses = local_addresses(ports)
-        log = self._launch.log
-        sink = subprocess.DEVNULL if log is None else log.open("ab")
-        try:
+        with (self._launch.log or Path(os.devnull)).open("ab") as sink:
             self._process = subprocess.Popen(
                 self.command(ports),
                 stdin=subprocess.DEVNULL,
@@ -251,20 +248,14 @@ class DockerServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        finally:
-            if not isinstance(sink, int):
-                sink.close()
-        try:
-            wait_until_ready(self, self._launch.timeout_s)
-        except LocalError as error:
-            self.stop()
-            raise LocalError(
-                f"the container of '{self._launch.docker_image}' did not come up: {error.message}",
+
+        def explained(what: str) -> LocalError:
+            return LocalError(
+                f"the container of '{self._launch.docker_image}' did not come up: {what}",
                 remedy="give --triton-output-path to keep the server's log, and look at it",
-            ) from error
-        except BaseException:
-            self.stop()
-            raise
+            )
+
+        wait_until_ready(self, self._launch.timeout_s, explained)
 
     def command(self, ports: Ports) -> list[str]:
         """The arguments of `docker run`, one per part, so blanks in paths do no harm."""
@@ -281,7 +272,7 @@ class DockerServer:
             words += ["--env", f"{name}={value}"]
         if launch.gpus is None or launch.gpus:
             chosen = "all" if launch.gpus is None else f'"device={",".join(launch.gpus)}"'
-            words += ["--gpus", chosen] if _has_gpus() else []
+            words += ["--gpus", chosen] if open_nvml() is not None else []
         words += [*launch.docker_words, launch.docker_image]
         return [*words, "tritonserver", *server_words(launch, ports)]
 
@@ -317,12 +308,6 @@ class DockerServer:
             process.wait()
 
 
-def _has_gpus() -> bool:
-    from inferometer.observe.host import open_nvml
-
-    return open_nvml() is not None
-
-
 # --- the command line of a tritonserver
 
 # A user's value for one of these has no effect: the tool sets them itself.
@@ -346,15 +331,14 @@ def users_words(launch: LaunchSettings) -> list[str]:
 
 def server_words(launch: LaunchSettings, ports: Ports) -> list[str]:
     """The whole command line."""
-    own = {
-        "http-port": str(ports.http),
-        "grpc-port": str(ports.grpc),
-        "metrics-port": str(ports.metrics),
-        "model-control-mode": "explicit",
-        "metrics-interval-ms": str(launch.metrics_interval_ms),
-        "strict-model-config": "false",
-    }
     words = [word for path in launch.repositories for word in ("--model-repository", str(path.resolve()))]
-    return (
-        words + users_words(launch) + [word for name, value in own.items() for word in (f"--{name}", value)]
-    )
+    return [
+        *words,
+        *users_words(launch),
+        *("--http-port", str(ports.http)),
+        *("--grpc-port", str(ports.grpc)),
+        *("--metrics-port", str(ports.metrics)),
+        *("--model-control-mode", "explicit"),
+        *("--metrics-interval-ms", str(launch.metrics_interval_ms)),
+        *("--strict-model-config", "false"),
+    ]

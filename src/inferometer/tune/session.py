@@ -21,15 +21,12 @@ from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
-from inferometer.tune.checks import check_settings
 from inferometer.tune.deployment import Deployment, open_deployment
-from inferometer.tune.figures import watch_idle
 from inferometer.tune.journal import Journal
-from inferometer.tune.meter import EngineMeter, Meter, TrialError
-from inferometer.tune.prepare import are_whole, base_config, choose, groups, make_problem
-from inferometer.tune.prompts import Prompts
-from inferometer.tune.search.search import Proposal, Search
-from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
+from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
+from inferometer.tune.prepare import are_whole, base_config, check_settings, choose, groups, make_problem
+from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
+from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
@@ -80,7 +77,7 @@ def profile(
                 gpus=known_gpus(settings, nvml),
                 idle=idle,
             )
-            study = run(runner, Search(steps), study)
+            study = run(runner, steps, study)
             has_measured = has_measured or bool(study.measured)
             yield study
             if watcher.is_interrupted():
@@ -194,45 +191,42 @@ class TrialRunner:
     has_measured: bool = False  # another model of this session was, so the set-up works
 
 
-def run(runner: TrialRunner, search: Search, study: Study) -> Study:
+def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
     """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
     retry = runner.journal.recall(f"ended {study.name}") is not None
     trials: list[Trial] = []
     attempts, successes = 0, int(runner.has_measured)
-    ended = ""
+    told: Trial | None = None
     while True:
-        proposal = search.ask()
-        for said in search.take_said():
-            runner.watcher.said(said.text, is_detail=said.is_detail, is_warning=said.is_warning)
-        for skip in search.take_skipped():
-            runner.watcher.skipped(skip)
-            trials.append(skip.proposal.trial(-1, Status.SKIPPED, skip.reason))
-        if proposal is None:
-            ended = search.ended
-            break
-        if runner.watcher.is_interrupted():
+        try:
+            event = steps.send(told)  # None starts it
+        except StopIteration as stop:
+            runner.journal.remember(f"ended {study.name}", stop.value)
+            return _with(study, runner, trials, stop.value)
+        told = None
+        if isinstance(event, SearchMessage):
+            runner.watcher.said(event.text, is_detail=event.is_detail, is_warning=event.is_warning)
+        elif isinstance(event, SkippedProposal):
+            runner.watcher.skipped(event)
+            trials.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
+        elif runner.watcher.is_interrupted():
             return _with(study, runner, trials, "interrupted")
-        trial = _known(runner, proposal, retry=retry)
-        runner.watcher.proposed(proposal, is_known=trial is not None)
-        if trial is None:
-            fresh = _attempts(runner, proposal, study.name)
-            attempts += 1
         else:
-            fresh = [trial]
-        for trial in fresh:
-            runner.watcher.tried(trial)
-        listed = {known.number for known in trials}  # a search may propose the same again
-        trials += [trial for trial in fresh if trial.number not in listed]
-        trial = fresh[-1]
-        successes += trial.is_measured
-        if attempts >= FIRST_ATTEMPTS and not successes:
-            raise PeerError(
-                f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {trial.reason}",
-                remedy="mend the model or its settings, and look at the server's log",
-            )
-        search.tell(trial)
-    runner.journal.remember(f"ended {study.name}", ended)
-    return _with(study, runner, trials, ended)
+            known = _known(runner, event, retry=retry)
+            runner.watcher.proposed(event, is_known=known is not None)
+            fresh = _attempts(runner, event, study.name) if known is None else [known]
+            for trial in fresh:
+                runner.watcher.tried(trial)
+            listed = {trial.number for trial in trials}  # a search may propose the same again
+            trials += [trial for trial in fresh if trial.number not in listed]
+            told = fresh[-1]
+            attempts += known is None
+            successes += told.is_measured
+            if attempts >= FIRST_ATTEMPTS and not successes:
+                raise PeerError(
+                    f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
+                    remedy="mend the model or its settings, and look at the server's log",
+                )
 
 
 def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | None:

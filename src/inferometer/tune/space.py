@@ -41,12 +41,6 @@ class Space:
     is_manual: bool = False
     cpu_only: bool = False
 
-    def __len__(self) -> int:
-        size = 1
-        for parameter in self.parameters:
-            size *= len(parameter.choices)
-        return size
-
     def points(self) -> Iterator[ChoiceNumbers]:
         return itertools.product(*(range(len(parameter.choices)) for parameter in self.parameters))
 
@@ -58,9 +52,6 @@ class Space:
             for parameter, number in pairs
             if parameter.choices[number] is not None
         }
-
-    def config(self, point: ChoiceNumbers) -> Fields:
-        return model_config.merge(self.base, self.overrides(point))
 
     @property
     def has_batch_sweep(self) -> bool:

@@ -1,7 +1,7 @@
 """One trial: which variants under which load, and the figures, or the reason why there are none."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from inferometer.stats.figures import BY_TAG, known_tag
@@ -130,44 +130,29 @@ def pooled(trials: Sequence[Trial]) -> Trial:
     if len(trials) == 1:
         return first
     parts = tuple(
-        TrialPart(
-            part.model,
-            part.variant,
-            part.load,
-            _pooled_figures([trial.parts[number].figures for trial in trials]),
-        )
+        replace(part, figures=_pooled_figures([trial.parts[number].figures for trial in trials]))
         for number, part in enumerate(first.parts)
     )
-    uuids = dict.fromkeys(uuid for trial in trials for uuid, _ in trial.gpus)
-    gpus = tuple(
-        (uuid, _pooled_figures([dict(trial.gpus)[uuid] for trial in trials if uuid in dict(trial.gpus)]))
-        for uuid in uuids
-    )
-    return Trial(
-        number=first.number,
-        parts=parts,
-        cost_s=sum(trial.cost_s for trial in trials),
-        gpus=gpus,
-        predicted=first.predicted,
-        key=first.key,
-    )
+    by_gpu: dict[str, list[Figures]] = {}
+    for trial in trials:
+        for uuid, figures in trial.gpus:
+            by_gpu.setdefault(uuid, []).append(figures)
+    gpus = tuple((uuid, _pooled_figures(rows)) for uuid, rows in by_gpu.items())
+    return replace(first, parts=parts, repeat=0, cost_s=sum(trial.cost_s for trial in trials), gpus=gpus)
 
 
 def _pooled_figures(rows: Sequence[Figures]) -> Figures:
-    tags = dict.fromkeys(tag for row in rows for tag, _ in row.values)
-    return Figures(
-        tuple(
-            (tag, _pooled_estimate([found for row in rows if (found := row.estimate(tag)) is not None]))
-            for tag in tags
-        )
-    )
+    by_tag: dict[str, list[Estimate]] = {}
+    for row in rows:
+        for tag, found in row.values:
+            by_tag.setdefault(tag, []).append(found)
+    return Figures(tuple((tag, _pooled_estimate(found)) for tag, found in by_tag.items()))
 
 
 def _pooled_estimate(rows: Sequence[Estimate]) -> Estimate:
-    value = sum(row.value for row in rows) / len(rows)
     if len(rows) == 1:
         return rows[0]
     # Runs of one configuration differ more than windows of one run do: their spread counts, not only their widths.
     low = min(row.value if row.low is None else row.low for row in rows)
     high = max(row.value if row.high is None else row.high for row in rows)
-    return Estimate(value, low, high)
+    return Estimate(sum(row.value for row in rows) / len(rows), low, high)

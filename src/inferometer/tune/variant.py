@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inferometer.base.text import is_digits
 from inferometer.tune import model_config
@@ -34,6 +34,25 @@ class ModelVariant:
         return self.name == default_name(self.model)
 
     @property
+    def is_ensemble(self) -> bool:
+        return "ensemble_scheduling" in self.config and bool(self.composing)
+
+    @property
+    def working(self) -> tuple["ModelVariant", ...]:
+        """Those that have instances: the members of an ensemble, else the model itself."""
+        return self.composing if self.is_ensemble else (self,)
+
+    @property
+    def with_members(self) -> tuple["ModelVariant", ...]:
+        """In the order they are loaded: members before their caller."""
+        return (*self.composing, self)
+
+    @property
+    def text(self) -> str:
+        """The `config.pbtxt` with which it takes the place of its model."""
+        return model_config.to_text({**self.config, "name": self.model})
+
+    @property
     def title(self) -> str:
         """With the members, as tables show it."""
         parts = ", ".join(part.name for part in self.composing)
@@ -42,10 +61,6 @@ class ModelVariant:
 
 def default_name(model: str) -> str:
     return f"{model}_config_{DEFAULT}"
-
-
-def numbered_name(model: str, number: int) -> str:
-    return f"{model}_config_{number}"
 
 
 @dataclass(slots=True)
@@ -95,8 +110,7 @@ class VariantNames:
         name = self._by_content.get(_content(made))
         if name is not None:
             return self.known[name]
-        number = self._last.get(model, -1) + 1
-        made = ModelVariant(model, numbered_name(model, number), overrides, config, cpu_only, composing)
+        made = replace(made, name=f"{model}_config_{self._last.get(model, -1) + 1}")
         self.add(made)
         return made
 

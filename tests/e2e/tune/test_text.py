@@ -1,6 +1,7 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
-from inferometer.dialects.model_analyzer.llm import applied, genai_flags
+from inferometer.dialects.model_analyzer.build import text_options
+from inferometer.dialects.model_analyzer.flags import genai_flags
 from inferometer.measure.checks import changed
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
@@ -32,7 +33,7 @@ class Elsewhere:
 def test_prompts_go_to_an_openai_server_and_tokens_come_back():
     with FakeOpenAi() as fake:
         flags = genai_flags("genai_perf_flags", {**FLAGS, "url": fake.server.address})
-        options, prompts = applied(
+        options, prompts = text_options(
             changed(Options(), model="tiny"), flags, "genai_perf_flags", has_data=False
         )
         meter = EngineMeter({"tiny": options}, Watcher(), Effort(0.3, 0.5), {"tiny": prompts})

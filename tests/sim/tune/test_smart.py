@@ -8,13 +8,13 @@ import pytest
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates
-from inferometer.tune.search.search import ModelProblem, Search, SearchProblem
+from inferometer.tune.search.search import ModelProblem, SearchProblem, SkippedProposal
 from inferometer.tune.search.smart import SPENT, smart
 from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.trial import Status
 from inferometer.tune.variant import VariantNames
-from tests.support.landscape import Landscape, SimulatedTrials
+from tests.support.landscape import Landscape, SimulatedTrials, driven
 
 BASE = model_config.parse_text(
     """name: "m" max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }
@@ -51,22 +51,29 @@ def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | Non
     return limit_ms, max(rate for rate, p99 in truth if limit_ms is None or p99 <= limit_ms)
 
 
+class Stopped(Exception):
+    """So many trials were made."""
+
+
 def search(scope: SearchProblem, simulated: SimulatedTrials, *, known=(), stop_after=None):
     """Trials until the search ends, or until so many were made; `known` ones are told again, as a journal does."""
-    asked, trials, names = None, [], VariantNames()
-    running = Search(smart(scope, names))
+    trials, names = [], VariantNames()
     by_key = {trial.key: trial for trial in known}
-    made = 0
-    while (asked := running.ask()) is not None:
-        trial = by_key.get(asked.key)
+
+    def measure(proposal):
+        trial = by_key.get(proposal.key)
         if trial is None:
-            if stop_after is not None and made >= stop_after:
-                return trials, names, "stopped"
-            trial = simulated.answer(asked)
-            made += 1
+            if stop_after is not None and simulated.count >= stop_after:
+                raise Stopped
+            trial = simulated.answer(proposal)
         trials.append(trial)
-        running.tell(trial)
-    return trials, names, running.ended
+        return trial
+
+    try:
+        _, ended = driven(smart(scope, names), measure)
+    except Stopped:
+        ended = "stopped"
+    return trials, names, ended
 
 
 @pytest.mark.parametrize(("by_rate", "count"), [(False, 100), (True, 6)], ids=["concurrency", "rate"])
@@ -124,14 +131,18 @@ def test_what_was_not_measured_has_a_reason_each():
     seed = 2
     scope = scope_of(seed)
     names = VariantNames()
-    running, simulated = Search(smart(scope, names)), SimulatedTrials(Landscape.drawn(seed), seed)
+    simulated = SimulatedTrials(Landscape.drawn(seed), seed)
     measured = set()
-    while (asked := running.ask()) is not None:
-        trial = simulated.answer(asked)
+
+    def measure(proposal):
+        trial = simulated.answer(proposal)
         measured.add(trial.name)
-        running.tell(trial)
-    left = {skip.proposal.variants[0].name: skip.reason for skip in running.take_skipped()}
-    everything = {row.name for row in candidates.make(scope, names).configurations}
+        return trial
+
+    events, _ = driven(smart(scope, names), measure)
+    skipped = [event for event in events if isinstance(event, SkippedProposal)]
+    left = {skip.proposal.variants[0].name: skip.reason for skip in skipped}
+    everything = {row.variants[0].name for row in candidates.make(scope, names).configurations}
     assert set(left) == everything - measured
     assert all("expected" in reason for reason in left.values())
 

@@ -12,6 +12,7 @@ from inferometer.base.notes import Note, Remark
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.stats.measurement import FailureGroup
 from inferometer.stats.result import Result
+from tests.support.reports import classic_report
 
 Golden = Callable[[str, str], None]
 REFERENCE = Path(__file__).parents[2] / "golden" / "reference"
@@ -228,13 +229,13 @@ RUNS = (
 def test_report_is_the_golden_one(
     run: Callable[[ModuleType], Any], build: ModuleType, golden: Golden
 ) -> None:
-    golden(f"classic_{run.__name__}.txt", classic.report(run(build)))
+    golden(f"classic_{run.__name__}.txt", classic_report(run(build)))
 
 
 def test_report_made_again_from_the_saved_file_has_the_same_bytes(build: ModuleType) -> None:
     for run in RUNS:
         first = run(build)
-        assert classic.report(from_json(to_json(first), "saved", Result)) == classic.report(first)
+        assert classic_report(from_json(to_json(first), "saved", Result)) == classic_report(first)
 
 
 SAMPLES = (
@@ -253,11 +254,11 @@ SAMPLES = (
 def test_sample_of_the_reference_is_reproduced(run: Callable[[ModuleType], Any], build: ModuleType) -> None:
     """The files hold the real tool's stdout, as the contract quotes it; no test writes them."""
     sample = (REFERENCE / f"{run.__name__}.txt").read_text(encoding="utf-8")
-    assert sample in classic.report(run(build))
+    assert sample in classic_report(run(build))
 
 
 def test_request_rate_has_its_own_header_limit_and_summary(build: ModuleType) -> None:
-    text = classic.report(request_rate(build))
+    text = classic_report(request_rate(build))
     for line in (
         "  Latency limit: 0 msec\n  Request Rate limit: 100 requests per seconds\n"
         "  Using uniform distribution on request generation\n",
@@ -269,7 +270,7 @@ def test_request_rate_has_its_own_header_limit_and_summary(build: ModuleType) ->
 
 
 def test_delayed_requests_are_told_and_later_numbers_keep_their_format(build: ModuleType) -> None:
-    text = classic.report(delayed_rate(build))
+    text = classic_report(delayed_rate(build))
     assert (
         "    Avg send request rate: 48.77 infer/sec\n    [WARNING] Perf Analyzer was not able to keep up"
         in text
@@ -332,7 +333,7 @@ def test_chosen_percentile_stands_in_order(build: ModuleType) -> None:
 
 def test_decoupled_model_has_an_empty_transport_line(build: ModuleType) -> None:
     result = build.result(build.level(plain_level(build)), model={"is_decoupled": True})
-    assert "    p99 latency: 1979 usec\n    \n  Server: \n" in classic.report(result)
+    assert "    p99 latency: 1979 usec\n    \n  Server: \n" in classic_report(result)
     assert "using the last response for measuring latency\n\n" in classic.settings_block(result)
 
 
@@ -351,9 +352,9 @@ def test_model_without_a_successful_request_is_one_line(build: ModuleType) -> No
 
 
 def test_added_lines_stand_behind_all_lines_scripts_read(build: ModuleType) -> None:
-    without = classic.report(sync_http(build)).splitlines()
+    without = classic_report(sync_http(build)).splitlines()
     for run in (failures, unstable):
-        lines = classic.report(run(build)).splitlines()
+        lines = classic_report(run(build)).splitlines()
         at = next(number for number, line in enumerate(lines) if line.startswith("    Avg HTTP time"))
         assert lines[: at + 1] == without[: at + 1]
 

@@ -6,11 +6,11 @@ from types import ModuleType
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.dialects.perf_analyzer.report import report
 from inferometer.report.csv import main_csv
 from inferometer.report.sentences import metrics_sentences
 from inferometer.stats.measurement import GpuFigures, HostFigures, Measurement, QueueFigures, ServerMetrics
 from inferometer.stats.result import Result
+from tests.support.reports import classic_report
 
 AAA = GpuFigures("GPU-aaa", 0.1961538, 55.3, 1_000_000_026, 50_000_000_000)
 BBB = GpuFigures("GPU-bbb", 0.25, 123.45678, 2_097_152, 50_000_000_000)
@@ -42,23 +42,23 @@ def measured(build: ModuleType):
 
 
 def test_the_block_of_the_contract(build: ModuleType, measured, golden) -> None:
-    text = report(build.result(build.level(measured(with_gpus(AAA, BBB), cpu=0.9))))
+    text = classic_report(build.result(build.level(measured(with_gpus(AAA, BBB), cpu=0.9))))
     golden("classic_gpus.txt", text)
 
 
 def test_without_gpus_the_headings_stand_alone(build: ModuleType, measured) -> None:
-    text = report(build.result(build.level(measured(NONE))))
+    text = classic_report(build.result(build.level(measured(NONE))))
     assert HEADINGS + "Inferences/Second" in text
 
 
 def test_without_metrics_there_is_no_block(build: ModuleType, measured) -> None:
-    assert "Prometheus" not in report(build.result(build.level(measured(None))))
+    assert "Prometheus" not in classic_report(build.result(build.level(measured(None))))
 
 
 @pytest.mark.parametrize(("count", "is_shown"), [(16, True), (17, False)])
 def test_too_many_gpus_are_one_line(count: int, is_shown: bool, build: ModuleType, measured) -> None:
     gpus = [replace(AAA, uuid=f"GPU-{number:02}") for number in range(count)]
-    text = report(build.result(build.level(measured(with_gpus(*gpus)))))
+    text = classic_report(build.result(build.level(measured(with_gpus(*gpus)))))
     line = (
         "Too many GPUs on system to print out individual Prometheus metrics, use the CSV output feature to see "
         "metrics.\n"

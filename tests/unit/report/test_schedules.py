@@ -16,6 +16,7 @@ from inferometer.report.saved import document
 from inferometer.report.terminal import show
 from inferometer.stats.measurement import Rates
 from inferometer.stats.result import Result
+from tests.support.reports import classic_report
 
 SCHEDULE = {"request_count": 90, "schedule_s": 2.5, "schedule": "hold 50 for 2.5s", "speed": 1.0}
 
@@ -68,7 +69,7 @@ def test_the_title_says_which_schedule_it_was(build: ModuleType) -> None:
 def test_the_classic_report_has_the_rates_where_they_are_not_plain(
     mode: str, notes: tuple[Note, ...], is_told: bool, build: ModuleType
 ) -> None:
-    text = classic.report(run(build, mode, *notes))
+    text = classic_report(run(build, mode, *notes))
     assert ("    Request rate: asked 36.123, sent 35.5, answered 34.25 requests/sec\n" in text) == is_told
     assert "    Avg service time: 700 usec\n" in text
 
@@ -76,12 +77,12 @@ def test_the_classic_report_has_the_rates_where_they_are_not_plain(
 def test_overloaded_is_said_by_both(build: ModuleType) -> None:
     result = run(build, "shape_load", Note.OVERLOADED)
     assert "overloaded" in shown(result)
-    assert "[WARNING] about OVERLOADED" in classic.report(result)
+    assert "[WARNING] about OVERLOADED" in classic_report(result)
 
 
 def test_a_fixed_schedule_is_rate_1_for_scripts_and_has_no_header(build: ModuleType) -> None:
     result = run(build, "fixed_schedule")
-    text = classic.report(result)
+    text = classic_report(result)
     assert "Request Rate: 1, throughput: 36 infer/sec, latency 9000 usec\n" in text
     assert "inference requests per seconds" not in text
     assert main_csv(result).splitlines()[1].startswith("1,36,")

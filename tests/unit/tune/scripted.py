@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
-from inferometer.tune.search.search import Proposal, Search, SearchSteps
+from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial
 from inferometer.tune.variant import ModelVariant
+from tests.support.landscape import driven
 
 W = model_config.parse_text(
     """name: "W" backend: "python" max_batch_size: 8 dynamic_batching { }
@@ -40,19 +41,21 @@ class Driven:
         return [trial.load.value for trial in self.trials if trial.name == name]
 
 
-def drive(steps: SearchSteps, formula: Formula) -> Driven:
+def drive(steps: SearchSteps[str], formula: Formula) -> Driven:
     """Measured once each, as the journal would have it."""
-    search, found = Search(steps), Driven()
+    found = Driven()
     known: dict[str, Trial] = {}
-    while (proposal := search.ask()) is not None:
+
+    def measure(proposal: Proposal) -> Trial:
         if proposal.key not in known:
             known[proposal.key] = answer(proposal, formula, len(known))
             found.trials.append(known[proposal.key])
             found.proposals.append(proposal)
-        search.tell(known[proposal.key])
-    found.said = [say.text for say in search.take_said()]
-    found.skipped = [skip.reason for skip in search.take_skipped()]
-    found.ended = search.ended
+        return known[proposal.key]
+
+    events, found.ended = driven(steps, measure)
+    found.said = [event.text for event in events if isinstance(event, SearchMessage)]
+    found.skipped = [event.reason for event in events if isinstance(event, SkippedProposal)]
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from inferometer.options.options import DataOptions, Options
 from inferometer.tune.meter import fingerprint
-from inferometer.tune.prompts import Prompts
+from inferometer.tune.settings import Prompts
 
 
 @pytest.mark.parametrize(

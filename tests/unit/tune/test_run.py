@@ -15,7 +15,7 @@ from inferometer.tune.deployment import ServerDeployment
 from inferometer.tune.meter import TrialError, TrialFigures
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.search import ModelProblem, Proposal, Search, SearchProblem
+from inferometer.tune.search.search import ModelProblem, Proposal, SearchProblem
 from inferometer.tune.session import TrialRunner, run
 from inferometer.tune.settings import Addresses, SearchSettings, ServerAccess
 from inferometer.tune.space import SearchBounds, automatic
@@ -117,7 +117,7 @@ def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measu
         )
         lab.has_measured = has_measured
         blank = Study("test", "online", "brute", scope.goals)
-        return run(lab, Search(brute(scope, names)), blank)
+        return run(lab, brute(scope, names), blank)
 
 
 def best_of(study: Study) -> tuple[object, ...]:
@@ -167,7 +167,7 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
     with journals.opened(path) as journal:
         names = VariantNames()
         lab = TrialRunner(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
-        found = run(lab, Search(twice(names)), Study("test", "online", "", (Goal("W"),)))
+        found = run(lab, twice(names), Study("test", "online", "", (Goal("W"),)))
     assert [trial.number for trial in found.trials] == [0]
 
 

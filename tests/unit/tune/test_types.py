@@ -69,7 +69,6 @@ def test_the_automatic_space_walks_instances_then_batch_sizes():
         for config in map(space.overrides, space.points())
     ]
     assert found == [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4)]
-    assert len(space) == 6
 
 
 def test_a_model_that_does_not_batch_only_varies_instances():
@@ -114,7 +113,7 @@ def test_the_contracts_manual_example_gives_eight_with_batch_fastest():
     ],
 )
 def test_sweeps_of_any_depth_are_spelled_out(swept, choices):
-    assert len(manual("m", BASE, swept, where="w", cpu_only=True)) == choices
+    assert len(list(manual("m", BASE, swept, where="w", cpu_only=True).points())) == choices
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,46 +12,42 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.model_analyzer import rules
 from inferometer.dialects.model_analyzer.command_line import Program
-from inferometer.dialects.model_analyzer.config import LLM, Config, called
-from inferometer.dialects.model_analyzer.flags import Flags, owned, words
-from inferometer.dialects.model_analyzer.llm import applied, unmeasured
-from inferometer.dialects.model_analyzer.load_generator import Library, LoadGenerator
-from inferometer.dialects.model_analyzer.models import ModelEntry
+from inferometer.dialects.model_analyzer.config import LLM, Config, ModelEntry, called
+from inferometer.dialects.model_analyzer.flags import NOT_HERE, Flags, words
+from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, find_generator
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.measure.checks import changed
 from inferometer.options.command_line import Ask
 from inferometer.options.options import Options
-from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.server.ports import Ports
-from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, TOKEN_TAGS
-from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
+from inferometer.stats.figures import LATENCY_P99
+from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.settings import (
     IN_PROCESS,
     Addresses,
     LaunchSettings,
     ModelSettings,
     OptunaLimits,
+    Prompts,
     SearchSettings,
     ServerAccess,
     TuneSettings,
 )
 from inferometer.tune.space import SearchBounds
 
-# Options of the load generator that the tuner sets itself, and how the user tells the tuner instead. The classic tool
-# passes them on with a warning, so a file that has them must not be refused.
-_NOT_HERE = {
-    "model-name": "profile_models names the models",
-    "latency-report-file": "the tables are below export_path",
-    "verbose": "-v shows more",
-    "extra-verbose": "-v shows more",
-    "verbose-csv": "the tables are below export_path",
-    "binary-search": "constraints are closed in on",
-    "latency-threshold": "latency_budget sets a limit",
-    "triton-server-directory": "triton_install_path names the installation",
-    "model-repository": "model_repository names the folder",
-    "bls-composing-models": "bls_composing_models names them",
+_PROMPT_FIELDS = {
+    "num-of-output-prompts": "count",
+    "input-tokens-mean": "mean",
+    "input-tokens-stddev": "deviation",
+    "random-seed": "seed",
+    "input-file": "file",
+    "expected-output-tokens": "output_tokens",
+    "backend": "backend",
 }
+"""Flags that are fields of `Prompts`."""
+
+_ENDPOINTS = {"chat": "v1/chat/completions", "completions": "v1/completions"}
 REQUEST_TIMEOUT_S = 60.0  # of the built-in load generator, where none is given
 _FLAGS = "perf_analyzer_flags"
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
@@ -71,7 +66,7 @@ class ProfileJob:
 
 def profile_job(config: Config, program: Program) -> ProfileJob:
     """Checks everything that can be checked without touching the disk or a server."""
-    models = config.profile_models or ()
+    models = config.profile_models
     if not models:
         raise UsageError(
             "profile_models is not specified: no model to profile",
@@ -91,13 +86,23 @@ def profile_job(config: Config, program: Program) -> ProfileJob:
             method=config.run_config_search_mode,
             bounds=_bounds(config),
             by_rate=by_rate,
-            intervals=_intervals(config, models),
+            intervals=_flag(config, models, "request-intervals"),
             is_search_on=not config.run_config_search_disable,
             early_exit=config.early_exit_enable,
             top=config.num_configs_per_model,
             binary_steps=config.run_config_search_max_binary_search_steps,
             sweep_after=not config.concurrency_sweep_disable,
-            optuna=_optuna(config),
+            optuna=OptunaLimits(
+                min_percent=config.min_percentage_of_search_space,
+                max_percent=config.max_percentage_of_search_space,
+                is_percent_given=config.has(
+                    "min_percentage_of_search_space", "max_percentage_of_search_space"
+                ),
+                min_trials=config.optuna_min_trials,
+                max_trials=config.optuna_max_trials,
+                early_exit=config.optuna_early_exit_threshold,
+                use_formula=config.use_concurrency_formula,
+            ),
             budget_s=_budget_s(config),
             seed=config.seed,
         ),
@@ -113,8 +118,8 @@ def profile_job(config: Config, program: Program) -> ProfileJob:
         config=config,
         settings=settings,
         flags=flags,
-        generator=_generator(config, flags, settings.launch) if config.has("perf_analyzer_path") else None,
-        warnings=tuple(_warnings(config, models)),
+        generator=find_generator(config, flags, settings.launch),
+        warnings=tuple(dict.fromkeys(rules.warnings(config))),
     )
 
 
@@ -122,8 +127,14 @@ def _is_by_rate(config: Config, models: Sequence[ModelEntry]) -> bool:
     return (
         any(rules.is_on(config, name) for name in rules.BY_RATE)
         or any(rules.loads_of(config, model)[1] is not None for model in models)
-        or _flag_of(models, config, "request-rate-range") is not None
+        or _flag(config, models, "request-rate-range") is not None
     )
+
+
+def _flag(config: Config, models: Sequence[ModelEntry], name: str) -> str | None:
+    """A flag of the load generator, of the first model that has it."""
+    found = (dict(config.flags(model)).get(name) for model in models)
+    return next((str(value) for value in found if value is not None), None)
 
 
 def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Mapping[str, Goal]]:
@@ -132,14 +143,14 @@ def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Ma
     Models that were loaded together are joined with commas.
     """
     rules.check_keys(config)
-    named = config.profile_models or ()
+    named = config.profile_models
     models = named or tuple(
         ModelEntry(name, f"profile_models.{name}") for joined in measured for name in joined.split(",")
     )
     names = [model.name for model in named]
     if config.run_config_profile_models_concurrently_enable and names:
         names = [",".join(names)]
-    goals = {model.name: _goal(config, model) for model in models if _has_own_goal(config, model)}
+    goals = {model.name: config.goal(model) for model in models if _has_own_goal(config, model)}
     return names or measured, goals
 
 
@@ -153,37 +164,37 @@ def _has_own_goal(config: Config, model: ModelEntry) -> bool:
 
 
 def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings:
-    flags = config.flags(model)
+    flags = dict(config.flags(model))
+    where = model.path(_FLAGS)
     concurrency, rates = rules.loads_of(config, model)
-    listed = rates if by_rate else concurrency
-    loads = None if listed is None else tuple(float(value) for value in listed)
-    loads = _flag_load(model, flags) or loads
-    own = model.get("parameters", {})
-    batches = own.get("batch_sizes", config.batch_sizes)
-    given_batch = dict(flags).get("batch-size")
-    if given_batch is not None:
-        batches = (whole(1)(f"{model.path(_FLAGS)}.batch-size", given_batch),)
-    is_bls = bool(config.bls_composing_models)
-    is_in_process = config.triton_launch_mode == IN_PROCESS
-    members = config.bls_composing_models or config.ensemble_composing_models or ()
-    goal = _goal(config, model)
+    loads = rates if by_rate else concurrency
+    for name in ("request-rate-range", "concurrency-range"):
+        if name in flags:  # overrides the tuner's own; a range is all its loads
+            loads = ints(f"{where}.{name}", flags[name])
+            break
+    batches = model.get("parameters", {}).get("batch_sizes", config.batch_sizes)
+    if "batch-size" in flags:
+        batches = (whole(1)(f"{where}.batch-size", flags["batch-size"]),)
+    goal = config.goal(model)
     options, prompts = _options(config, model, flags, goal.constraints), None
     if config.model_type == LLM:
         own_flags = model.get("genai_perf_flags", config.genai_perf_flags)
-        has_data = "input-data" in dict(flags)
-        options, prompts = applied(options, own_flags, model.path("genai_perf_flags"), has_data=has_data)
+        has_data = "input-data" in flags
+        options, prompts = text_options(options, own_flags, model.path("genai_perf_flags"), has_data=has_data)
+    is_in_process = config.triton_launch_mode == IN_PROCESS
+    members = config.bls_composing_models or config.ensemble_composing_models or ()
     return replace(
         _member(model),
         objectives=goal.objectives,
         constraints=goal.constraints,
         weight=goal.weight,
         batches=batches or (1,),
-        loads=loads,
+        loads=None if loads is None else tuple(map(float, loads)),
         options=options,
         makes_text=config.model_type == LLM,
         prompts=prompts,
         members=tuple(_member(row) for row in members),
-        is_bls=is_bls,
+        is_bls=bool(config.bls_composing_models),
         server_flags=() if is_in_process else model.own.get("triton_server_flags", ()),
         environment=_expanded(model.own.get("triton_server_environment", {})),
     )
@@ -198,84 +209,89 @@ def _member(model: ModelEntry) -> ModelSettings:
     )
 
 
-def _goal(config: Config, model: ModelEntry) -> Goal:
-    return Goal(
-        model.name,
-        model.get("objectives", config.objectives) or ((THROUGHPUT, LISTED_WEIGHT),),
-        _constraints(config, model),
-        float(model.get("weighting", 1)),
-    )
-
-
-def _constraints(config: Config, model: ModelEntry) -> tuple[Constraint, ...]:
-    rows: tuple[Constraint, ...] = model.get("constraints", config.constraints) or ()
-    if config.latency_budget is not None:
-        rows = with_limit(rows, Constraint(LATENCY_P99, high=config.latency_budget))
-    if config.min_throughput is not None:
-        rows = with_limit(rows, Constraint(THROUGHPUT, low=config.min_throughput))
-    return rows
-
-
-def _options(config: Config, model: ModelEntry, flags: Flags, constraints: Sequence[Constraint]) -> Options:
+def _options(
+    config: Config, model: ModelEntry, flags: Mapping[str, Any], constraints: Sequence[Constraint]
+) -> Options:
     """What the built-in load generator is to send."""
-    protocol = dict(flags).get("protocol", config.client_protocol)
+    protocol = str(flags.get("protocol", config.client_protocol))
     if config.has("perf_analyzer_path"):
-        return changed(Options(), model=model.name, protocol=str(protocol).lower())
-    handed = [row for row in flags if row[0] not in (*_LOADS, *_NOT_HERE, "protocol")]
+        return changed(Options(), model=model.name, protocol=protocol.lower())
+    handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *NOT_HERE, "protocol")}
     # Without it, a page of metrics and its interval would be refused.
-    handed += [] if "collect-metrics" in dict(handed) else [("collect-metrics", True)]
+    handed.setdefault("collect-metrics", True)
     try:
-        found = _parsed(["-m", model.name, "-i", str(protocol), *words(handed)])
+        found = _parsed(model, protocol, handed.items())
     except UsageError as error:
         raise UsageError(f"{model.path(_FLAGS)}: {error.message}", remedy=error.remedy) from error
     limited = any(row.tag == LATENCY_P99 for row in constraints)
+    has_timeout = config.has("perf_analyzer_timeout")
     return changed(
         found,
         asynchronous=not found.synchronous,
         percentile=found.percentile if found.percentile is not None or not limited else 99,
-        request_timeout_s=_timeout_s(config),
+        # Of one request, so that a measurement ends even if no request is ever answered.
+        request_timeout_s=float(config.perf_analyzer_timeout) if has_timeout else REQUEST_TIMEOUT_S,
         collect_metrics=True,
         metrics_interval_ms=found.metrics_interval_ms
-        if "metrics-interval" in dict(flags)
+        if "metrics-interval" in flags
         else round(1000 * config.monitoring_interval),
     )
 
 
-def _timeout_s(config: Config) -> float:
-    """Of one request, so that a measurement ends even if no request is ever answered."""
-    if config.has("perf_analyzer_timeout"):
-        return float(config.perf_analyzer_timeout)
-    return REQUEST_TIMEOUT_S
+def text_options(
+    options: Options, flags: Mapping[str, Any], path: str, *, has_data: bool
+) -> tuple[Options, Prompts | None]:
+    """The options of a model that makes text, and its prompts where the data is not given."""
+    is_streamed = flags.get("streaming", True)
+    if flags.get("service-kind") == "openai":
+        options = _at_openai(options, flags, path)
+    else:
+        _check_triton(options, flags, path, is_streamed=is_streamed)
+        options = changed(options, url=flags.get("url", options.url))
+    options = changed(options, streaming=is_streamed, asynchronous=True, synchronous=False)
+    if has_data:
+        return options, None
+    given = {field: flags[name] for name, field in _PROMPT_FIELDS.items() if name in flags}
+    prompts = Prompts(**given, is_streamed=is_streamed)
+    return changed(options, output_tokens=prompts.output_tokens), prompts
 
 
-def _parsed(words: Sequence[str]) -> Options:
-    """The load generator's options, out of words."""
-    found = parse_classic(words)
-    if isinstance(found, Ask):
-        raise UsageError("help and version are not flags of a load", remedy="leave them out")
+def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options:
+    if "url" not in flags:
+        raise UsageError(
+            f"{path}.service-kind is openai and {path}.url is not given",
+            remedy="give the address of the OpenAI-style front of the server; Triton itself has none",
+        )
+    if "backend" in flags:
+        raise UsageError(f"{path}.backend belongs to service-kind triton", remedy="leave it out")
+    given = flags.get("endpoint", "chat")
+    return changed(
+        options,
+        service_kind="openai",
+        protocol="http",
+        url=flags["url"],
+        endpoint=_ENDPOINTS.get(given, given),
+        collect_metrics=None,
+        metrics_url=None,
+        metrics_interval_ms=None,
+    )
+
+
+def _check_triton(options: Options, flags: Mapping[str, Any], path: str, *, is_streamed: bool) -> None:
+    if "endpoint" in flags:
+        raise UsageError(f"{path}.endpoint belongs to service-kind openai", remedy="leave it out")
+    if is_streamed and options.protocol != "grpc":
+        raise UsageError(
+            f"model_type LLM streams its answers, and {options.protocol} has no streams to a Triton",
+            remedy=f"take --client-protocol grpc, or {path}.streaming: false (then tokens are not measured)",
+        )
+
+
+def _parsed(model: ModelEntry, protocol: str, flags: Iterable[tuple[str, Any]]) -> Options:
+    """The load generator's options, out of its flags."""
+    found = parse_classic(["-m", model.name, "-i", protocol, *words(flags)])
+    assert not isinstance(found, Ask)  # no flag asks for the help
     return found
-
-
-def _flag_of(models: Sequence[ModelEntry], config: Config, name: str) -> Any:
-    for model in models:
-        found = dict(config.flags(model)).get(name)
-        if found is not None:
-            return found
-    return None
-
-
-def _flag_load(model: ModelEntry, flags: Flags) -> tuple[float, ...] | None:
-    """A load among the load generator's flags overrides the tuner's own; a range is all its loads."""
-    given = dict(flags)
-    name = "request-rate-range" if "request-rate-range" in given else "concurrency-range"
-    if given.get(name) is None:
-        return None
-    return tuple(float(value) for value in ints(f"{model.path(_FLAGS)}.{name}", given[name]))
-
-
-def _intervals(config: Config, models: Sequence[ModelEntry]) -> str | None:
-    found = _flag_of(models, config, "request-intervals")
-    return None if found is None else str(found)
 
 
 # --- the search
@@ -294,78 +310,10 @@ def _bounds(config: Config) -> SearchBounds:
     )
 
 
-def _optuna(config: Config) -> OptunaLimits:
-    return OptunaLimits(
-        min_percent=config.min_percentage_of_search_space,
-        max_percent=config.max_percentage_of_search_space,
-        is_percent_given=config.has("min_percentage_of_search_space", "max_percentage_of_search_space"),
-        min_trials=config.optuna_min_trials,
-        max_trials=config.optuna_max_trials,
-        early_exit=config.optuna_early_exit_threshold,
-        use_formula=config.use_concurrency_formula,
-    )
-
-
 def _budget_s(config: Config) -> float | None:
     if config.budget is None:
         return None
     return max(1.0, parse_duration_ns(config.budget, called("budget")) / NS_PER_S)
-
-
-# --- another load generator, and what has no effect
-
-
-def _generator(config: Config, flags: Mapping[str, Flags], launch: LaunchSettings) -> LoadGenerator:
-    name = config.perf_analyzer_path or ""
-    found = shutil.which(name)
-    if found is None:
-        raise UsageError(
-            f"the load generator '{name}' is not an executable program",
-            remedy="check --perf-analyzer-path, or leave it out to use the built-in one",
-        )
-    library = None
-    if launch.mode == IN_PROCESS:
-        directory = Path(launch.install_path or USUAL_DIRECTORY)
-        installed_library(directory, called("triton_install_path"))
-        library = Library(directory, config.output_model_repository_path, launch.environment)
-    return LoadGenerator(str(Path(found).absolute()), config, flags, library)
-
-
-def _warnings(config: Config, models: Sequence[ModelEntry]) -> list[str]:
-    found = list(rules.warnings(config))
-    own = [(f"{row.where}.triton_server_flags", row.own.get("triton_server_flags", ())) for row in models]
-    if config.triton_launch_mode == IN_PROCESS:
-        found += [f"{where} has no effect in launch mode {IN_PROCESS}" for where, flags in own if flags]
-    else:
-        for where, flags in (("triton_server_flags", config.triton_server_flags), *own):
-            found += [f"{where}.{name} has no effect: the tool sets it itself" for name in owned(flags)]
-    for model in models:
-        found += _unmeasured(config, model)
-        if not config.has("perf_analyzer_path"):
-            found += [
-                f"{model.path(_FLAGS)}.{name} has no effect on the built-in load generator: {_NOT_HERE[name]}"
-                for name, _ in config.flags(model)
-                if name in _NOT_HERE
-            ]
-        if "triton_docker_args" in model.own:
-            found.append(f"{model.where}.triton_docker_args has no effect: give them at the top level")
-    return list(dict.fromkeys(found))
-
-
-def _unmeasured(config: Config, model: ModelEntry) -> list[str]:
-    goal = _goal(config, model)
-    wanted = [tag for tag, _ in goal.objectives] + [row.tag for row in goal.constraints]
-    if config.model_type == LLM:
-        flags = model.get("genai_perf_flags", config.genai_perf_flags)
-        return [
-            f"{tag} is not measured without streaming, so it decides nothing"
-            for tag in unmeasured(flags, wanted)
-        ]
-    return [
-        f"{tag} is measured with {called('model_type')} LLM only, so it decides nothing"
-        for tag in wanted
-        if tag in TOKEN_TAGS
-    ]
 
 
 # --- the server
@@ -376,12 +324,14 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
     environment = _expanded(config.triton_server_environment)
     if config.gpus is not None and mode in ("local", IN_PROCESS):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(config.gpus)
-    first = models[0]
-    options = _parsed(["-m", first.name, "-i", config.client_protocol, *words(_ssl(config.flags(first)))])
+    access = [row for row in config.flags(models[0]) if row[0].startswith("ssl-") or row[0] == "http-header"]
+    options = _parsed(models[0], config.client_protocol, access)
+    # As given; else the one on the PATH, as the classic tool does; else the embedded one.
+    given = config.triton_server_path
     return LaunchSettings(
         mode=mode,
         repositories=() if config.model_repository is None else (config.model_repository,),
-        executable=_executable(config),
+        executable=shutil.which("tritonserver") if given is None else given,
         install_path=config.triton_install_path,
         ports=_ports(config, program),
         addresses=Addresses(
@@ -399,17 +349,6 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
         docker_words=_docker_words(config),
         docker_mounts=config.triton_docker_mounts,
     )
-
-
-def _ssl(flags: Flags) -> Flags:
-    return tuple(row for row in flags if row[0].startswith("ssl-") or row[0] == "http-header")
-
-
-def _executable(config: Config) -> str | None:
-    """As given; else the one on the PATH, as the classic tool does; else the embedded one."""
-    if config.has("triton_server_path"):
-        return str(config.triton_server_path)
-    return shutil.which("tritonserver")
 
 
 def _ports(config: Config, program: Program) -> Ports:

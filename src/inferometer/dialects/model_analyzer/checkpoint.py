@@ -1,21 +1,31 @@
-"""The classic checkpoint: `<n>.ckpt`, one JSON object. Read for its measurements; written so that others can."""
+"""What a checkpoint folder holds: the journal of all searches, and the classic checkpoints beside it.
+
+A classic checkpoint is `<n>.ckpt`, one JSON object: read for its measurements, written so that the classic tool can
+read it.
+"""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.answer_file import plain
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
-from inferometer.base.writing import write_file
+from inferometer.dialects.model_analyzer.config import JOURNAL
 from inferometer.dialects.model_analyzer.flags import data_flags
 from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
+from inferometer.tune import journal as journals
 from inferometer.tune import model_config
+from inferometer.tune.journal import Journal
+from inferometer.tune.scoring import Goal
 from inferometer.tune.search.search import Proposal
+from inferometer.tune.session import key_of
+from inferometer.tune.study import Study
 from inferometer.tune.trial import ClientLoad, Figures, Trial, TrialPart
-from inferometer.tune.variant import ModelVariant
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
 
@@ -28,24 +38,19 @@ Sent = tuple[str, Mapping[str, list[str]]]
 class Checkpoint:
     """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
 
+    path: Path
     variants: tuple[ModelVariant, ...]
     trials: tuple[Trial, ...]
     sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
-    seed: int | None = None
     is_ours: bool = False
 
 
-def numbered(folder: Path) -> dict[int, Path]:
-    found = {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
-    return dict(sorted(found.items()))
-
-
-def newest(folder: Path) -> Path | None:
-    return next(reversed(list(numbered(folder).values())), None)
+def _numbered(folder: Path) -> dict[int, Path]:
+    return {int(path.stem): path for path in folder.glob("*.ckpt") if is_digits(path.stem)}
 
 
 def next_path(folder: Path) -> Path:
-    return folder / f"{max(numbered(folder), default=-1) + 1}.ckpt"
+    return folder / f"{max(_numbered(folder), default=-1) + 1}.ckpt"
 
 
 # --- reading
@@ -54,11 +59,15 @@ def next_path(folder: Path) -> Path:
 _BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+def newest(folder: Path) -> Checkpoint | None:
+    found = _numbered(folder)
+    return read(found[max(found)]) if found else None
+
+
 def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
-        document = json.loads(path.read_text())
-        return _checkpoint(document)
+        return _checkpoint(path, json.loads(path.read_text()))
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (*_BROKEN, UsageError) as error:
@@ -72,7 +81,7 @@ def _unreadable(path: Path, reason: str) -> UsageError:
     )
 
 
-def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
     results = document["ResultManager.results"]["_results"]
     variants: dict[str, ModelVariant] = {}
     trials: list[Trial] = []
@@ -89,10 +98,10 @@ def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
             ]
     defaults = {row.model: row for row in variants.values() if row.is_default}
     return Checkpoint(
+        path,
         tuple(_with_overrides(row, defaults.get(row.model)) for row in variants.values()),
         tuple(trials),
         tuple(sent),
-        document.get("OptunaRunConfigGenerator.seed"),
         is_ours=MARK in document,
     )
 
@@ -139,8 +148,7 @@ def _without_completed(config: model_config.Fields) -> model_config.Fields:
     kept = {name: value for name, value in config.items() if _COMPLETED.get(name) != value}
     if kept.get("default_model_filename") in _FILES:
         del kept["default_model_filename"]
-    groups = kept.get("instance_group")
-    if groups:
+    if groups := kept.get("instance_group"):
         kept["instance_group"] = [
             {name: value for name, value in group.items() if name != "name"} for group in groups
         ]
@@ -155,9 +163,7 @@ def _with_overrides(variant: ModelVariant, default: ModelVariant | None) -> Mode
         for name, value in variant.config.items()
         if name != "name" and default.config.get(name) != value
     }
-    return ModelVariant(
-        variant.model, variant.name, changed, variant.config, variant.cpu_only, variant.composing
-    )
+    return replace(variant, overrides=changed)
 
 
 def _trial(number: int, variants: Sequence[ModelVariant], row: Mapping[str, Any]) -> Trial:
@@ -197,11 +203,6 @@ def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
 
 # The classic tool refuses a whole checkpoint for one figure it does not know.
 _OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utilization")
-
-
-def write(path: Path, variants: Sequence[ModelVariant], trials: Sequence[Trial], *, seed: int | None) -> None:
-    """Whole or not at all."""
-    write_file(path, json.dumps(document(variants, trials, seed=seed)))
 
 
 def document(
@@ -320,3 +321,126 @@ def _rows(figures: Figures) -> list[list[Any]]:
         for tag, estimate in figures.values
         if tag not in _OURS
     ]
+
+
+# --- the whole folder
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Everything, of all models; `studies` is what is known about each search besides its trials."""
+
+    variants: tuple[ModelVariant, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    studies: Mapping[str, Study] = field(default_factory=dict)
+
+    def study(self, models: str) -> Study:
+        """Of one model, or of several joined with commas."""
+        goals = tuple(Goal(name) for name in models.split(","))
+        return self.whole(self.studies.get(models) or Study("", "online", "", goals))
+
+    def whole(self, study: Study) -> Study:
+        """The study with all measurements of its models, each content once; those of a former configuration, or of
+        which something else was sent, are left out."""
+        by_name = {row.name: row for row in (*self.variants, *study.variants)}
+        kept = list(study.trials)
+        seen = {trial.key for trial in kept if trial.is_measured}
+        for trial in self.trials:
+            is_new = trial.is_measured and trial.models == study.name and trial.key not in seen
+            if is_new and _is_current(trial, by_name, study.sent):
+                seen.add(trial.key)
+                kept.append(trial)
+        used = {part.variant for trial in kept for part in trial.parts}
+        variants = tuple(row for name, row in by_name.items() if name in used)
+        return replace(study, trials=tuple(kept), variants=variants)
+
+
+def _is_current(trial: Trial, variants: Mapping[str, ModelVariant], sent: str | None) -> bool:
+    if any(part.variant not in variants for part in trial.parts):
+        return False
+    parts = tuple((variants[part.variant], part.load) for part in trial.parts)
+    proposal = Proposal(parts, repeat=trial.repeat)
+    return trial.key.startswith(proposal.key) if sent is None else trial.key == key_of(proposal, sent)
+
+
+def read_folder(folder: Path) -> Stored:
+    """The journal of a checkpoint folder; where that has no measurement, its newest classic checkpoint."""
+    if (folder / JOURNAL).exists():
+        with journals.read(folder / JOURNAL) as journal:
+            if journal.has_measured:
+                return read_journal(journal)
+    found = newest(folder)
+    if found is None:
+        raise UsageError(
+            f"there is no checkpoint in '{folder}'",
+            remedy="run profile first, or give its folder with --checkpoint-directory",
+        )
+    return Stored(found.variants, found.trials)
+
+
+def read_journal(journal: Journal) -> Stored:
+    names = journal.recall("studies") or []
+    studies = {name: journal.value(Study, journal.recall(f"study {name}")) for name in names}
+    return Stored(journal.variants(), journal.trials(), studies)
+
+
+def remember(journal: Journal, studies: Iterable[Study]) -> None:
+    """What reports need besides the trials."""
+    names = list(journal.recall("studies") or [])
+    for study in studies:
+        bare = replace(study, trials=(), variants=())
+        journal.remember(f"study {study.name}", plain(bare))
+        names += [study.name] if study.name not in names else []
+    journal.remember("studies", names)
+
+
+@dataclass(frozen=True, slots=True)
+class SentData:
+    """What this run sends, to tell which measurements can stand for its own."""
+
+    protocol: str
+    flags: Mapping[str, Mapping[str, list[str]]]  # by model
+    fingerprint: Callable[[Sequence[str]], str]  # of the load generator
+
+    def is_same(self, sent: Mapping[str, Sent]) -> bool:
+        return all(
+            protocol in ("", self.protocol) and flags == self.flags.get(model, {})
+            for model, (protocol, flags) in sent.items()
+        )
+
+
+def take_in(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
+    """Measurements of a classic checkpoint the journal does not have yet; how many there were.
+
+    Names stay where they are free. A name that stands for something else here is given anew; a model's own
+    configuration that is no longer its own is left out.
+    """
+    names = VariantNames.of(journal.variants())
+    renamed: dict[str, ModelVariant] = {}
+    for variant in found.variants:
+        known = names.known.get(variant.name)
+        if known is None:
+            names.add(variant)
+            renamed[variant.name] = variant
+        elif known.key == variant.key:
+            renamed[variant.name] = known
+        elif not variant.is_default:
+            base = names.known.get(f"{variant.model}_config_default", variant)
+            renamed[variant.name] = names.variant(
+                variant.model, base.config, variant.overrides or variant.config, cpu_only=variant.cpu_only
+            )
+    count = 0
+    for trial, sent in zip(found.trials, found.sent, strict=True):
+        if any(part.variant not in renamed for part in trial.parts):
+            continue
+        parts = tuple(replace(part, variant=renamed[part.variant].name) for part in trial.parts)
+        proposal = Proposal(tuple((renamed[part.variant], part.load) for part in trial.parts))
+        models = [part.model for part in parts]
+        mark = sent_data.fingerprint(models) if sent_data.is_same(sent) else "other data"
+        key = key_of(proposal, mark)
+        if journal.find(key, with_failed=False) is not None:
+            continue
+        whole = replace(trial, parts=parts, number=journal.next_number(), key=key)
+        journal.add(whole, proposal.variants, study=whole.models)
+        count += 1
+    return count

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer import __version__
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.config import (
     DEFAULTS,
@@ -34,7 +35,7 @@ class Program:
     version: str = ""
 
 
-CLASSIC = Program("model-analyzer", "brute", has_global_mode=True)
+CLASSIC = Program("model-analyzer", "brute", has_global_mode=True, version=__version__)
 OURS = Program("inferometer", "smart", has_global_mode=False, picks_ports=True)
 
 

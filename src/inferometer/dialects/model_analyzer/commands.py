@@ -4,27 +4,23 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import writing
-from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs, stored
+from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs
 from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
-from inferometer.dialects.model_analyzer.checkpoint import Checkpoint
+from inferometer.dialects.model_analyzer.checkpoint import Checkpoint, SentData, Stored
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
 from inferometer.dialects.model_analyzer.flags import data_flags
-from inferometer.dialects.model_analyzer.load_generator import ErrorLog, LoadGenerator, ProgramMeter
-from inferometer.dialects.model_analyzer.report_files import ReportFiles
+from inferometer.dialects.model_analyzer.load_generator import ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
-from inferometer.dialects.model_analyzer.stored import SentData
 from inferometer.observe.host import open_nvml
 from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
-from inferometer.tune.meter import Meter
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import Goal
 from inferometer.tune.study import Study
@@ -44,7 +40,6 @@ def run(config: Config, program: Program, console: Console, *, profile: Profile 
 
 
 def _report_command(config: Config, program: Program) -> str:
-
     words = [program.name, "report"]
     for name in ("export_path", "checkpoint_directory", "config_file"):
         if config.has(name):
@@ -56,21 +51,17 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     job = profile_job(config, program)
     for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
-    earlier = _earlier(job)
+    earlier = checkpoint.newest(config.checkpoint_directory)
     gpus = _checked_gpus(job, console)
     for folder in (config.export_path, config.checkpoint_directory):
         with writing(folder):
             folder.mkdir(exist_ok=True)
     with SearchInterrupts(console.info).caught() as interrupts:
-        watcher = SearchConsole(job, console, interrupts)
-        _recall(job, console, watcher, earlier, gpus)
-        studies = []
-        make_meter = (
-            None if job.generator is None else _program_meter(job.generator, watcher.error_log, console)
-        )
+        watcher = SearchConsole(job, console, interrupts, _recalled(job, console, earlier, gpus))
+        generator, log = job.generator, watcher.error_log
+        make_meter = None if generator is None else lambda *_: ProgramMeter(generator, log, console.plain)
         try:
-            for study in (profile or session.profile)(job.settings, watcher, make_meter=make_meter):
-                studies.append(study)
+            studies = list((profile or session.profile)(job.settings, watcher, make_meter=make_meter))
         finally:
             watcher.tell_saved()
         if interrupts.asked:
@@ -84,13 +75,6 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     if watcher.failures:
         console.warn(f"{watcher.failures} run(s) gave no measurement: see {watcher.error_log.path}")
     return OK
-
-
-def _program_meter(generator: LoadGenerator, log: ErrorLog, console: Console) -> Callable[..., Meter]:
-    def make(*_: object) -> Meter:
-        return ProgramMeter(generator, log, console.plain)
-
-    return make
 
 
 def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
@@ -114,33 +98,19 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
         )
 
 
-def _earlier(job: ProfileJob) -> tuple[Path, Checkpoint] | None:
-    """The newest classic checkpoint, if there is one."""
-    newest = checkpoint.newest(job.config.checkpoint_directory)
-    return None if newest is None else (newest, checkpoint.read(newest))
-
-
-def _recall(
-    job: ProfileJob,
-    console: Console,
-    watcher: SearchConsole,
-    earlier: tuple[Path, Checkpoint] | None,
-    gpus: Sequence[str],
-) -> None:
+def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpus: Sequence[str]) -> Stored:
     """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
     with journals.opened(job.config.journal) as journal:
         had_measured = journal.has_measured
         if earlier is not None:
-            newest, found = earlier
-            console.info(f"Loaded checkpoint from file {newest}")
-            if not (found.is_ours and had_measured):
-                count = stored.take_in(journal, found, _sent_data(job))
-                console.info(f"Took over {count} measurements from {newest}")
+            console.info(f"Loaded checkpoint from file {earlier.path}")
+            if not (earlier.is_ours and had_measured):
+                count = checkpoint.take_in(journal, earlier, _sent_data(job))
+                console.info(f"Took over {count} measurements from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
-        known = stored.of_journal(journal)
         journal.remember("gpus", gpus)
-    watcher.begin(known.variants, known.trials)
+        return checkpoint.read_journal(journal)
 
 
 def _sent_data(job: ProfileJob) -> SentData:
@@ -161,23 +131,17 @@ def _sent_data(job: ProfileJob) -> SentData:
 def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
     """Studies with all measurements of their models, also of earlier runs."""
     with journals.opened(job.config.journal) as journal:
-        stored.remember(journal, studies)
-        known = stored.of_journal(journal)
-    return [
-        stored.with_trials(
-            study, known.variants, [trial for trial in known.trials if trial.models == study.name]
-        )
-        for study in studies
-    ]
+        checkpoint.remember(journal, studies)
+        known = checkpoint.read_journal(journal)
+    return [known.whole(study) for study in studies]
 
 
 def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:
     if config.skip_summary_reports:
         return
-    files = ReportFiles()
-    outputs.write_tables(config, studies, files, console.warn)
-    if console.is_verbose:
-        for sheet in outputs.sheets(config, studies):
+    files = outputs.ReportFiles()
+    for sheet in outputs.write_tables(config, studies, files, console.warn):
+        if console.is_verbose:
             console.plain(sheet.text())
     outputs.write_summaries(config, studies, files, console.warn)
     names = [
@@ -199,7 +163,7 @@ def _write_reports(config: Config, program: Program, studies: Sequence[Study], c
             console.info(reason)
 
 
-def _print_all(files: ReportFiles, console: Console) -> None:
+def _print_all(files: outputs.ReportFiles, console: Console) -> None:
     problem = files.print_all()
     for path in files.written:
         console.info(f"Wrote {path}")
@@ -211,7 +175,7 @@ def _print_all(files: ReportFiles, console: Console) -> None:
 def run_analyze(config: Config, program: Program, console: Console) -> int:
     """The reports of `profile` from what the journal or a checkpoint holds: no server, no measurement."""
     folder = config.checkpoint_directory
-    known = stored.read(folder)
+    known = checkpoint.read_folder(folder)
     measured = list(dict.fromkeys(trial.models for trial in known.trials if trial.is_measured))
     models, goals = analyzed(config, measured)
     check_folder(config.export_path, "--export-path")
@@ -236,7 +200,7 @@ def _judged(study: Study, goals: Mapping[str, Goal], mode: str) -> Study:
 
 def run_report(config: Config, console: Console) -> int:
     wanted = check_report(config)
-    known = stored.read(config.checkpoint_directory)
+    known = checkpoint.read_folder(config.checkpoint_directory)
     by_name = {variant.name: variant for variant in known.variants}
     measured = {part.variant for trial in known.trials if trial.is_measured for part in trial.parts}
     for name in wanted:
@@ -252,7 +216,7 @@ def run_report(config: Config, console: Console) -> int:
             remedy="report on one model at a time",
         )
     study = replace(known.study(models[0]), mode=config.mode)
-    files = ReportFiles()
+    files = outputs.ReportFiles()
     for name, plots in wanted.items():
         outputs.write_detailed(config, study, name, files, plots=plots, formats=config.output_formats)
     _print_all(files, console)

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from inferometer.dialects.model_analyzer.flags import Flags, docker_args, load_flags, server_flags
-from inferometer.dialects.model_analyzer.llm import genai_flags
-from inferometer.dialects.model_analyzer.models import ModelEntry, models
+from inferometer.base.errors import UsageError
+from inferometer.dialects.model_analyzer.flags import (
+    Flags,
+    docker_args,
+    genai_flags,
+    load_flags,
+    server_flags,
+)
 from inferometer.dialects.model_analyzer.values import (
     Plot,
     Read,
@@ -20,9 +25,11 @@ from inferometer.dialects.model_analyzer.values import (
     gpu_names,
     ints,
     limits,
+    mapping,
     maybe_empty,
     named_variants,
     number,
+    only,
     path_of,
     plot_list,
     some_texts,
@@ -32,8 +39,12 @@ from inferometer.dialects.model_analyzer.values import (
     weighting_at_top,
     weights,
     whole,
+    wrong,
 )
-from inferometer.tune.scoring import Constraint
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
+from inferometer.tune import model_config
+from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal, with_limit
+from inferometer.tune.space import message_choices
 
 PROFILE, REPORT = "profile", "report"
 _BOTH = (PROFILE, REPORT)
@@ -52,6 +63,92 @@ GPU_FIELDS = (
 )  # fmt: skip
 TOKEN_FIELDS = ("inter_token_latency_p99", "time_to_first_token_p99", "output_token_throughput")
 SERVER_FIELDS = ("model_name", "gpu_uuid", "gpu_used_memory", "gpu_utilization", "gpu_power_usage")
+
+# --- models
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model and the settings given for it alone; `where` is its dotted path."""
+
+    name: str
+    where: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, key: str, otherwise: Any) -> Any:
+        """A key the model does not have is taken whole from the top level."""
+        return self.own.get(key, otherwise)
+
+    def path(self, key: str) -> str:
+        """The dotted path of a key, where `get` took it from."""
+        return f"{self.where}.{key}" if key in self.own else key
+
+
+def _parameters(path: str, value: Any) -> Mapping[str, tuple[int, ...]]:
+    names = ("batch_sizes", "concurrency", "request_rate")
+    remedy = "those are batch_sizes, concurrency and request_rate"
+    found = only(names, path, value, "a parameter of the load", remedy)
+    return {name: ints(f"{path}.{name}", row) for name, row in found.items() if row is not None}
+
+
+def _swept(path: str, value: Any) -> Mapping[str, Any]:
+    found = mapping(path, value)
+    message_choices(model_config.message().DESCRIPTOR, found, path)
+    return found
+
+
+MODEL_KEYS: Mapping[str, Read] = {
+    "cpu_only": flag,
+    "parameters": _parameters,
+    "objectives": weights,
+    "constraints": limits,
+    "weighting": whole(1),
+    "model_config_parameters": _swept,
+    "perf_analyzer_flags": load_flags,
+    "genai_perf_flags": genai_flags,
+    "triton_server_flags": server_flags,
+    "triton_server_environment": texts_by_name,
+    "triton_docker_args": docker_args,
+}
+
+
+def models(path: str, value: Any) -> tuple[ModelEntry, ...]:
+    """`profile_models` and the like: comma text, a list of names and one-entry mappings, or a mapping of names to
+    settings."""
+    if isinstance(value, str):
+        pairs = [(name.strip(), None) for name in value.split(",") if name.strip()]
+    elif isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = [pair for place, item in enumerate(value) for pair in _pairs(f"{path}[{place}]", item)]
+    else:
+        raise wrong(path, value, "names with commas, a list of names, or a mapping of names to settings")
+    found: dict[str, ModelEntry] = {}
+    for name, own in pairs:
+        row = _model(path, name, own)
+        if row.name in found:
+            raise UsageError(f"{path} names '{row.name}' twice", remedy="name every model once")
+        found[row.name] = row
+    return tuple(found.values())
+
+
+def _pairs(path: str, item: Any) -> list[tuple[Any, Any]]:
+    return list(item.items()) if isinstance(item, Mapping) else [(text(path, item), None)]
+
+
+def _model(path: str, name: Any, own: Any) -> ModelEntry:
+    where = f"{path}.{text(path, name)}"
+    if own is None:
+        return ModelEntry(str(name), where)
+    given = only(MODEL_KEYS, where, own, "a setting of a model", f"those are {', '.join(MODEL_KEYS)}")
+    found = {
+        key: MODEL_KEYS[key](f"{where}.{key}", value) for key, value in given.items() if value is not None
+    }
+    return ModelEntry(str(name), where, found)
+
+
+# --- all keys
+
 
 # In the help, a group begins with this key.
 GROUPS = {
@@ -75,6 +172,8 @@ class Key:
     choices: tuple[str, ...] = ()
     commands: tuple[str, ...] = (PROFILE,)
     is_word: bool = True
+    mode: str = ""  # the only launch mode it has an effect in
+    is_of_program: bool = False  # it has an effect on another load generator only
 
 
 def _key(read: Read, help: str, *, default: Any = None, **rest: Any) -> Any:
@@ -115,7 +214,9 @@ class Config:
     # ruff: noqa: RUF009
     config_file: Path | None = _key(path_of, "YAML file with any of these settings", short="f", commands=_BOTH)
     model_repository: Path | None = _key(path_of, "folder of the models", short="m")
-    profile_models: tuple[ModelEntry, ...] | None = _key(models, "models to profile: names with commas between them")
+    profile_models: tuple[ModelEntry, ...] = _key(
+        models, "models to profile: names with commas between them", default=(),
+    )
     output_model_repository_path: Path = _key(
         path_of, "folder the variants are written to", default=Path("output_model_repository"),
     )
@@ -180,28 +281,34 @@ class Config:
     )
     perf_analyzer_timeout: int = _count(1, 600, "seconds one run of it may take")
     perf_analyzer_cpu_util: float | None = _key(
-        number(above=True), "most CPU it may use, in %", kind=float, shown="80 x CPUs",
+        number(above=True), "most CPU it may use, in %", kind=float, shown="80 x CPUs", is_of_program=True,
     )
-    perf_analyzer_max_auto_adjusts: int = _count(1, 10, "how often it is started with larger windows")
-    perf_output: bool = _switch("show what it prints")
-    perf_output_path: Path | None = _key(path_of, "file for what it prints")
+    perf_analyzer_max_auto_adjusts: int = _count(
+        1, 10, "how often it is started with larger windows", is_of_program=True,
+    )
+    perf_output: bool = _switch("show what it prints", is_of_program=True)
+    perf_output_path: Path | None = _key(path_of, "file for what it prints", is_of_program=True)
     client_protocol: str = _choice(("grpc", "http"), "protocol of load and control")
     client_max_retries: int = _count(1, 50, "seconds to wait until server and models are ready", short="r")
     triton_launch_mode: str = _choice(("local", "docker", "remote", "c_api"), "where the server runs")
-    triton_server_path: str | None = _key(text, "server to start", shown="tritonserver, or the embedded one")
-    triton_install_path: str | None = _key(text, "folder of the server's library (c_api)", shown="/opt/tritonserver")
+    triton_server_path: str | None = _key(
+        text, "server to start", shown="tritonserver, or the embedded one", mode="local",
+    )
+    triton_install_path: str | None = _key(
+        text, "folder of the server's library (c_api)", shown="/opt/tritonserver", mode="c_api",
+    )
     triton_docker_image: str = _key(
         maybe_empty, "image of the server (docker)", default="nvcr.io/nvidia/tritonserver:26.09-py3",
     )
     triton_docker_mounts: tuple[str, ...] = _key(
-        texts, "host:container:mode, with commas between them (docker)", default=(),
+        texts, "host:container:mode, with commas between them (docker)", default=(), mode="docker",
     )
-    triton_docker_shm_size: str | None = _key(text, "shared memory of the container, such as 1G")
+    triton_docker_shm_size: str | None = _key(text, "shared memory of the container, such as 1G", mode="docker")
     triton_http_endpoint: str = _key(maybe_empty, "HTTP address", default="localhost:8000")
     triton_grpc_endpoint: str = _key(maybe_empty, "gRPC address", default="localhost:8001")
     triton_metrics_url: str = _key(text, "metrics page", default="http://localhost:8002/metrics")
     triton_output_path: Path | None = _key(path_of, "file for the server's log")
-    reload_model_disable: bool = _switch("never load or unload models (remote)")
+    reload_model_disable: bool = _switch("never load or unload models (remote)", mode="remote")
     monitoring_interval: float = _key(
         number(above=True), "seconds between samples of metrics", default=1.0, short="i", kind=float,
     )
@@ -218,8 +325,8 @@ class Config:
     genai_perf_flags: Mapping[str, Any] = _yaml(genai_flags, default={})
     triton_server_flags: tuple[tuple[str, str], ...] = _yaml(server_flags, default=())
     triton_server_environment: Mapping[str, str] = _yaml(texts_by_name, default={})
-    triton_docker_labels: Mapping[str, str] = _yaml(texts_by_name, default={})
-    triton_docker_args: tuple[str, ...] = _yaml(docker_args, default=())
+    triton_docker_labels: Mapping[str, str] = _yaml(texts_by_name, default={}, mode="docker")
+    triton_docker_args: tuple[str, ...] = _yaml(docker_args, default=(), mode="docker")
     plots: tuple[Plot, ...] | None = _yaml(plot_list, commands=_BOTH)
     report_model_configs: Mapping[str, tuple[Plot, ...] | None] | None = _key(
         named_variants, "variants to report on: names with commas between them", short="n", commands=(REPORT,),
@@ -240,6 +347,16 @@ class Config:
     @property
     def journal(self) -> Path:
         return self.checkpoint_directory / JOURNAL
+
+    def goal(self, model: ModelEntry) -> Goal:
+        """What is wanted of a model."""
+        limits: tuple[Constraint, ...] = model.get("constraints", self.constraints) or ()
+        if self.latency_budget is not None:
+            limits = with_limit(limits, Constraint(LATENCY_P99, high=self.latency_budget))
+        if self.min_throughput is not None:
+            limits = with_limit(limits, Constraint(THROUGHPUT, low=self.min_throughput))
+        objectives = model.get("objectives", self.objectives) or ((THROUGHPUT, LISTED_WEIGHT),)
+        return Goal(model.name, objectives, limits, float(model.get("weighting", 1)))
 
     def flags(self, model: ModelEntry) -> Flags:
         """Of the load generator."""

@@ -1,5 +1,6 @@
 """How the tuner's commands speak: console lines, Ctrl-C, and what is written while a search goes on."""
 
+import json
 import shutil
 import signal
 import time
@@ -8,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inferometer.base.signals import handled_by
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import ProfileJob
+from inferometer.dialects.model_analyzer.checkpoint import Stored
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
@@ -67,33 +70,27 @@ class SearchInterrupts:
     def asked(self) -> bool:
         return self.count > 0
 
-    def _interrupted(self, number: int, frame: object) -> None:
-        self.count += 1
-        self._say(
-            f"Received SIGINT {self.count}/{INTERRUPTS}. Will attempt to exit after current measurement."
-        )
+    def _receive(self, number: int, frame: object) -> None:
+        self.count = self.count + 1 if number == signal.SIGINT else INTERRUPTS
+        if number == signal.SIGINT:
+            self._say(
+                f"Received SIGINT {self.count}/{INTERRUPTS}. Will attempt to exit after current measurement."
+            )
         if self.count >= INTERRUPTS:
             raise KeyboardInterrupt
 
-    def _terminated(self, number: int, frame: object) -> None:
-        self.count = INTERRUPTS
-        raise KeyboardInterrupt
-
     @contextmanager
     def caught(self) -> Iterator["SearchInterrupts"]:
-        handlers = {signal.SIGINT: self._interrupted, signal.SIGTERM: self._terminated}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
+        with handled_by(self._receive):
             yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class SearchConsole(Watcher):
     """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
 
-    def __init__(self, job: ProfileJob, console: Console, interrupts: SearchInterrupts) -> None:
+    def __init__(
+        self, job: ProfileJob, console: Console, interrupts: SearchInterrupts, known: Stored
+    ) -> None:
         self._job = job
         self._console = console
         self._interrupts = interrupts
@@ -106,23 +103,16 @@ class SearchConsole(Watcher):
         self._is_made = False
         self._seen: set[str] = set()
         self._is_known = False
-        self._variants: dict[str, ModelVariant] = {}
-        self._trials: list[Trial] = []
+        self._variants = {variant.name: variant for variant in known.variants}
+        self._known_names = frozenset(self._variants)
+        self._trials = list(known.trials)
         self._checkpoint: Path | None = None
-        self._known_names: frozenset[str] = frozenset()
         self.failures = 0
         self.error_log = ErrorLog(job.config.export_path / "perf_analyzer_error.log")
 
-    def begin(self, variants: Sequence[ModelVariant], trials: Sequence[Trial]) -> None:
-        """What is known from before."""
-        self._variants = {variant.name: variant for variant in variants}
-        self._known_names = frozenset(self._variants)
-        self._trials = list(trials)
-
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
         console = self._console
-        speak = console.warn if is_warning else console.debug if is_detail else console.info
-        speak(text)
+        (console.warn if is_warning else console.debug if is_detail else console.info)(text)
 
     def proposed(self, proposal: Proposal, *, is_known: bool) -> None:
         self._is_known = is_known
@@ -184,12 +174,9 @@ class SearchConsole(Watcher):
         """The classic checkpoint, beside the journal."""
         if self._checkpoint is None:
             self._checkpoint = checkpoint.next_path(self._job.config.checkpoint_directory)
-        checkpoint.write(
-            self._checkpoint,
-            tuple(self._variants.values()),
-            self._trials,
-            seed=self._job.settings.search.seed,
-        )
+        seed = self._job.settings.search.seed
+        document = checkpoint.document(tuple(self._variants.values()), self._trials, seed=seed)
+        write_file(self._checkpoint, json.dumps(document))
 
     def tell_saved(self) -> None:
         if not self._is_made:
@@ -219,9 +206,7 @@ class VariantFolders:
 
     output: Path
     repositories: Sequence[Path] = ()
-    are_models: bool = (
-        False  # each variant is loaded from here under its own name, else in place of its model
-    )
+    are_models: bool = False  # loaded from here under their own names, else in place of their model
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
@@ -244,7 +229,7 @@ class VariantFolders:
         self._written[name] = variant.key
 
     def _fill(self, folder: Path, model: str) -> None:
-        source = next((path / model for path in self.repositories if (path / model).is_dir()), None)
+        source = model_config.find_model(self.repositories, model)
         if source is None:
             return  # a remote server: only configurations are known here
         first = self._first.get(model)

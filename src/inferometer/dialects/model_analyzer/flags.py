@@ -1,10 +1,21 @@
 """Flags that are handed on: to the load generator, to the server, and to `docker run`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.values import mapping, texts_by_name, wrong
+from inferometer.dialects.model_analyzer.values import (
+    Read,
+    choice,
+    flag,
+    mapping,
+    number,
+    text,
+    texts_by_name,
+    whole,
+    wrong,
+)
+from inferometer.tune.settings import LENGTHS
 
 Flags = tuple[tuple[str, Any], ...]
 
@@ -39,6 +50,21 @@ DATA_FLAGS = (
     "num-of-sequences", "sequence-length", "sequence-id-range", "string-length", "string-data",
     "grpc-compression-algorithm", "request-distribution", "model-version",
 )  # fmt: skip
+
+# Options of the load generator that the tuner sets itself, and how the user tells the tuner instead. The classic tool
+# passes them on with a warning, so a file that has them must not be refused.
+NOT_HERE = {
+    "model-name": "profile_models names the models",
+    "latency-report-file": "the tables are below export_path",
+    "verbose": "-v shows more",
+    "extra-verbose": "-v shows more",
+    "verbose-csv": "the tables are below export_path",
+    "binary-search": "constraints are closed in on",
+    "latency-threshold": "latency_budget sets a limit",
+    "triton-server-directory": "triton_install_path names the installation",
+    "model-repository": "model_repository names the folder",
+    "bls-composing-models": "bls_composing_models names them",
+}
 
 SERVER_FLAGS = frozenset(
     {
@@ -132,9 +158,65 @@ def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", "-"), row) for name, row in found.items())
 
 
-def owned(flags: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Those that the tool sets itself, so the user's have no effect."""
-    return tuple(name for name, _ in flags if name in OWN_SERVER_FLAGS)
+# --- GenAI-Perf
+
+
+GENAI_FLAGS: Mapping[str, Read] = {
+    "backend": choice(*LENGTHS),
+    "endpoint": text,
+    "service-kind": choice("triton", "openai"),
+    "url": text,
+    "expected-output-tokens": whole(1),
+    "input-tokens-mean": whole(1),
+    "input-tokens-stddev": number(),
+    "input-type": choice("synthetic", "file"),
+    "input-file": text,
+    "num-of-output-prompts": whole(1),
+    "random-seed": whole(0),
+    "streaming": flag,
+}
+# As later versions of GenAI-Perf call them.
+_NEWER = {
+    "output-tokens-mean": "expected-output-tokens",
+    "synthetic-input-tokens-mean": "input-tokens-mean",
+    "synthetic-input-tokens-stddev": "input-tokens-stddev",
+    "num-prompts": "num-of-output-prompts",
+    "num-dataset-entries": "num-of-output-prompts",
+    "endpoint-type": "endpoint",
+}
+_REFUSED = {
+    "input-dataset": (
+        "names a dataset of the internet, and nothing is fetched from there",
+        "give prompts with input-file, one per line, or let them be made",
+    ),
+    "tokenizer": (
+        "names a tokenizer, and tokens are counted without one: by the server, else as the responses of a stream",
+        "leave it out",
+    ),
+}
+
+
+def genai_flags(path: str, value: Any) -> Mapping[str, Any]:
+    """Values by the name that the contract gives a flag."""
+    found: dict[str, Any] = {}
+    for name, row in mapping(path, value).items():
+        if name in _REFUSED:
+            why, remedy = _REFUSED[name]
+            raise UsageError(f"{path}.{name} {why}", remedy=remedy)
+        known = _NEWER.get(name, name)
+        if known not in GENAI_FLAGS:
+            raise UsageError(
+                f"{path}.{name} is not a flag that the built-in load generator has",
+                remedy=f"they are {', '.join([*GENAI_FLAGS, *_NEWER])}",
+            )
+        if row is not None:
+            found[known] = GENAI_FLAGS[known](f"{path}.{name}", row)
+    if (found.get("input-type") == "file") != ("input-file" in found):
+        raise UsageError(
+            f"{path}.input-type and {path}.input-file do not fit",
+            remedy="give input-type file with an input-file",
+        )
+    return found
 
 
 # --- docker run

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,16 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import writing
-from inferometer.dialects.model_analyzer.config import Config
-from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, Flags, data_flags, words
+from inferometer.dialects.model_analyzer.config import Config, called
+from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SHORT, Flags, data_flags, words
+from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.deployment import Deployment
-from inferometer.tune.figures import resident
-from inferometer.tune.meter import TrialError, TrialFigures
+from inferometer.tune.meter import TrialError, TrialFigures, resident
 from inferometer.tune.search.search import Proposal
+from inferometer.tune.settings import IN_PROCESS, LaunchSettings
 from inferometer.tune.trial import ClientLoad, Figures
 
 SHOWN = 1000  # characters of its output in a message
@@ -72,33 +74,52 @@ class LoadGenerator:
     library: Library | None = None  # launch mode c_api: there is no server
 
 
+def find_generator(
+    config: Config, flags: Mapping[str, Flags], launch: LaunchSettings
+) -> LoadGenerator | None:
+    """The one that was asked for; None is the built-in one."""
+    name = config.perf_analyzer_path
+    if name is None:
+        return None
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(
+            f"the load generator '{name}' is not an executable program",
+            remedy="check --perf-analyzer-path, or leave it out to use the built-in one",
+        )
+    library = None
+    if launch.mode == IN_PROCESS:
+        directory = Path(launch.install_path or USUAL_DIRECTORY)
+        installed_library(directory, called("triton_install_path"))
+        library = Library(directory, config.output_model_repository_path, launch.environment)
+    return LoadGenerator(str(Path(found).absolute()), config, flags, library)
+
+
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """The size of a measurement window; it grows with every start that was not stable."""
+class _Run:
+    """The program on one model of a trial."""
 
-    mode: str
-    size: int
-
-    @classmethod
-    def first(cls, flags: Mapping[str, object]) -> "Windows":
-        mode = str(flags.get("measurement-mode", "count_windows"))
-        if mode == "time_windows":
-            return cls(mode, int(str(flags.get("measurement-interval", 5000))))
-        return cls(mode, int(str(flags.get("measurement-request-count", 50))))
-
-    def larger(self) -> "Windows":
-        return Windows(self.mode, self.size + (1000 if self.mode == "time_windows" else 50))
-
-    def flags(self, starts: int) -> dict[str, object]:
-        name = "measurement-interval" if self.mode == "time_windows" else "measurement-request-count"
-        return {"measurement-mode": self.mode, **({name: self.size} if starts else {})}
+    model: str
+    variant: str
+    load: ClientLoad
+    table: Path
+    flags: Mapping[str, object]
 
 
-def command(
-    generator: LoadGenerator, run: "_Run", site: Deployment, extra: Mapping[str, object]
-) -> list[str]:
+def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
+    """The measurement window, which grows with every further start."""
+    mode = str(flags.get("measurement-mode", "count_windows"))
+    is_time = mode == "time_windows"
+    name, first, step = (
+        ("measurement-interval", 5000, 1000) if is_time else ("measurement-request-count", 50, 50)
+    )
+    size = int(str(flags.get(name, first))) + start * step
+    return {"measurement-mode": mode, **({name: size} if start else {})}
+
+
+def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
-    own: dict[str, object] = {
+    given: dict[str, object] = {
         "model-name": run.model if generator.library is None else run.variant,
         "batch-size": run.load.batch,
         "latency-report-file": str(run.table),
@@ -107,21 +128,11 @@ def command(
         **_where(generator, site),
     }
     if generator.config.bls_composing_models:
-        own["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
-    given = own | dict(extra) | dict(run.flags)
-    verbosity = ("verbose", "extra-verbose", "verbose-csv")
-    short = (
-        "model-name",
-        "model-version",
-        "batch-size",
-        "url",
-        "protocol",
-        "latency-report-file",
-        "http-header",
-    )
-    long = [name for name in LOAD_FLAGS if name not in (*short, *verbosity)]
-    ordered = [(name, given[name]) for name in (*short, *verbosity, *long) if name in given]
-    return [generator.path, *words(ordered)]
+        given["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
+    given |= {**run.flags, **window_flags(run.flags, start)}
+    first = (*SHORT, "extra-verbose", "verbose-csv")
+    ordered = (*first, *(name for name in LOAD_FLAGS if name not in first))
+    return [generator.path, *words((name, given[name]) for name in ordered if name in given)]
 
 
 def _where(generator: LoadGenerator, site: Deployment) -> dict[str, object]:
@@ -237,20 +248,19 @@ class ProgramMeter:
                 for variant, load in proposal.parts
             ]
             for start in range(self._config.perf_analyzer_max_auto_adjusts):
-                outcomes = self._start(runs, site, start)
-                if all(row.reason is None for row in outcomes):
-                    return self._reading(runs, site)
-                if not any(row.is_unstable for row in outcomes):
+                failures = self._start(runs, site, start)
+                if not failures:
+                    return self._figures(runs, site)
+                if not any(mark in row.output for row in failures for mark in _UNSTABLE):
                     break
-                for run in runs:
-                    run.windows = run.windows.larger()
-        failed = next(row for row in outcomes if row.reason is not None)
-        raise TrialError(f"{self.generator.path}: {failed.reason}")
+        reason, output = failures[0].reason, failures[0].output.strip()
+        shown = f"{reason}: {output[:SHOWN]}" if output else reason
+        raise TrialError(f"{self.generator.path}: {shown}")
 
-    def _start(self, runs: "Sequence[_Run]", site: Deployment, start: int) -> "list[_Outcome]":
+    def _start(self, runs: Sequence[_Run], site: Deployment, start: int) -> "list[_Failure]":
         library = self.generator.library
         environment = os.environ if library is None else {**os.environ, **library.environment}
-        commands = [command(self.generator, run, site, run.windows.flags(start)) for run in runs]
+        commands = [command(self.generator, run, site, start) for run in runs]
         try:
             for words_ in commands:
                 self._running.append(
@@ -264,29 +274,28 @@ class ProgramMeter:
                 )
             deadline = time.monotonic() + self._config.perf_analyzer_timeout
             found = [
-                self._outcome(process, run, words_, deadline)
+                self._failure(process, run.table, " ".join(words_), deadline)
                 for process, run, words_ in zip(self._running, runs, commands, strict=True)
             ]
         except OSError as error:
             raise LocalError(f"'{self.generator.path}' cannot be started: {error.strerror}") from error
         finally:
             self.close()
-        return found
+        return [row for row in found if row is not None]
 
-    def _outcome(
-        self, process: "subprocess.Popen[bytes]", run: "_Run", words_: Sequence[str], deadline: float
-    ) -> "_Outcome":
+    def _failure(
+        self, process: "subprocess.Popen[bytes]", table: Path, line: str, deadline: float
+    ) -> "_Failure | None":
         output, reason = self._wait(process, deadline)
         self._show(output)
         if reason is None and process.returncode:
             reason = _ending(process.returncode)
-        if reason is None and not run.table.exists():
+        if reason is None and not table.exists():
             reason = "it wrote no table"
         if reason is None:
-            return _Outcome(None)
-        self.error_log.add(" ".join(words_), output.strip() or f"{reason}; it printed nothing")
-        shown = f"{reason}: {output.strip()[:SHOWN]}" if output.strip() else reason
-        return _Outcome(shown, any(mark in output for mark in _UNSTABLE))
+            return None
+        self.error_log.add(line, output.strip() or f"{reason}; it printed nothing")
+        return _Failure(reason, output)
 
     def _wait(self, process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str, str | None]:
         """Its output, and why it was stopped, if it was."""
@@ -296,26 +305,22 @@ class ProgramMeter:
         with contextlib.suppress(psutil.Error):
             watched = psutil.Process(process.pid)
             watched.cpu_percent()
-        begun = time.monotonic()
-        while True:
-            try:
+        limit = self._config.perf_analyzer_cpu_util or 80.0 * (os.cpu_count() or 1)
+        begun, reason = time.monotonic(), None
+        while reason is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 output, _ = process.communicate(timeout=max(0.01, min(1.0, deadline - time.monotonic())))
                 return output.decode(errors="replace"), None
-            except subprocess.TimeoutExpired:
-                pass
-            reason = None
             used = 0.0
             with contextlib.suppress(psutil.Error):
                 used = 0.0 if watched is None else watched.cpu_percent()
-            limit = self._config.perf_analyzer_cpu_util or 80.0 * (os.cpu_count() or 1)
             if time.monotonic() >= deadline:
                 reason = f"it did not end within {self._config.perf_analyzer_timeout:g} s"
             elif used > limit and time.monotonic() - begun > 1:
                 reason = f"it used {used:.0f} % CPU, and --perf-analyzer-cpu-util allows {limit:.0f} %"
-            if reason is not None:
-                process.kill()
-                output, _ = process.communicate()
-                return output.decode(errors="replace"), reason
+        process.kill()
+        output, _ = process.communicate()
+        return output.decode(errors="replace"), reason
 
     def _show(self, output: str) -> None:
         if not self._config.perf_output:
@@ -326,7 +331,7 @@ class ProgramMeter:
         with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
             sink.write(output)
 
-    def _reading(self, runs: "Sequence[_Run]", site: Deployment) -> TrialFigures:
+    def _figures(self, runs: Sequence[_Run], site: Deployment) -> TrialFigures:
         parts: list[Figures] = []
         gpus: tuple[tuple[str, Figures], ...] = ()
         for run in runs:
@@ -351,25 +356,12 @@ class ProgramMeter:
         self._running.clear()
 
 
-@dataclass(slots=True)
-class _Run:
-    model: str
-    variant: str
-    load: ClientLoad
-    table: Path
-    flags: Mapping[str, object]
-    windows: Windows = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.windows = Windows.first(self.flags)
-
-
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    """How a run ended; no `reason` means that it succeeded."""
+class _Failure:
+    """Why a run gave no figures, and what the program printed."""
 
-    reason: str | None
-    is_unstable: bool = False
+    reason: str
+    output: str
 
 
 def _ending(code: int) -> str:

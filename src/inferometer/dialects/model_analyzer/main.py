@@ -1,10 +1,10 @@
 """The script `model-analyzer`, and `inferometer profile | analyze | report`, which are its commands under our name."""
 
 import sys
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from inferometer import __version__
 from inferometer.base.errors import InferometerError
 from inferometer.base.signals import drop_output, interruptible, shortage
 from inferometer.base.text import printable
@@ -23,19 +23,18 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
     """`profile` stands in for the real search in tests."""
     from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
 
-    program = replace(CLASSIC, version=__version__)
     is_verbose = False
     try:
-        config = read_command(sys.argv[1:] if argv is None else argv, program)
+        config = read_command(sys.argv[1:] if argv is None else argv, CLASSIC)
         if config is None:
-            parser(program).print_help()
+            parser(CLASSIC).print_help()
             return OK
         is_verbose = config.is_verbose
         with interruptible():
-            return _run(config, program, MARK, profile)
+            return _run(config, CLASSIC, MARK, profile)
     except InferometerError as error:
         if is_verbose:
-            _complain(_traceback(error))
+            _complain("".join(traceback.format_exception(error)).rstrip())
         if isinstance(error, UnknownKeys):
             for key in error.keys:
                 _complain(f"[{MARK}] the key '{key}' is unknown")
@@ -76,12 +75,6 @@ def _run(config: "Config", program: "Program", mark: str, profile: "Profile | No
 
 def _complain(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
-
-
-def _traceback(error: InferometerError) -> str:
-    import traceback
-
-    return "".join(traceback.format_exception(error)).rstrip()
 
 
 if __name__ == "__main__":

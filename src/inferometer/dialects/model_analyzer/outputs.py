@@ -1,19 +1,23 @@
 """The classic folder layout below the export path: results, plots, reports."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inferometer.base.answer_file import to_json
+from inferometer.base.errors import LocalError
+from inferometer.base.writing import Outputs, write_file, writing
 from inferometer.dialects.model_analyzer import picture, tables
 from inferometer.dialects.model_analyzer.config import LLM, Config
-from inferometer.dialects.model_analyzer.report_files import ReportFiles
+from inferometer.dialects.model_analyzer.picture import Drawing
 from inferometer.dialects.model_analyzer.values import Plot
-from inferometer.report.document import Chart, Document, Table
+from inferometer.report.chromium import Tab, browsing, pdf
+from inferometer.report.chromium import picture as png
+from inferometer.report.document import Document
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.tune import model_config
 from inferometer.tune.report import detailed, facts
 from inferometer.tune.report.charts import curves
 from inferometer.tune.report.study import ACROSS_MODELS, across_document, study_document
@@ -25,27 +29,75 @@ Warn = Callable[[str], None]
 ALL_FORMATS = ("pdf", "html", "md")
 
 
-def sheets(config: Config, studies: Sequence[Study]) -> tuple[tables.Sheet, tables.Sheet, tables.Sheet]:
-    return (
-        tables.inference(studies, config.inference_output_fields, has_tokens=config.model_type == LLM),
-        tables.gpu(studies, config.gpu_output_fields, always=config.always_report_gpu_metrics),
-        tables.server(studies, config.server_output_fields),
-    )
+@dataclass(slots=True)
+class ReportFiles:
+    """Writes files as they come; pages for PDF and drawings for PNG wait for `print_all`, which prints all of them in
+    one browser: starting it is the slow part.
+
+    Files that cannot be written are in `outputs`, which says so when it is settled.
+    """
+
+    written: list[Path] = field(default_factory=list)
+    outputs: Outputs = field(default_factory=Outputs)
+    _jobs: list[tuple[Path, str | Drawing]] = field(default_factory=list)
+
+    def write(self, path: Path, content: str | bytes) -> None:
+        self.outputs.attempt(path, lambda: self._write(path, content))
+
+    def _write(self, path: Path, content: str | bytes) -> None:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
+        self.written.append(path)
+
+    def later(self, path: Path, content: str | Drawing) -> None:
+        """A page that becomes a PDF, or a drawing that becomes a PNG."""
+        self._jobs.append((path, content))
+
+    def print_all(self) -> str | None:
+        """None when all went well; without a browser, drawings stay SVG and reports stay pages."""
+        jobs, self._jobs = self._jobs, []
+        if not jobs:
+            return None
+        try:
+            with tempfile.TemporaryDirectory(prefix="inferometer-files-") as folder, browsing() as tab:
+                for number, (path, content) in enumerate(jobs):
+                    self.write(path, _printed(tab, Path(folder) / f"{number}.html", content))
+        except LocalError as error:
+            for path, content in jobs:
+                if isinstance(content, Drawing) and path not in self.written:
+                    self.write(path.with_suffix(".svg"), content.svg)
+            return f"{error.message}; pictures are SVG and reports are HTML instead ({error.remedy})"
+        return None
 
 
-def write_tables(config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
-    inference, gpu, server = sheets(config, studies)
-    kinds = (
-        ("Inference", inference, config.filename_model_inference, True),
-        ("GPU", gpu, config.filename_model_gpu, False),
-        ("Server", server, config.filename_server_only, False),
-    )
-    for noun, sheet, name, always in kinds:
-        if not sheet.rows and not always:
+def _printed(tab: Tab, page: Path, content: str | Drawing) -> bytes:
+    if isinstance(content, str):
+        write_file(page, content)
+        return pdf(tab, page)
+    style = "<!doctype html><meta charset='utf-8'><style>*{margin:0}svg{display:block}</style>"
+    write_file(page, style + content.svg)
+    return png(tab, page, width=content.width, height=content.height)
+
+
+def write_tables(
+    config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn
+) -> tuple[tables.Sheet, ...]:
+    """The three tables, of which the first is written even if it is empty."""
+    inference = tables.inference(studies, config.inference_output_fields, has_tokens=config.model_type == LLM)
+    gpu = tables.gpu(studies, config.gpu_output_fields, always=config.always_report_gpu_metrics)
+    server = tables.server(studies, config.server_output_fields)
+    for noun, sheet, name in (
+        ("Inference", inference, config.filename_model_inference),
+        ("GPU", gpu, config.filename_model_gpu),
+        ("Server", server, config.filename_server_only),
+    ):
+        if not sheet.rows and sheet is not inference:
             continue
-        for field in sheet.missing:
-            warn(f'{noun} output field "{field}", has no data')
-        files.text(config.export_path / "results" / name, sheet.csv())
+        for column in sheet.missing:
+            warn(f'{noun} output field "{column}", has no data')
+        files.write(config.export_path / "results" / name, sheet.csv())
+    return inference, gpu, server
 
 
 def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
@@ -55,14 +107,13 @@ def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles
         if warning is not None:
             warn(warning)
         rows = facts.selected(study, config.num_configs_per_model)
-        for name, drawing in _summary_plots(study, rows, with_gpus=config.always_report_gpu_metrics):
-            path = config.export_path / "plots" / "simple" / study.name / f"{name}.png"
-            files.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
+        plots = _summary_plots(study, rows, with_gpus=config.always_report_gpu_metrics)
+        _draw(plots, study, rows, config.export_path / "plots" / "simple" / study.name, files)
         folder = config.export_path / "reports" / "summaries" / study.name
         _write(summary(config, study), folder / "result_summary", ALL_FORMATS, files)
-        files.text(folder / "study.json", to_json(study))
+        files.write(folder / "study.json", to_json(study))
         for path, text in _recommended(study, folder):
-            files.text(path, text)
+            files.write(path, text)
     if config.num_top_model_configs and studies:
         folder = config.export_path / "reports" / "summaries" / ACROSS_MODELS
         document = replace(across_document(studies, config.num_top_model_configs), title=title(studies[0]))
@@ -88,21 +139,17 @@ def title(study: Study) -> str:
 def shortage(study: Study, top: int) -> str | None:
     """The warning when there are fewer good variants than asked for."""
     passing = [row for row in study.ranked if row.does_pass]
-    if not study.ranked:
-        return None  # the sentence says it
+    if not study.ranked or len(passing) >= top:
+        return None  # of a study without measurements the sentence says it
     if not passing:
         return (
             f"Requested top {top} configs, but none satisfied constraints. "
             "Showing available constraint failing configs for this model."
         )
-    if len(passing) < top:
-        if len(passing) == len(study.ranked):
-            return (
-                f"Requested top {top} configs, but found only {len(passing)}. "
-                "Showing all available configs for this model."
-            )
-        return f"Requested top {top} configs, but found only {len(passing)} that satisfied constraints."
-    return None
+    found = f"Requested top {top} configs, but found only {len(passing)}"
+    if len(passing) < len(study.ranked):
+        return f"{found} that satisfied constraints."
+    return f"{found}. Showing all available configs for this model."
 
 
 def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
@@ -110,34 +157,34 @@ def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
     found = recommend(study)
     if found is None:
         return
-    variants = [part for row in facts.variants_of(study, found.best.name) for part in (*row.composing, row)]
+    variants = [part for row in facts.variants_of(study, found.best.name) for part in row.with_members]
     for variant in variants:
         place = folder / variant.model if len(variants) > 1 else folder
-        yield place / "config.pbtxt", model_config.to_text({**variant.config, "name": variant.model})
+        yield place / "config.pbtxt", variant.text
 
 
-def _summary_plots(
-    study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool
-) -> Iterator[tuple[str, str]]:
+def _summary_plots(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> list[Plot]:
     if study.mode == "offline":
-        wanted = [Plot("through_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT)]
-    else:
-        wanted = [
-            Plot("throughput_v_latency", "Throughput vs. Latency", LATENCY_P99, THROUGHPUT, monotonic=True)
-        ]
-        is_cpu = all(variant.cpu_only for row in rows for variant in facts.variants_of(study, row.name))
-        if is_cpu and not with_gpus:
-            wanted.append(Plot("cpu_mem_v_latency", "CPU Memory vs. Latency", LATENCY_P99, "cpu_used_ram"))
-        else:
-            wanted.append(Plot("gpu_mem_v_latency", "GPU Memory vs. Latency", LATENCY_P99, "gpu_used_memory"))
-    yield from _drawn(study, rows, wanted)
+        return [Plot("through_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT)]
+    is_cpu = all(variant.cpu_only for row in rows for variant in facts.variants_of(study, row.name))
+    memory = (
+        Plot("cpu_mem_v_latency", "CPU Memory vs. Latency", LATENCY_P99, "cpu_used_ram")
+        if is_cpu and not with_gpus
+        else Plot("gpu_mem_v_latency", "GPU Memory vs. Latency", LATENCY_P99, "gpu_used_memory")
+    )
+    return [
+        Plot("throughput_v_latency", "Throughput vs. Latency", LATENCY_P99, THROUGHPUT, monotonic=True),
+        memory,
+    ]
 
 
-def _drawn(study: Study, rows: Sequence[RankedVariant], wanted: Sequence[Plot]) -> Iterator[tuple[str, str]]:
-    for row in wanted:
-        drawing = picture.plot(study, rows, row.title, row.x, row.y, monotonic=row.monotonic)
+def _draw(
+    plots: Sequence[Plot], study: Study, rows: Sequence[RankedVariant], folder: Path, files: ReportFiles
+) -> None:
+    for row in plots:
+        drawing = picture.plot(study, rows, row)
         if drawing is not None:
-            yield row.name, drawing
+            files.later(folder / f"{row.name}.png", drawing)
 
 
 def write_detailed(
@@ -153,56 +200,36 @@ def write_detailed(
     export, with_gpus = config.export_path, config.always_report_gpu_metrics
     plots = config.plots if plots is None else plots
     ranked = detailed.find(study, name)
-    wants_pictures = bool({"pdf", "html", "png", "md"} & set(formats))
     (variant,) = facts.variants_of(study, name)
-    chosen = _detailed_plots(study, is_cpu=variant.cpu_only and not with_gpus) if plots is None else plots
-    if wants_pictures:
-        for plot_name, drawing in _drawn(study, [ranked], chosen):
-            path = export / "plots" / "simple" / name / f"{plot_name}.png"
-            files.png(path, drawing, width=picture.WIDTH, height=picture.HEIGHT)
+    usual = detailed.plots(study, with_gpus=with_gpus or not variant.cpu_only)
+    chosen = [Plot(*row) for row in usual] if plots is None else plots
+    if set(formats) != {"csv"}:
+        _draw(chosen, study, [ranked], export / "plots" / "simple" / name, files)
         breakdown = picture.latency_breakdown(ranked) if study.mode != "offline" else None
         if breakdown is not None:
-            path = export / "plots" / "detailed" / name / "latency_breakdown.png"
-            files.png(path, breakdown, width=picture.BREAKDOWN_WIDTH, height=picture.BREAKDOWN_HEIGHT)
-    extra: list[Chart] = []
-    for row in plots or ():
-        chart = curves(study, [ranked], row.x, row.y, row.title, monotonic=row.monotonic)
-        extra += [chart] if chart is not None else []
+            files.later(export / "plots" / "detailed" / name / "latency_breakdown.png", breakdown)
+    charts = [
+        curves(study, [ranked], row.x, row.y, row.title, monotonic=row.monotonic) for row in plots or ()
+    ]
+    extra = [chart for chart in charts if chart is not None]
     document = detailed.detailed(study, name, with_gpus=with_gpus, extra=extra)
     stem = export / "reports" / "detailed" / name / "detailed_report"
     _write(document, stem, formats, files)
     if "csv" in formats:
         table = detailed.measurements(study, ranked, with_gpus=with_gpus or not variant.cpu_only)
-        files.text(stem.with_suffix(".csv"), _csv(table))
-
-
-def _detailed_plots(study: Study, *, is_cpu: bool) -> list[Plot]:
-    if study.mode == "offline":
-        return [
-            Plot("throughput_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT),
-            Plot("latency_v_batch_size", "p99 Latency vs. Batch Size", "batch_size", LATENCY_P99),
-        ]
-    return [
-        Plot(name, title, LATENCY_P99, tag)
-        for name, title, tag in detailed.PLOTS
-        if not (is_cpu and tag.startswith("gpu_"))
-    ]
-
-
-def _csv(table: Table) -> str:
-    sheet = tables.Sheet("", tuple(column.name for column in table.columns), table.rows)
-    return sheet.csv()
+        sheet = tables.Sheet("", tuple(column.name for column in table.columns), table.rows)
+        files.write(stem.with_suffix(".csv"), sheet.csv())
 
 
 def _write(document: Document, stem: Path, formats: Sequence[str], files: ReportFiles) -> None:
     """The page is written with the PDF too, so that there is a report where no browser is installed."""
     if {"pdf", "html"} & set(formats):
         page = render(document)
-        files.text(stem.with_suffix(".html"), page)
+        files.write(stem.with_suffix(".html"), page)
         if "pdf" in formats:
-            files.pdf(stem.with_suffix(".pdf"), page)
+            files.later(stem.with_suffix(".pdf"), page)
     if "md" in formats:
-        files.text(stem.with_suffix(".md"), markdown(document))
+        files.write(stem.with_suffix(".md"), markdown(document))
 
 
 def best_names(study: Study, top: int) -> tuple[str, ...]:

@@ -1,19 +1,19 @@
 """The classic tool's plots as SVG: a metric over another with a line per variant, and the latency breakdown. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import ChartAxis
 from inferometer.report.format import plain_number
 from inferometer.report.page import Scale, element, scale
 from inferometer.tune.report.charts import header, line
+from inferometer.tune.report.detailed import by_load
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 
-WIDTH, HEIGHT = 640, 480
-BREAKDOWN_WIDTH, BREAKDOWN_HEIGHT = 1200, 800
 LONGEST = 35
 COLOURS = ("#0072b2", "#d55e00", "#008563", "#a3457e", "#b42318", "#77818d", "#e0a020", "#1f1674")
 PARTS = (
@@ -22,7 +22,18 @@ PARTS = (
     ("perf_server_compute_infer", "Server Compute Infer", "#009e73"),
     ("perf_server_compute_output", "Server Compute Output", "#f0e442"),
 )
+_BLACK, _GREY, _PALE, _WHITE = "#000000", "#444444", "#e3e6ea", "#ffffff"
 _FONT = "DejaVu Sans, Liberation Sans, sans-serif"
+_AXIS = ChartAxis("")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """SVG, and its size in pixels."""
+
+    svg: str
+    width: int
+    height: int
 
 
 def short_name(name: str) -> str:
@@ -36,54 +47,30 @@ def short_name(name: str) -> str:
     return f"{front[: max(1, LONGEST - 3 - len(tail))]}...{tail}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
-    width: int
-    height: int
-    left: float
-    right: float
-    top: float
-    bottom: float
-
-
-def plot(
-    study: Study, rows: Sequence[RankedVariant], title: str, x: str, y: str, *, monotonic: bool = False
-) -> str | None:
+def plot(study: Study, rows: Sequence[RankedVariant], wanted: Plot) -> Drawing | None:
     """One line with round marks per variant; None where there is nothing to draw."""
-    lines = [(row.name, line(row.trials, x, y, monotonic=monotonic)) for row in rows]
+    width, height = 640, 480
+    lines = [(row.name, line(row.trials, wanted.x, wanted.y, monotonic=wanted.monotonic)) for row in rows]
     lines = [(name, points) for name, points in lines if points]
     if not lines:
         return None
-    targets = _targets(study, x), _targets(study, y)
-    box = _Box(WIDTH, HEIGHT, 76, WIDTH - 24.0, 44, HEIGHT - 58.0)
-    xs = [point[0] for _, points in lines for point in points] + list(targets[0])
-    ys = [point[1] for _, points in lines for point in points] + list(targets[1])
-    across = scale(ChartAxis(""), xs, start=box.left, end=box.right, ticks=7)
-    up = scale(ChartAxis(""), ys, start=box.bottom, end=box.top, ticks=6)
-    shapes = [*_frame(box, across, up, title, header(x), header(y))]
-    for value in targets[0]:
-        place = across.place(value)
-        shapes.append(_line(place, box.top, place, box.bottom, "#444444", dashed=True))
-    for value in targets[1]:
-        place = up.place(value)
-        shapes.append(_line(box.left, place, box.right, place, "#444444", dashed=True))
+    x_targets, y_targets = _targets(study, wanted.x), _targets(study, wanted.y)
+    xs = [x for _, points in lines for x, _, _ in points]
+    ys = [y for _, points in lines for _, y, _ in points]
+    across = scale(_AXIS, [*xs, *x_targets], start=76.0, end=width - 24.0, ticks=7)
+    up = scale(_AXIS, [*ys, *y_targets], start=height - 58.0, end=44.0, ticks=6)
+    shapes = [*_frame(height, across, up, header(wanted.x), header(wanted.y))]
+    shapes += [_vertical(across.place(value), up, _GREY, stroke_dasharray="6 4") for value in x_targets]
+    shapes += [_horizontal(across, up.place(value), _GREY, stroke_dasharray="6 4") for value in y_targets]
     names = []
     for number, (name, points) in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
-        places = [(across.place(a), up.place(b)) for a, b, _ in points]
-        text = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-        shapes.append(
-            element("polyline", {"points": text, "fill": "none", "stroke": colour, "stroke-width": 1.8})
-        )
-        shapes += [
-            element("circle", {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 3.6, "fill": colour})
-            for a, b in places
-        ]
+        places = [(across.place(x), up.place(y)) for x, y, _ in points]
+        shapes += _curve(places, colour, stroke=1.8, radius=3.6)
         names.append((short_name(name), colour))
-    for tag, found in ((x, targets[0]), (y, targets[1])):
-        names += [(f"Target {header(tag)}", "#444444")] if found else []
-    shapes += _legend(box, names)
-    return _svg(WIDTH, HEIGHT, shapes)
+    for tag, targets in ((wanted.x, x_targets), (wanted.y, y_targets)):
+        names += [(f"Target {header(tag)}", _GREY)] if targets else []
+    return _drawing(width, height, wanted.title, [*shapes, *_legend(across.end, up.start, names)])
 
 
 def _targets(study: Study, tag: str) -> tuple[float, ...]:
@@ -95,119 +82,121 @@ def _targets(study: Study, tag: str) -> tuple[float, ...]:
     )
 
 
-def _frame(box: _Box, across: Scale, up: Scale, title: str, x_label: str, y_label: str) -> Iterator[Markup]:
-    yield element("rect", {"width": box.width, "height": box.height, "fill": "#ffffff"})
-    yield _text(box.width / 2, 26, title, size=15, anchor="middle")
-    for tick in across.ticks:
-        place = across.place(tick)
-        yield _line(place, box.top, place, box.bottom, "#e3e6ea")
-        yield _text(place, box.bottom + 18, plain_number(tick), anchor="middle")
-    for tick in up.ticks:
-        place = up.place(tick)
-        yield _line(box.left, place, box.right, place, "#e3e6ea")
-        yield _text(box.left - 7, place + 4, plain_number(tick), anchor="end")
-    yield _line(box.left, box.bottom, box.right, box.bottom, "#444444")
-    yield _line(box.left, box.top, box.left, box.bottom, "#444444")
-    yield _text((box.left + box.right) / 2, box.height - 16, x_label, size=13, anchor="middle")
-    middle = (box.top + box.bottom) / 2
-    yield _text(18, middle, y_label, size=13, anchor="middle", turn=f"rotate(-90 18 {middle:.1f})")
-
-
-def _legend(box: _Box, rows: Sequence[tuple[str, str]]) -> Iterator[Markup]:
-    width = 30 + 7.2 * max((len(name) for name, _ in rows), default=0)
-    left, top = box.right - width - 6, box.bottom - 18.0 * len(rows) - 10
-    frame = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{width:.1f}", "height": 18 * len(rows) + 4}
-    yield element("rect", {**frame, "fill": "#ffffff", "fill-opacity": 0.85, "stroke": "#cccccc"})
-    for number, (name, colour) in enumerate(rows):
-        y = top + 15 + 18 * number
-        yield element(
-            "rect", {"x": f"{left + 6:.1f}", "y": f"{y - 9:.1f}", "width": 12, "height": 8, "fill": colour}
-        )
-        yield _text(left + 24, y, name)
-
-
-def latency_breakdown(ranked: RankedVariant) -> str | None:
+def latency_breakdown(ranked: RankedVariant) -> Drawing | None:
     """The server's parts stacked for each load, the throughput as a line on an axis of its own."""
-    trials = sorted(ranked.trials, key=lambda trial: (trial.load.batch, trial.load.value))
+    width, height = 1200, 800
+    trials = by_load(ranked)
     stacks = [[trial.combined(tag) or 0.0 for tag, _, _ in PARTS] for trial in trials]
     rates = [trial.combined("perf_throughput") or 0.0 for trial in trials]
     if not any(map(sum, stacks)):
         return None
-    box = _Box(BREAKDOWN_WIDTH, BREAKDOWN_HEIGHT, 110, BREAKDOWN_WIDTH - 110.0, 70, BREAKDOWN_HEIGHT - 110.0)
-    axis = ChartAxis("")
-    up = scale(axis, [sum(stack) for stack in stacks], start=box.bottom, end=box.top, ticks=8)
-    second = scale(axis, rates, start=box.bottom, end=box.top, ticks=8)
-    empty = scale(axis, [1.0], start=box.left, end=box.right, ticks=1)
-    load = trials[0].load
-    label = (
-        "Concurrent Client Requests"
-        if load.concurrency is not None
-        else "Client Request Rate"
-        if load.request_rate is not None
-        else "Request Intervals File"
-    )
-    bare = Scale(empty.spread, empty.low, empty.high, empty.start, empty.end, ())
-    shapes = [*_frame(box, bare, up, "Online Performance", label, "Latency (ms)")]
-    step = (box.right - box.left) / len(trials)
-    places = []
-    for number, (trial, stack, rate) in enumerate(zip(trials, stacks, rates, strict=True)):
-        middle = box.left + step * (number + 0.5)
-        bottom = 0.0
-        for (_, _, colour), value in zip(PARTS, stack, strict=True):
-            top = bottom + value
-            bar = {
-                "x": f"{middle - step * 0.3:.1f}",
-                "width": f"{step * 0.6:.1f}",
-                "y": f"{up.place(top):.1f}",
-            }
-            shapes.append(
-                element("rect", {**bar, "height": f"{up.place(bottom) - up.place(top):.1f}", "fill": colour})
-            )
-            bottom = top
-        value_text = trial.load.intervals or f"{trial.load.value:g}"
-        name = value_text if trial.load.batch == 1 else f"{value_text} (b{trial.load.batch})"
-        shapes.append(_text(middle, box.bottom + 22, name, size=14, anchor="middle"))
-        places.append((middle, second.place(rate), rate))
-    text = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in places)
-    shapes.append(
-        element("polyline", {"points": text, "fill": "none", "stroke": "#000000", "stroke-width": 2})
-    )
-    for a, b, rate in places:
-        shapes.append(element("circle", {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 4, "fill": "#000000"}))
-        shapes.append(_text(a, b - 12, f"{rate:,.0f}", size=14, anchor="middle"))
+    bottom, top = height - 110.0, 70.0
+    up = scale(_AXIS, [sum(stack) for stack in stacks], start=bottom, end=top, ticks=8)
+    second = scale(_AXIS, rates, start=bottom, end=top, ticks=8)
+    across = replace(scale(_AXIS, [1.0], start=110.0, end=width - 110.0, ticks=1), ticks=())
+    shapes = [*_frame(height, across, up, _load_label(ranked), "Latency (ms)")]
+    step = (across.end - across.start) / len(trials)
+    middles = [across.start + step * (number + 0.5) for number in range(len(trials))]
+    for middle, trial, stack in zip(middles, trials, stacks, strict=True):
+        value = 0.0
+        for (_, _, colour), part in zip(PARTS, stack, strict=True):
+            low, high = up.place(value), up.place(value + part)
+            bar = {"x": middle - step * 0.3, "width": step * 0.6, "y": high, "height": low - high}
+            shapes.append(_shape("rect", **bar, fill=colour))
+            value += part
+        name = trial.load.intervals or f"{trial.load.value:g}"
+        name += "" if trial.load.batch == 1 else f" (b{trial.load.batch})"
+        shapes.append(_text(middle, bottom + 22, name, size=14, anchor="middle"))
+    places = [(middle, second.place(rate)) for middle, rate in zip(middles, rates, strict=True)]
+    shapes += _curve(places, _BLACK, stroke=2.0, radius=4.0)
+    for (x, y), rate in zip(places, rates, strict=True):
+        shapes.append(_text(x, y - 12, f"{rate:,.0f}", size=14, anchor="middle"))
     for tick in second.ticks:
-        shapes.append(_text(box.right + 10, second.place(tick) + 4, plain_number(tick), size=13))
-    middle_y = (box.top + box.bottom) / 2
-    shapes.append(
-        _text(box.width - 20, middle_y, "Throughput (infer/sec)", size=14, anchor="middle",
-              turn=f"rotate(90 {box.width - 20} {middle_y:.1f})")
-    )  # fmt: skip
-    legend = [*((name, colour) for _, name, colour in PARTS), ("Throughput", "#000000")]
-    shapes += _legend(_Box(box.width, box.height, box.left, box.left + 240.0, box.top, box.top + 110), legend)
-    return _svg(BREAKDOWN_WIDTH, BREAKDOWN_HEIGHT, shapes)
+        shapes.append(_text(across.end + 10, second.place(tick) + 4, plain_number(tick), size=13))
+    shapes.append(_upright(width - 20.0, up, "Throughput (infer/sec)", size=14, degrees=90))
+    legend = [*((name, colour) for _, name, colour in PARTS), ("Throughput", _BLACK)]
+    shapes += _legend(across.start + 240, top + 110, legend)
+    return _drawing(width, height, "Online Performance", shapes)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, *, dashed: bool = False) -> Markup:
-    attributes = {
-        "x1": f"{x1:.1f}",
-        "y1": f"{y1:.1f}",
-        "x2": f"{x2:.1f}",
-        "y2": f"{y2:.1f}",
-        "stroke": colour,
+def _load_label(ranked: RankedVariant) -> str:
+    load = ranked.trials[0].load
+    if load.concurrency is not None:
+        return "Concurrent Client Requests"
+    return "Client Request Rate" if load.request_rate is not None else "Request Intervals File"
+
+
+# --- shapes
+
+
+def _drawing(width: int, height: int, title: str, shapes: Sequence[Markup]) -> Drawing:
+    paper = _shape("rect", width=width, height=height, fill=_WHITE)
+    heading = _text(width / 2, 26.0, title, size=15, anchor="middle")
+    attributes = {"xmlns": "http://www.w3.org/2000/svg", "width": width, "height": height}
+    svg = element("svg", {**attributes, "viewBox": f"0 0 {width} {height}"}, paper, heading, *shapes)
+    return Drawing(str(svg), width, height)
+
+
+def _frame(height: int, across: Scale, up: Scale, x_label: str, y_label: str) -> Iterator[Markup]:
+    """Grid and axes, with their texts."""
+    for tick in across.ticks:
+        place = across.place(tick)
+        yield _vertical(place, up, _PALE)
+        yield _text(place, up.start + 18, plain_number(tick), anchor="middle")
+    for tick in up.ticks:
+        place = up.place(tick)
+        yield _horizontal(across, place, _PALE)
+        yield _text(across.start - 7, place + 4, plain_number(tick), anchor="end")
+    yield _horizontal(across, up.start, _GREY)
+    yield _vertical(across.start, up, _GREY)
+    yield _text((across.start + across.end) / 2, height - 16.0, x_label, size=13, anchor="middle")
+    yield _upright(18.0, up, y_label, size=13, degrees=-90)
+
+
+def _legend(right: float, bottom: float, rows: Sequence[tuple[str, str]]) -> Iterator[Markup]:
+    """Names with their colours, left of and above this corner."""
+    width, height = 30 + 7.2 * max(len(name) for name, _ in rows), 18.0 * len(rows)
+    x, y = right - width - 6, bottom - height - 10
+    yield _shape(
+        "rect", x=x, y=y, width=width, height=height + 4, fill=_WHITE, fill_opacity="0.85", stroke="#cccccc"
+    )
+    for number, (name, colour) in enumerate(rows):
+        line_y = y + 15 + 18 * number
+        yield _shape("rect", x=x + 6, y=line_y - 9, width=12, height=8, fill=colour)
+        yield _text(x + 24, line_y, name)
+
+
+def _curve(
+    places: Sequence[tuple[float, float]], colour: str, *, stroke: float, radius: float
+) -> Iterator[Markup]:
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    yield _shape("polyline", points=points, fill="none", stroke=colour, stroke_width=stroke)
+    yield from (_shape("circle", cx=x, cy=y, r=radius, fill=colour) for x, y in places)
+
+
+def _vertical(x: float, up: Scale, colour: str, **style: str) -> Markup:
+    return _shape("line", x1=x, y1=up.end, x2=x, y2=up.start, stroke=colour, **style)
+
+
+def _horizontal(across: Scale, y: float, colour: str, **style: str) -> Markup:
+    return _shape("line", x1=across.start, y1=y, x2=across.end, y2=y, stroke=colour, **style)
+
+
+def _upright(x: float, up: Scale, words: str, *, size: int, degrees: int) -> Markup:
+    """The title of a vertical axis."""
+    y = (up.start + up.end) / 2
+    return _text(x, y, words, size=size, anchor="middle", transform=f"rotate({degrees} {x:.0f} {y:.1f})")
+
+
+def _text(x: float, y: float, words: str, *, size: int = 12, anchor: str = "start", **more: str) -> Markup:
+    look = {"font_size": size, "text_anchor": anchor, "font_family": _FONT, "fill": "#1a1f26"}
+    return _shape("text", words, x=x, y=y, **look, **more)
+
+
+def _shape(name: str, *children: str, **attributes: object) -> Markup:
+    """An element; a float is rounded to a tenth of a pixel."""
+    written = {
+        key.replace("_", "-"): f"{value:.1f}" if isinstance(value, float) else value
+        for key, value in attributes.items()
     }
-    return element("line", {**attributes, **({"stroke-dasharray": "6 4"} if dashed else {})})
-
-
-def _text(x: float, y: float, words: str, *, size: int = 12, anchor: str = "start", turn: str = "") -> Markup:
-    attributes = {
-        "x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": size, "text-anchor": anchor, "font-family": _FONT,
-        "fill": "#1a1f26", **({"transform": turn} if turn else {}),
-    }  # fmt: skip
-    return element("text", attributes, words)
-
-
-def _svg(width: int, height: int, shapes: Sequence[Markup]) -> str:
-    attributes = {
-        "xmlns": "http://www.w3.org/2000/svg", "width": width, "height": height, "viewBox": f"0 0 {width} {height}",
-    }  # fmt: skip
-    return str(element("svg", attributes, *shapes))
+    return element(name, written, *children)

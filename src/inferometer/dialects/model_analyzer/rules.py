@@ -1,17 +1,17 @@
 """What a command refuses before anything starts: keys that do not go together, then folders, models and ports."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from inferometer.base.errors import UsageError
-from inferometer.dialects.model_analyzer.config import FORMATS, LLM, Config, called
-from inferometer.dialects.model_analyzer.models import ModelEntry
+from inferometer.dialects.model_analyzer.config import FORMATS, KEYS, LLM, Config, ModelEntry, called
+from inferometer.dialects.model_analyzer.flags import NOT_HERE, OWN_SERVER_FLAGS
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
-from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY
+from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY, TOKEN_TAGS
 from inferometer.tune import model_config
-from inferometer.tune.checks import check_settings
 from inferometer.tune.deployment import open_deployment
+from inferometer.tune.prepare import check_settings
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, TuneSettings
 from inferometer.tune.space import message_choices
 
@@ -45,22 +45,20 @@ def is_on(config: Config, name: str) -> bool:
 
 
 def _check_bounds(config: Config) -> None:
-    for noun in ("concurrency", "request_rate", "instance_count", "model_batch_size"):
-        _check_order(
-            config,
-            f"run_config_search_min_{noun}",
-            f"run_config_search_max_{noun}",
-            remedy="give a lowest value that is not above the highest",
-        )
-    _check_order(config, "min_percentage_of_search_space", "max_percentage_of_search_space")
-    if config.optuna_min_trials is not None and config.optuna_max_trials is not None:
-        _check_order(config, "optuna_min_trials", "optuna_max_trials")
+    nouns = ("concurrency", "request_rate", "instance_count", "model_batch_size")
+    order = "give a lowest value that is not above the highest"
+    for low, high, remedy in (
+        *((f"run_config_search_min_{noun}", f"run_config_search_max_{noun}", order) for noun in nouns),
+        ("min_percentage_of_search_space", "max_percentage_of_search_space", ""),
+        ("optuna_min_trials", "optuna_max_trials", ""),
+    ):
+        lowest, highest = getattr(config, low), getattr(config, high)
+        if lowest is not None and highest is not None and lowest > highest:
+            raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
 
 
-def _check_order(config: Config, low: str, high: str, remedy: str = "") -> None:
-    lowest, highest = getattr(config, low), getattr(config, high)
-    if lowest > highest:
-        raise UsageError(f"{called(low)} is {lowest} and {called(high)} is {highest}", remedy=remedy)
+def _mismatch(first: str, second: str, remedy: str) -> UsageError:
+    return UsageError(f"{first} does not go with {second}", remedy=remedy)
 
 
 def _conflict(first: str, second: str, why: str) -> UsageError:
@@ -74,15 +72,15 @@ def _check_loads(config: Config) -> None:
         for second in BY_RATE:
             if is_on(config, first) and is_on(config, second):
                 raise _conflict(first, second, "a run has a concurrency or a request rate")
-    by_rate = []
-    for model in config.profile_models or ():
+    by_rate = set()
+    for model in config.profile_models:
         concurrency, rates = loads_of(config, model)
         if concurrency is not None and rates is not None:
             raise UsageError(
                 f"{model.where} has both concurrency and request_rate", remedy="give the model one of them"
             )
-        by_rate.append(rates is not None)
-    if any(by_rate) and not all(by_rate):
+        by_rate.add(rates is not None)
+    if len(by_rate) > 1:
         raise UsageError(
             "some models have a request_rate and some have none",
             remedy="give request_rate to all of them, or to none",
@@ -103,9 +101,7 @@ def is_brute_explicit(config: Config) -> bool:
 
 def _check_search(config: Config) -> None:
     if getattr(config, _TOGETHER) and is_brute_explicit(config):
-        raise UsageError(
-            f"{called(_TOGETHER)} does not go with {_MODE} brute", remedy="take smart, quick or optuna"
-        )
+        raise _mismatch(called(_TOGETHER), f"{_MODE} brute", "take smart, quick or optuna")
     if config.num_top_model_configs and not config.has("constraints", "latency_budget", "min_throughput"):
         raise UsageError(
             f"{called('num_top_model_configs')} needs constraints for all models",
@@ -120,14 +116,12 @@ def _check_search(config: Config) -> None:
     ]
     listed += [
         f"{model.where}.parameters.concurrency"
-        for model in config.profile_models or ()
+        for model in config.profile_models
         if "concurrency" in model.get("parameters", {})
     ]
     for name in listed:
-        raise UsageError(
-            f"{name} does not go with {_MODE} quick", remedy="leave it out, or take brute or optuna"
-        )
-    for model in config.profile_models or ():
+        raise _mismatch(name, f"{_MODE} quick", "leave it out, or take brute or optuna")
+    for model in config.profile_models:
         _check_quick_sweep(model)
 
 
@@ -136,10 +130,8 @@ def _check_quick_sweep(model: ModelEntry) -> None:
     where = f"{model.where}.model_config_parameters"
     for name in ("max_batch_size", "instance_group"):
         if name in swept:
-            raise UsageError(
-                f"{where}.{name} does not go with {_MODE} quick, which searches it",
-                remedy="leave it out, or take brute",
-            )
+            second = f"{_MODE} quick, which searches it"
+            raise _mismatch(f"{where}.{name}", second, "leave it out, or take brute")
     for row in message_choices(model_config.message().DESCRIPTOR, swept, where):
         if len(row.choices) > 1:
             raise UsageError(
@@ -153,10 +145,10 @@ def _check_composing(config: Config) -> None:
         return
     name = called("bls_composing_models")
     if is_brute_explicit(config):
-        raise UsageError(f"{name} does not go with {_MODE} brute", remedy="take quick")
+        raise _mismatch(name, f"{_MODE} brute", "take quick")
     if getattr(config, _TOGETHER):
         raise _conflict("bls_composing_models", _TOGETHER, "a BLS model is tuned alone")
-    count = len(config.profile_models or ())
+    count = len(config.profile_models)
     if count > 1:
         raise UsageError(
             f"{name} goes with one model in {called('profile_models')}, and there are {count}",
@@ -185,19 +177,15 @@ def _check_server(config: Config) -> None:
 
 def _check_llm(config: Config) -> None:
     if config.model_type == LLM:
-        llm = f"{called('model_type')} LLM does not go with"
+        llm = f"{called('model_type')} LLM"
         if config.has("perf_analyzer_path"):
-            raise UsageError(
-                f"{llm} {called('perf_analyzer_path')}: the built-in load generator measures tokens",
-                remedy="leave it out",
-            )
+            second = f"{called('perf_analyzer_path')}: the built-in load generator measures tokens"
+            raise _mismatch(llm, second, "leave it out")
         if config.triton_launch_mode == IN_PROCESS:
-            raise UsageError(
-                f"{llm} {called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC",
-                remedy="take local, docker or remote",
-            )
+            second = f"{called('triton_launch_mode')} {IN_PROCESS}: tokens are measured over gRPC"
+            raise _mismatch(llm, second, "take local, docker or remote")
         return
-    models = config.profile_models or ()
+    models = config.profile_models
     paths = ["genai_perf_flags"] if config.genai_perf_flags else []
     paths += [f"{row.where}.genai_perf_flags" for row in models if "genai_perf_flags" in row.own]
     for path in paths:
@@ -207,43 +195,67 @@ def _check_llm(config: Config) -> None:
         )
 
 
-# Keys that have an effect in one launch mode only.
-_OF_MODE = {
-    "triton_docker_mounts": "docker",
-    "triton_docker_labels": "docker",
-    "triton_docker_args": "docker",
-    "triton_docker_shm_size": "docker",
-    "reload_model_disable": "remote",
-    "triton_server_path": "local",
-    "triton_install_path": IN_PROCESS,
-}
-_OF_PROGRAM = (
-    "perf_analyzer_cpu_util",
-    "perf_analyzer_max_auto_adjusts",
-    "perf_output",
-    "perf_output_path",
-)
-
-
 def warnings(config: Config) -> Iterator[str]:
     """What is accepted but has no effect here."""
     mode = config.triton_launch_mode
     if config.has_old_names:
         yield f"{OLD_LATENCY} is deprecated: write {LATENCY_P99}"
-    for name, owner in _OF_MODE.items():
-        if mode != owner and getattr(config, name):
+    for name, key in KEYS.items():
+        if key.mode not in ("", mode) and getattr(config, name):
             yield f"{called(name)} has no effect in launch mode {mode}"
     for name in ("triton_server_flags", "triton_output_path"):
         if mode == IN_PROCESS and getattr(config, name):
             yield f"{called(name)} has no effect in launch mode {mode}: no server is started"
-    for name in () if config.has("perf_analyzer_path") else _OF_PROGRAM:
-        if config.has(name):
+    for name, key in KEYS.items():
+        if key.is_of_program and config.has(name) and not config.has("perf_analyzer_path"):
             yield (
                 f"{called(name)} has no effect on the built-in load generator; "
                 f"{called('perf_analyzer_path')} would use another one"
             )
     if config.run_config_search_mode != "smart" and config.has("budget"):
         yield f"{called('budget')} has no effect on the search mode {config.run_config_search_mode}"
+    if mode != IN_PROCESS:
+        yield from _owned("triton_server_flags", config.triton_server_flags)
+    for model in config.profile_models:
+        yield from _model_warnings(config, model)
+
+
+def _model_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
+    where, flags = f"{model.where}.triton_server_flags", model.own.get("triton_server_flags", ())
+    if config.triton_launch_mode != IN_PROCESS:
+        yield from _owned(where, flags)
+    elif flags:
+        yield f"{where} has no effect in launch mode {IN_PROCESS}"
+    yield from _token_warnings(config, model)
+    for name, _ in () if config.has("perf_analyzer_path") else config.flags(model):
+        if name in NOT_HERE:
+            where = f"{model.path('perf_analyzer_flags')}.{name}"
+            yield f"{where} has no effect on the built-in load generator: {NOT_HERE[name]}"
+    if "triton_docker_args" in model.own:
+        yield f"{model.where}.triton_docker_args has no effect: give them at the top level"
+
+
+def _owned(where: str, flags: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, _ in flags:
+        if name in OWN_SERVER_FLAGS:
+            yield f"{where}.{name} has no effect: the tool sets it itself"
+
+
+def _token_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
+    """Metrics of tokens that are wanted and will have no value."""
+    goal = config.goal(model)
+    wanted = [
+        tag for tag in (*dict(goal.objectives), *(row.tag for row in goal.constraints)) if tag in TOKEN_TAGS
+    ]
+    if config.model_type != LLM:
+        for tag in wanted:
+            yield f"{tag} is measured with {called('model_type')} LLM only, so it decides nothing"
+        return
+    flags = model.get("genai_perf_flags", config.genai_perf_flags)
+    counted = ("output_token_throughput",) if flags.get("service-kind") == "openai" else ()
+    for tag in () if flags.get("streaming", True) else wanted:
+        if tag not in counted:
+            yield f"{tag} is not measured without streaming, so it decides nothing"
 
 
 # --- folders, models, ports

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inferometer.dialects.model_analyzer.config import (
     GPU_FIELDS,
@@ -12,8 +12,7 @@ from inferometer.dialects.model_analyzer.config import (
     TOKEN_FIELDS,
 )
 from inferometer.report.csv import spreadsheet_cell
-from inferometer.stats.figures import BY_TAG, known_tag
-from inferometer.tune import model_config
+from inferometer.stats.figures import BY_TAG, Metric, known_tag
 from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
@@ -22,18 +21,6 @@ from inferometer.tune.variant import ModelVariant
 
 SERVER_NAME = "triton-server"
 PARAMETER = "backend_parameter/"
-
-HEADERS = {
-    "model_name": "Model",
-    "batch_size": "Batch",
-    "concurrency": "Concurrency",
-    "request_rate": "Request Rate",
-    "model_config_path": "Model Config Path",
-    "instance_group": "Instance Group",
-    "max_batch_size": "Max Batch Size",
-    "satisfies_constraints": "Satisfies Constraints",
-    "gpu_uuid": "GPU UUID",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +59,25 @@ class _Row:
     trial: Trial
     gpu: tuple[str, Figures] | None = None
 
+    @property
+    def variants(self) -> tuple[ModelVariant, ...]:
+        return tuple(self.study.variant(part.variant) for part in self.trial.parts)
+
 
 def inference(
     studies: Sequence[Study], fields: Sequence[str] | None = None, *, has_tokens: bool = False
 ) -> Sheet:
-    rows = [_Row(study, trial) for study in studies for trial in ordered(study)]
+    rows = list(_ordered(studies))
     classic = (*INFERENCE_FIELDS, *(TOKEN_FIELDS if has_tokens else ()))
     return _sheet("Models (Inference):", _by_load(fields, classic, rows), rows)
 
 
 def gpu(studies: Sequence[Study], fields: Sequence[str] | None = None, *, always: bool = False) -> Sheet:
     rows = [
-        _Row(study, trial, pair)
-        for study in studies
-        for trial in ordered(study)
-        if always or not is_cpu_only(study, trial)
-        for pair in trial.gpus
+        replace(row, gpu=pair)
+        for row in _ordered(studies)
+        if always or not all(variant.cpu_only for variant in row.variants)
+        for pair in row.trial.gpus
     ]
     return _sheet("Models (GPU Metrics):", _by_load(fields, GPU_FIELDS, rows), rows)
 
@@ -97,18 +87,10 @@ def server(studies: Sequence[Study], fields: Sequence[str] | None = None) -> She
     return _sheet("Server Only:", fields or SERVER_FIELDS, rows)
 
 
-def ordered(study: Study) -> Iterator[Trial]:
+def _ordered(studies: Sequence[Study]) -> Iterator[_Row]:
     """Variants from best to worst; of each first what keeps the constraints, best first."""
-    for ranked in study.ranked:
-        yield from ranked.trials
-
-
-def variants_of(study: Study, trial: Trial) -> tuple[ModelVariant, ...]:
-    return tuple(study.variant(part.variant) for part in trial.parts)
-
-
-def is_cpu_only(study: Study, trial: Trial) -> bool:
-    return all(variant.cpu_only for variant in variants_of(study, trial))
+    for study in studies:
+        yield from (_Row(study, trial) for ranked in study.ranked for trial in ranked.trials)
 
 
 def _by_load(given: Sequence[str] | None, classic: Sequence[str], rows: Sequence[_Row]) -> Sequence[str]:
@@ -120,39 +102,43 @@ def _by_load(given: Sequence[str] | None, classic: Sequence[str], rows: Sequence
 
 
 def _sheet(title: str, fields: Sequence[str], rows: Sequence[_Row]) -> Sheet:
-    columns = {field: [_cell(field, row) for row in rows] for field in fields}
-    missing = tuple(
-        field
-        for field, cells in columns.items()
-        if _header(field) is None or (rows and all(cell is None for cell in cells))
-    )
-    kept = [field for field in columns if field not in missing]
-    return Sheet(
-        title,
-        tuple(_header(field) or field for field in kept),
-        tuple(tuple(columns[field][place] or "" for field in kept) for place in range(len(rows))),
-        missing,
-    )
+    """Columns that mean nothing, or that no row has a value for, are left out."""
+    header: list[str] = []
+    kept: list[list[str]] = []
+    missing: list[str] = []
+    for field in dict.fromkeys(fields):
+        column = _column(field)
+        cells = [] if column is None else [column.cell(row) for row in rows]
+        if column is None or (rows and all(text is None for text in cells)):
+            missing.append(field)
+            continue
+        header.append(column.header)
+        kept.append([text or "" for text in cells])
+    texts = tuple(tuple(column[place] for column in kept) for place in range(len(rows)))
+    return Sheet(title, tuple(header), texts, tuple(missing))
 
 
-def _header(field: str) -> str | None:
-    if field in HEADERS:
-        return HEADERS[field]
+# --- columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A heading, and a row's text below it; None where nothing is known."""
+
+    header: str
+    cell: Callable[[_Row], str | None]
+
+
+def _column(field: str) -> _Column | None:
+    if field in _COLUMNS:
+        return _COLUMNS[field]
     if field.startswith(PARAMETER):
-        return field
+        return _Column(field, lambda row: _parameter(row, field.removeprefix(PARAMETER)))
     metric = BY_TAG.get(known_tag(field))
-    return None if metric is None else metric.header
+    return None if metric is None else _Column(metric.header, lambda row: _figure(metric, row))
 
 
-def _cell(field: str, row: _Row) -> str | None:
-    maker = _MAKERS.get(field)
-    if maker is not None:
-        return maker(row)
-    if field.startswith(PARAMETER):
-        return _parameter(row, field.removeprefix(PARAMETER))
-    metric = BY_TAG.get(known_tag(field))
-    if metric is None:
-        return None
+def _figure(metric: Metric, row: _Row) -> str | None:
     if metric.of_gpu and row.gpu is not None:
         return _number(row.gpu[1].get(metric.tag))
     combined = row.trial.combined(metric.tag)
@@ -166,54 +152,46 @@ def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.1f}"
 
 
-def _each(row: _Row, text: Callable[[ModelVariant], str]) -> str:
-    return ",".join(text(variant) for variant in variants_of(row.study, row.trial))
-
-
-def _model(row: _Row) -> str:
-    return row.trial.models if row.trial.parts else SERVER_NAME
-
-
-def _loads(row: _Row, value: Callable[[ClientLoad], object]) -> str | None:
-    """A number of the load of each model; nothing where the load is of another kind."""
-    found = [value(load) for load in row.trial.loads]
-    return None if None in found else ",".join(map(str, found))
-
-
-def _is_ensemble(variant: ModelVariant) -> bool:
-    return "ensemble_scheduling" in variant.config
-
-
-def instance_group(variant: ModelVariant) -> str:
-    return facts.instances(variant).replace(", ", ",")
-
-
-def max_batch(variant: ModelVariant) -> str:
-    if _is_ensemble(variant) and variant.composing:
-        return ",".join(max_batch(part) for part in variant.composing)
-    return str(model_config.max_batch_size(variant.config))
-
-
 def _parameter(row: _Row, name: str) -> str | None:
     found = [
-        variant.config.get("parameters", {}).get(name, {}).get("string_value")
-        for variant in variants_of(row.study, row.trial)
+        variant.config.get("parameters", {}).get(name, {}).get("string_value") for variant in row.variants
     ]
     return None if all(value is None for value in found) else ",".join(value or "" for value in found)
 
 
-_MAKERS: Mapping[str, Callable[[_Row], str | None]] = {
-    "model_name": _model,
-    "batch_size": lambda row: _loads(row, lambda load: load.batch),
-    "concurrency": lambda row: _loads(row, lambda load: load.concurrency),
-    "request_rate": lambda row: _loads(
-        row, lambda load: None if load.request_rate is None else f"{load.request_rate:g}"
+def _loads(value: Callable[[ClientLoad], object]) -> Callable[[_Row], str | None]:
+    """A number of the load of each model; nothing where the load is of another kind."""
+
+    def cell(row: _Row) -> str | None:
+        found = [value(load) for load in row.trial.loads]
+        return None if None in found else ",".join(map(str, found))
+
+    return cell
+
+
+def _each(text: Callable[[ModelVariant], str]) -> Callable[[_Row], str]:
+    """A fact about every variant; of an ensemble, about its members."""
+    return lambda row: ",".join(text(part) for variant in row.variants for part in variant.working)
+
+
+def _config_path(row: _Row) -> str:
+    return ",".join(
+        variant.title if "ensemble_scheduling" in variant.config else variant.name for variant in row.variants
+    )
+
+
+_COLUMNS: Mapping[str, _Column] = {
+    "model_name": _Column("Model", lambda row: row.trial.models if row.trial.parts else SERVER_NAME),
+    "batch_size": _Column("Batch", _loads(lambda load: load.batch)),
+    "concurrency": _Column("Concurrency", _loads(lambda load: load.concurrency)),
+    "request_rate": _Column(
+        "Request Rate", _loads(lambda load: None if load.request_rate is None else f"{load.request_rate:g}")
     ),
-    "model_config_path": lambda row: _each(
-        row, lambda variant: variant.title if _is_ensemble(variant) else variant.name
+    "model_config_path": _Column("Model Config Path", _config_path),
+    "instance_group": _Column("Instance Group", _each(facts.instances)),
+    "max_batch_size": _Column("Max Batch Size", _each(facts.batch_size)),
+    "satisfies_constraints": _Column(
+        "Satisfies Constraints", lambda row: "Yes" if passes(row.study.goals, row.trial) else "No"
     ),
-    "instance_group": lambda row: _each(row, instance_group),
-    "max_batch_size": lambda row: _each(row, max_batch),
-    "satisfies_constraints": lambda row: "Yes" if passes(row.study.goals, row.trial) else "No",
-    "gpu_uuid": lambda row: None if row.gpu is None else row.gpu[0],
+    "gpu_uuid": _Column("GPU UUID", lambda row: None if row.gpu is None else row.gpu[0]),
 }

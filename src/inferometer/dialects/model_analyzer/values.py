@@ -4,7 +4,7 @@ A reader takes the dotted path of the value and the value itself, as YAML or the
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,10 @@ def whole(least: int) -> Read:
     """Whole numbers from `least` on."""
 
     def read(path: str, value: Any) -> int:
-        allowed = f"a whole number from {least} up"
-        number = _int(value)
-        if number is None or number < least:
-            raise wrong(path, value, allowed)
-        return number
+        found = _int(value)
+        if found is None or found < least:
+            raise wrong(path, value, f"a whole number from {least} up")
+        return found
 
     return read
 
@@ -52,10 +51,9 @@ def number(*, least: float = 0.0, above: bool = False) -> Read:
     """Numbers from `least` on, or only `above` it."""
 
     def read(path: str, value: Any) -> float:
-        allowed = f"a number {'above' if above else 'from'} {least:g}{'' if above else ' up'}"
         found = maybe_number(value)
         if found is None or not least <= found < float("inf") or (above and found == least):
-            raise wrong(path, value, allowed)
+            raise wrong(path, value, f"a number above {least:g}" if above else f"a number from {least:g} up")
         return found
 
     return read
@@ -138,21 +136,19 @@ def ints(path: str, value: Any) -> tuple[int, ...]:
 
 
 def _range_of(path: str, value: Mapping[Any, Any]) -> tuple[int, ...]:
-    for key in value:
-        if key not in ("start", "stop", "step"):
-            raise UsageError(f"{path}.{key} is not a key of a range", remedy="those are start, stop and step")
+    keys = ("start", "stop", "step")
+    found = only(keys, path, value, "a key of a range", "those are start, stop and step")
     for key in ("start", "stop"):
-        if key not in value:
+        if key not in found:
             raise UsageError(f"{path} has no {key}", remedy="a range needs start and stop")
-    parts = [_int(value[key]) for key in ("start", "stop")] + [_int(value.get("step", 1))]
-    return _counted(path, dict(value), parts)
+    return _counted(path, dict(found), [_int(found.get(key, 1)) for key in keys])
 
 
 def _span(path: str, value: str) -> tuple[int, ...]:
     parts = [_int(word) for word in value.split(":")]
     if len(parts) > 3:
         raise wrong(path, value, _INTS)
-    return _counted(path, value, [*parts, *([1] if len(parts) == 2 else [])])
+    return _counted(path, value, [*parts, 1][:3])
 
 
 def _counted(path: str, value: object, parts: list[int | None]) -> tuple[int, ...]:
@@ -176,6 +172,15 @@ def mapping(path: str, value: Any) -> Mapping[str, Any]:
         if not isinstance(key, str):
             raise wrong(f"{path}.{key}", key, "a name")
     return value
+
+
+def only(names: Collection[str], path: str, value: Any, noun: str, remedy: str) -> Mapping[str, Any]:
+    """A mapping without other names than these."""
+    found = mapping(path, value)
+    for name in found:
+        if name not in names:
+            raise UsageError(f"{path}.{name} is not {noun}", remedy=remedy)
+    return found
 
 
 def texts_by_name(path: str, value: Any) -> Mapping[str, str]:
@@ -266,12 +271,8 @@ def plot_list(path: str, value: Any) -> tuple[Plot, ...]:
 
 
 def _plot(path: str, name: str, value: Any) -> Plot:
-    found: Mapping[str, Any] = mapping(path, value)
-    for key in found:
-        if key not in ("title", "x_axis", "y_axis", "monotonic"):
-            raise UsageError(
-                f"{path}.{key} is not a key of a plot", remedy="those are title, x_axis, y_axis, monotonic"
-            )
+    keys = ("title", "x_axis", "y_axis", "monotonic")
+    found = only(keys, path, value, "a key of a plot", f"those are {', '.join(keys)}")
     if "/" in name or name.startswith("."):
         raise UsageError(f"{path} cannot be the name of a file", remedy="use letters, digits, - and _")
     for key in ("x_axis", "y_axis"):
@@ -295,8 +296,6 @@ def named_variants(path: str, value: Any) -> Mapping[str, tuple[Plot, ...] | Non
     found: dict[str, tuple[Plot, ...] | None] = {}
     for name, own in value.items():
         where = f"{path}.{name}"
-        for key in mapping(where, own or {}):
-            if key != "plots":
-                raise UsageError(f"{where}.{key} is not a key of a report", remedy="that is plots")
+        only(("plots",), where, own or {}, "a key of a report", "that is plots")
         found[str(name)] = plot_list(f"{where}.plots", own["plots"]) if own else None
     return found

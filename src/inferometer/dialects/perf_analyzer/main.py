@@ -7,12 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.documents import decode
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import Interrupts, drop_output, interruptible, received, shortage
-from inferometer.base.text import printable
+from inferometer.base.text import decode_json, printable
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.command_line import Ask
@@ -171,7 +170,7 @@ def _print_level(result: "Result", options: "Options") -> None:
 
 def _complaints(level: "Level", options: "Options") -> list[str]:
     """What the classic tool says on stderr about a level."""
-    notes = {remark.note for remark in level.remarks}
+    is_noted = any(remark.note is Note.NOT_STABLE for remark in level.remarks)
     lines = [
         f"WARNING: {remark.text}; {remark.note.advice}"
         for remark in level.remarks
@@ -181,16 +180,13 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
         lines.append("WARNING: Pass contained only one request, so it has no standard deviation.")
     if level.is_stable and level.is_over_limit:
         lines.append(f"Measured latency went over the set limit of {options.latency_limit_ms} msec. ")
-    if level.is_stable and Note.NOT_STABLE in notes:
+    if level.is_stable and is_noted:
         lines.append("Warning: Request latency is not stabilizing. Please try lowering the request rate.")
-    if not level.is_stable and Note.NOT_STABLE in notes and level.mode != "concurrency":
+    if not level.is_stable and is_noted and level.mode != "concurrency":
         lines.append("Failed to obtain stable measurement.")
-    elif not level.is_stable and Note.NOT_STABLE in notes:
-        remedy = (
-            "--measurement-request-count"
-            if options.measurement_mode == "count_windows"
-            else "--measurement-interval"
-        )
+    elif not level.is_stable and is_noted:
+        by_count = options.measurement_mode == "count_windows"
+        remedy = "--measurement-request-count" if by_count else "--measurement-interval"
         lines.append(
             f"Failed to obtain stable measurement within {len(level.windows)} measurement windows for concurrency "
             f"{level.value:g}. Please try to increase the {remedy}."
@@ -229,6 +225,8 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
 
 
 def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) -> int:
+    from inferometer.report.format import has_schedule
+
     level = result.levels[-1] if result.levels else None
     failed = [found for row in result.levels if (found := row.measurement) is not None and found.failed_count]
     if result.failed_share > options.max_error_rate:
@@ -238,23 +236,16 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return OK
     if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
+    # Windows that must not be empty; a schedule may have pauses.
+    judged = () if has_schedule(result.effective) else level.windows[-3:]
     is_bare = level.measurement is None  # a whole plan is always stable
-    if (is_bare or not level.is_stable) and not all(
-        window.request_count for window in _judged_windows(result, level)
-    ):
+    if (is_bare or not level.is_stable) and not all(window.request_count for window in judged):
         _complain("No valid requests recorded within time interval. Please use a larger time window.")
         return NO_REQUESTS
     if len(result.levels) == 1 and not level.is_stable:
         _complain("Failed to obtain stable measurement.")
         return UNSTABLE
     return OK
-
-
-def _judged_windows(result: "Result", level: "Level") -> "tuple[WindowFigures, ...]":
-    """Those that must not be empty; a schedule may have pauses."""
-    from inferometer.report.format import has_schedule
-
-    return () if has_schedule(result.effective) else level.windows[-3:]
 
 
 def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:
@@ -272,7 +263,7 @@ def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> No
 def _words(example: str) -> str:
     """The server's own sentence, out of the JSON it may have put it in; of a whole page, how it begins."""
     try:
-        document = decode(example)
+        document = decode_json(example)
     except ValueError:
         document = None
     said = str(document["error"]) if isinstance(document, dict) and "error" in document else example

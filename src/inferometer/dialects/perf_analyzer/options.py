@@ -19,7 +19,8 @@ def _is_without_data(given: Given) -> bool:
     return not names_data(given) and "data.prompts" not in given and "data.prompt_tokens" not in given
 
 
-_OPENAI, _DYNAMIC = KINDS["openai"].rules, KINDS["dynamic_grpc"].rules
+_no_grpc, _no_batches = KINDS["openai"].rules
+_only_grpc, _no_method, *_others = KINDS["dynamic_grpc"].rules
 _KIND_RULES: KindRules = {
     "tfserving": (
         Rule(lambda given: not is_grpc(given), "tfserving supports only grpc. Use -i grpc."),
@@ -42,7 +43,7 @@ _KIND_RULES: KindRules = {
             lambda given: "streaming" in given,
             "Streaming is only allowed with gRPC protocol and Triton C API.",
         ),
-        *_OPENAI[:1],
+        _no_grpc,
         Rule(_is_without_data, "Must supply --input-data FILE with --service-kind openai."),
         Rule(
             lambda given: not given.get("endpoint"),
@@ -52,15 +53,16 @@ _KIND_RULES: KindRules = {
             lambda given: not is_async(given),
             "Only async calls are supported with --service-kind openai. Use --async.",
         ),
-        *_OPENAI[1:],
+        _no_batches,
     ),
     "dynamic_grpc": (
-        *_DYNAMIC[:2],
+        _only_grpc,
+        _no_method,
         Rule(
             lambda given: "asynchronous" in given,
             "Only sync calls are supported with --service-kind dynamic_grpc. Leave out --async.",
         ),
-        *_DYNAMIC[2:],
+        *_others,
     ),
 }
 """The service kinds about which the classic tool is stricter than we are."""

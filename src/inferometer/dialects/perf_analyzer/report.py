@@ -1,6 +1,6 @@
 """The report of the classic tool, byte for byte; what we add stands behind the lines that scripts read.
 
-Every function gives whole lines, each with its line end; `report` is their concatenation.
+Every function gives whole lines, each with its line end.
 """
 
 from collections.abc import Iterator
@@ -63,21 +63,6 @@ _NO_INSTABILITY = (
 )
 
 
-def report(result: Result) -> str:
-    """The whole of it, as it would have appeared on stdout."""
-    return data_line(result.effective) + settings_block(result) + "".join(_levels(result)) + summary(result)
-
-
-def _levels(result: Result) -> Iterator[str]:
-    for level in result.levels:
-        if has_header(result):
-            yield level_header(level.mode, level.value)
-        if result.effective.verbose:
-            for number, window in enumerate(level.windows, start=1):
-                yield pass_line(number, window, _percentile(result))
-        yield level_block(result, level)
-
-
 def data_line(effective: Effective) -> str:
     """What was read from JSON input data; nothing for generated data."""
     if not effective.data_given:
@@ -88,11 +73,8 @@ def data_line(effective: Effective) -> str:
 
 
 def settings_block(result: Result) -> str:
-    lines = [
-        "*** Measurement Settings ***",
-        *_settings(result.effective, bool(result.model.get("is_decoupled"))),
-    ]
-    return _joined([*lines, ""])
+    settings = _settings(result.effective, bool(result.model.get("is_decoupled")))
+    return _joined(["*** Measurement Settings ***", *settings, ""])
 
 
 def _settings(effective: Effective, is_decoupled: bool) -> Iterator[str]:
@@ -211,7 +193,7 @@ def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[
 
 def _figures(result: Result, measurement: Measurement) -> Iterator[str]:
     """What only good requests have."""
-    percentile, latency = _percentile(result), measurement.latency
+    percentile, latency = result.effective.percentile, measurement.latency
     yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
     if result.model.get("is_decoupled") and measurement.streaming is not None:
         yield f"    Response Throughput: {decimal(measurement.streaming.per_s * measurement.batch)} infer/sec"
@@ -252,12 +234,11 @@ def _transport(result: Result, measurement: Measurement) -> str:
     whole = whole_us(measurement.service.mean_ns)
     send, receive = whole_us(measurement.send_ns), whole_us(measurement.receive_ns)
     wait = f"response wait {whole - send - receive} usec"
-    is_verbose = bool(result.effective.verbose)
     if result.effective.protocol == "grpc":
-        if is_verbose:
+        if result.effective.verbose:
             return f"Avg gRPC time: {whole} usec (marshal {send} usec + {wait} + unmarshal {receive} usec)"
         return f"Avg gRPC time: {whole} usec ((un)marshal request/response {send + receive} usec + {wait})"
-    if is_verbose:
+    if result.effective.verbose:
         return f"Avg HTTP time: {whole} usec (send {send} usec + {wait} + receive {receive} usec)"
     return f"Avg HTTP time: {whole} usec (send/recv {send + receive} usec + {wait})"
 
@@ -273,11 +254,7 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield from _streaming(measurement.streaming)
     yield from token_lines(measurement)
     if measurement.sequences is not None:
-        whole = measurement.sequences.latency
-        yield (
-            f"    Avg sequence latency: {whole_us(whole.mean_ns)} usec "
-            f"(p50 {whole_us(whole.percentile_ns(50))} usec, p99 {whole_us(whole.percentile_ns(99))} usec)"
-        )
+        yield f"    Avg sequence latency: {_times(measurement.sequences.latency)}"
     if measurement.failed_count:
         yield f"    Failed request count: {measurement.failed_count} ({exact_share(measurement.failed_share)} %)"
     for group in measurement.failures:
@@ -296,17 +273,10 @@ def _rates(rates: Rates) -> str:
 
 
 def _streaming(streaming: Streaming) -> Iterator[str]:
-    first, gaps, number = streaming.first, streaming.gaps, streaming.per_request
-    yield (
-        f"    Time to first response: {whole_us(first.mean_ns)} usec "
-        f"(p50 {whole_us(first.percentile_ns(50))} usec, p99 {whole_us(first.percentile_ns(99))} usec)"
-    )
-    if gaps.count:
-        yield (
-            f"    Time between responses: {whole_us(gaps.mean_ns)} usec "
-            f"(p50 {whole_us(gaps.percentile_ns(50))} usec, p99 {whole_us(gaps.percentile_ns(99))} usec)"
-        )
-    yield f"    Responses per request: {decimal(streaming.responses / number.count)}"
+    yield f"    Time to first response: {_times(streaming.first)}"
+    if streaming.gaps.count:
+        yield f"    Time between responses: {_times(streaming.gaps)}"
+    yield f"    Responses per request: {decimal(streaming.responses / streaming.per_request.count)}"
 
 
 def _failure(group: FailureGroup) -> str:
@@ -463,7 +433,7 @@ def summary(result: Result) -> str:
     ]
     if not levels or is_periodic(result.effective):
         return ""
-    percentile = _percentile(result)
+    percentile = result.effective.percentile
     measure = "Average" if percentile is None else f"p{percentile}"
     lines = [f"Inferences/Second vs. Client {measure} Batch Latency"]
     for level, measurement in levels:
@@ -476,18 +446,13 @@ def summary(result: Result) -> str:
     return _joined(lines)
 
 
-def _percentile(result: Result) -> int | None:
-    percentile = result.effective.percentile
-    return None if percentile is None else int(percentile)
-
-
 def _joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
 def token_lines(measurement: Measurement) -> Iterator[str]:
     """Tokens and goodput, as lines added to the Client block."""
-    streaming, tokens = measurement.streaming, measurement.tokens
+    streaming, tokens, goodput = measurement.streaming, measurement.tokens, measurement.goodput
     if tokens is not None and streaming is not None:
         yield f"    Time to first token: {_times(streaming.first)}"
         if tokens.between.count:
@@ -499,8 +464,7 @@ def token_lines(measurement: Measurement) -> Iterator[str]:
         yield f"    Input length: {decimal(tokens.prompt / tokens.per_prompt.count)} tokens per request"
     if tokens is not None and tokens.from_events:
         yield f"    [WARNING] {token_origin(tokens)}"
-    if measurement.goodput is not None:
-        goodput = measurement.goodput
+    if goodput is not None:
         yield f"    Goodput: {decimal(goodput.per_s)} infer/sec ({goodput.share * 100:.2f} %) within {goodput.promise}"
 
 

@@ -3,36 +3,35 @@
 from collections.abc import Sequence
 
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
-from inferometer.report.documents.levels import line_colour
+from inferometer.report.documents.levels import error_bar, line_colour
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
 
-LOADS = {"batch_size": "Client Batch Size", "concurrency": "Concurrency", "request_rate": "Request Rate"}
+LOADS = {  # parameters of the load: the axis, and the field of a ClientLoad
+    "batch_size": ("Client Batch Size", "batch"),
+    "concurrency": ("Concurrency", "concurrency"),
+    "request_rate": ("Request Rate", "request_rate"),
+}
 
 
 def value_of(trial: Trial, tag: str) -> float | None:
     """A metric, or a parameter of the load."""
-    if tag == "batch_size":
-        return float(trial.load.batch)
-    if tag == "concurrency":
-        return None if trial.load.concurrency is None else float(trial.load.concurrency)
-    if tag == "request_rate":
-        return trial.load.request_rate
-    return trial.combined(tag)
+    value: float | None = getattr(trial.load, LOADS[tag][1]) if tag in LOADS else trial.combined(tag)
+    return value
 
 
 def header(tag: str) -> str:
-    if tag in LOADS:
-        return LOADS[tag]
-    return BY_TAG[known_tag(tag)].header
+    return LOADS[tag][0] if tag in LOADS else BY_TAG[known_tag(tag)].header
 
 
-def line(
-    trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False
-) -> list[tuple[float, float, Trial]]:
+Place = tuple[float, float, Trial]
+"""x, y, and the trial that has them."""
+
+
+def line(trials: Sequence[Trial], x: str, y: str, *, monotonic: bool = False) -> list[Place]:
     """Points in the order of x; where asked, only those above all earlier ones."""
     rows = [
         (a, b, trial)
@@ -40,9 +39,12 @@ def line(
         if (a := value_of(trial, x)) is not None and (b := value_of(trial, y)) is not None
     ]
     rows.sort(key=lambda row: (row[0], row[1]))
-    if not monotonic:
-        return rows
-    kept: list[tuple[float, float, Trial]] = []
+    return rising(rows) if monotonic else rows
+
+
+def rising(rows: Sequence[Place]) -> list[Place]:
+    """Those above all earlier ones."""
+    kept: list[Place] = []
     for row in rows:
         if not kept or row[1] > kept[-1][1]:
             kept.append(row)
@@ -53,7 +55,7 @@ def curves(
     study: Study, rows: Sequence[RankedVariant], x: str, y: str, title: str, *, monotonic: bool = False
 ) -> Chart | None:
     """None where nothing is known of one of the two."""
-    series = []
+    series, names = [], [row.name for row in rows]
     for number, ranked in enumerate(rows):
         points = line(ranked.trials, x, y, monotonic=monotonic)
         if points:
@@ -73,11 +75,11 @@ def curves(
         ChartAxis(header(y)),
         tuple(series),
         spans=_beyond(study, series, x),
-        note=_note(study, rows),
+        note="The dashed line is the model's own configuration." if study.default_name in names else "",
     )
 
 
-def _point(name: str, row: tuple[float, float, Trial], x: str, y: str) -> ChartPoint:
+def _point(name: str, row: Place, x: str, y: str) -> ChartPoint:
     a, b, trial = row
     tip = f"{name}, {load_text(trial)}: {header(y)} {b:,.1f}, {header(x)} {a:,.2f}"
     return ChartPoint(a, b, tip, y_limits=_limits(trial, y))
@@ -87,9 +89,7 @@ def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
     if len(trial.parts) > 1:
         return None
     found = trial.parts[0].figures.estimate(tag)
-    if found is None or found.low is None or found.high is None:
-        return None
-    return max(0.0, found.low), found.high
+    return None if found is None else error_bar(found)
 
 
 def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ...]:
@@ -99,12 +99,6 @@ def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ..
     if limit is None or most <= limit:
         return ()
     return (Span(limit, most, f"beyond {limit:g}", is_faded=True),)
-
-
-def _note(study: Study, rows: Sequence[RankedVariant]) -> str:
-    if any(row.name == study.default_name for row in rows):
-        return "The dashed line is the model's own configuration."
-    return ""
 
 
 def predicted_chart(study: Study) -> Chart | None:

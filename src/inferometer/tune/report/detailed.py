@@ -20,7 +20,6 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import plural
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.tune import model_config
 from inferometer.tune.report import facts
 from inferometer.tune.report.charts import header, line, value_of
 from inferometer.tune.scoring import RankedVariant, passes
@@ -35,17 +34,27 @@ COMPONENTS = (
     ("perf_server_compute_infer", "compute infer", "part-infer"),
     ("perf_server_compute_output", "compute output", "part-output"),
 )
-PLOTS = (
-    ("gpu_mem_v_latency", "GPU Memory vs. Latency", "gpu_used_memory"),
-    ("gpu_util_v_latency", "GPU Utilization vs. Latency", "gpu_utilization"),
-    ("cpu_mem_v_latency", "RAM Usage vs. Latency", "cpu_used_ram"),
-    ("gpu_power_v_latency", "GPU Power vs. Latency", "gpu_power_usage"),
+ONLINE_PLOTS = (  # name, title, x, y
+    ("gpu_mem_v_latency", "GPU Memory vs. Latency", LATENCY_P99, "gpu_used_memory"),
+    ("gpu_util_v_latency", "GPU Utilization vs. Latency", LATENCY_P99, "gpu_utilization"),
+    ("cpu_mem_v_latency", "RAM Usage vs. Latency", LATENCY_P99, "cpu_used_ram"),
+    ("gpu_power_v_latency", "GPU Power vs. Latency", LATENCY_P99, "gpu_power_usage"),
+)
+OFFLINE_PLOTS = (
+    ("throughput_v_batch_size", "Throughput vs. Batch Size", "batch_size", THROUGHPUT),
+    ("latency_v_batch_size", "p99 Latency vs. Batch Size", "batch_size", LATENCY_P99),
 )
 READING = (
     "Each row is one load. Latency is what a client sees, from sending a request to its whole answer; the server's "
     "parts are averages over its requests. When the queue grows with the load and the compute time does not, more "
     "instances or larger batches help; when the compute time grows, the hardware is busy."
 )
+
+
+def plots(study: Study, *, with_gpus: bool) -> list[tuple[str, str, str, str]]:
+    """Name, title, x and y of what is drawn about one variant."""
+    rows = OFFLINE_PLOTS if study.mode == "offline" else ONLINE_PLOTS
+    return [row for row in rows if with_gpus or not row[3].startswith("gpu_")]
 
 
 def find(study: Study, name: str) -> RankedVariant:
@@ -79,26 +88,14 @@ def _sections(
 ) -> Iterator[Section]:
     if study.mode != "offline":
         yield Section("load", "Load and latency", "", tuple(_load_blocks(ranked)))
-    plots: list[Block] = [*extra]
-    if study.mode != "offline":
-        plots += [
-            chart
-            for _, title, tag in PLOTS
-            if (with_gpus or not tag.startswith("gpu_"))
-            and (chart := _plot(ranked, LATENCY_P99, tag, title)) is not None
-        ]
-    else:
-        offline = (
-            _plot(ranked, "batch_size", THROUGHPUT, "Throughput vs. Batch Size"),
-            _plot(ranked, "batch_size", LATENCY_P99, "p99 Latency vs. Batch Size"),
-        )
-        plots += [chart for chart in offline if chart is not None]
-    if plots:
-        yield Section("plots", "Memory and utilization", "", tuple(plots))
+    drawn = [_plot(ranked, x, y, title) for _, title, x, y in plots(study, with_gpus=with_gpus)]
+    charts = (*extra, *(chart for chart in drawn if chart is not None))
+    if charts:
+        yield Section("plots", "Memory and utilization", "", charts)
     yield Section("measurements", "All measurements", READING, (table, *_percentiles(ranked)))
     (variant,) = facts.variants_of(study, ranked.name)
-    text = model_config.to_text({**variant.config, "name": variant.model})
-    yield Section("configuration", "The configuration", "", (Code(f"{variant.model}/config.pbtxt", text),))
+    code = Code(f"{variant.model}/config.pbtxt", variant.text)
+    yield Section("configuration", "The configuration", "", (code,))
 
 
 def by_load(ranked: RankedVariant) -> list[Trial]:
@@ -112,9 +109,9 @@ def _load_blocks(ranked: RankedVariant) -> Iterator[Block]:
     if curve is not None and len(trials) > 1:
         yield curve
     series = tuple(
-        ChartLine(f"{name} latency", (tuple(points),), colour)
+        ChartLine(f"{name} latency", (points,), colour)
         for name, colour in (("p50", "blue"), ("p99", "orange"))
-        if (points := _points(line(trials, tag, f"perf_latency_{name}")))
+        if (points := _points(trials, tag, f"perf_latency_{name}"))
     )
     if series and len(trials) > 1:
         yield Chart(
@@ -128,22 +125,18 @@ def _load_blocks(ranked: RankedVariant) -> Iterator[Block]:
         yield Bars("Where the time of a request goes", bars, "Averages; the text is the whole latency.")
 
 
-def _points(rows: Sequence[tuple[float, float, Trial]]) -> list[ChartPoint]:
-    return [ChartPoint(a, b, f"{facts.load_text(trial)}: {b:,.2f}") for a, b, trial in rows]
+def _points(trials: Sequence[Trial], x: str, y: str) -> tuple[ChartPoint, ...]:
+    rows = line(trials, x, y)
+    return tuple(ChartPoint(a, b, f"{facts.load_text(trial)}: {b:,.2f}") for a, b, trial in rows)
 
 
 def _plot(ranked: RankedVariant, x: str, y: str, title: str) -> Chart | None:
-    points = _points(line(ranked.trials, x, y))
+    points = _points(ranked.trials, x, y)
     if not points:
         return None
-    series = (ChartLine(ranked.name, (tuple(points),), "blue"),)
-    is_whole = x in ("concurrency", "batch_size")
-    return Chart(
-        title,
-        ChartAxis(header(x), is_whole=is_whole),
-        ChartAxis(header(y)),
-        series,
-    )
+    across = ChartAxis(header(x), is_whole=x in ("concurrency", "batch_size"))
+    series = ChartLine(ranked.name, (points,), "blue")
+    return Chart(title, across, ChartAxis(header(y)), (series,))
 
 
 def _bar(trial: Trial) -> Bar | None:
@@ -164,14 +157,9 @@ def _bar(trial: Trial) -> Bar | None:
 
 def measurements(study: Study, ranked: RankedVariant, *, with_gpus: bool) -> Table:
     """The contract's columns; batch size and load both where both vary."""
-    trials = list(ranked.trials)
     is_offline = study.mode == "offline"
-    key = (
-        (lambda t: -(t.combined(THROUGHPUT) or 0))
-        if is_offline
-        else (lambda t: -(t.combined(LATENCY_P99) or 0))
-    )
-    trials.sort(key=key)
+    first = THROUGHPUT if is_offline else LATENCY_P99
+    trials = sorted(ranked.trials, key=lambda trial: -(trial.combined(first) or 0))
     has_ram = any(trial.combined("cpu_used_ram") is not None for trial in trials)
     loads = _load_columns(trials, is_offline=is_offline)
     columns: list[tuple[str, str, int]] = [

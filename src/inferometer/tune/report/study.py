@@ -1,6 +1,6 @@
 """A study as a document: the best variants against the default, and the sentence that recommends one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.answer_file import to_json
@@ -18,19 +18,20 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import plural
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
-from inferometer.tune import model_config
 from inferometer.tune.report import facts
-from inferometer.tune.report.charts import curves, predicted_chart
-from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.charts import curves, line, predicted_chart, rising
+from inferometer.tune.report.facts import effect_sentence, main_effects
 from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial
+from inferometer.tune.variant import ModelVariant
 
 KIND = "search for a configuration"
 ACROSS_MODELS = "Best Configs Across All Models"
 LISTED = 200  # rows of a table that may be long
 LONG_TEXTS = ("Why", "Value")  # columns whose words may be of any length
 NAMED = 5  # configurations in one of its rows
+Cell = Callable[[RankedVariant], str]
 SPARED = ("Dynamic Batching", "Average GPU Utilization (%)")  # where there is little room
 
 
@@ -127,45 +128,39 @@ def best_table(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) 
     """The contract's columns, and the load at which the figures hold."""
     several = len(study.models) > 1
     has_ram = any(row.best.combined("cpu_used_ram") is not None for row in rows)
-    heads = [
-        "Model Config Name",
-        "Max Batch Size",
-        "Dynamic Batching",
-        "Total Instance Count",
-        "Average p99 Latency (ms)" if several else "p99 Latency (ms)",
-        "Total Throughput (infer/sec)" if several else "Throughput (infer/sec)",
-        *(["Max CPU Memory Usage (MB)"] if has_ram else []),
-        *(["Max GPU Memory Usage (MB)", "Average GPU Utilization (%)"] if with_gpus else []),
-        "Load",
-        "Satisfies Constraints",
-    ]
-    cells = []
-    for row in rows:
-        cells.append(
-            (
-                ",".join(variant.title for variant in facts.variants_of(study, row.name)),
-                facts.each(study, row.name, facts.batch_size),
-                facts.each(study, row.name, facts.batching),
-                facts.each(study, row.name, facts.instances),
-                _metric(row.best, LATENCY_P99),
-                _metric(row.best, THROUGHPUT),
-                *([_metric(row.best, "cpu_used_ram", 0)] if has_ram else []),
-                *(
-                    [_metric(row.best, "gpu_used_memory", 0), _metric(row.best, "gpu_utilization", 1)]
-                    if with_gpus
-                    else []
-                ),
-                facts.load_text(row.best),
-                "Yes" if row.does_pass else "No",
-            )
-        )
+
+    def fact(text: Callable[[ModelVariant], str]) -> Cell:
+        return lambda row: facts.each(study, row.name, text)
+
+    def metric(tag: str, places: int | None = None) -> Cell:
+        return lambda row: _metric(row.best, tag, places)
+
+    def name(row: RankedVariant) -> str:
+        return ",".join(variant.title for variant in facts.variants_of(study, row.name))
+
+    cells: dict[str, Cell] = {
+        "Model Config Name": name,
+        "Max Batch Size": fact(facts.batch_size),
+        "Dynamic Batching": fact(facts.batching),
+        "Total Instance Count": fact(facts.instances),
+        "Average p99 Latency (ms)" if several else "p99 Latency (ms)": metric(LATENCY_P99),
+        "Total Throughput (infer/sec)" if several else "Throughput (infer/sec)": metric(THROUGHPUT),
+    }
+    if has_ram:
+        cells["Max CPU Memory Usage (MB)"] = metric("cpu_used_ram", 0)
+    if with_gpus:
+        cells["Max GPU Memory Usage (MB)"] = metric("gpu_used_memory", 0)
+        cells["Average GPU Utilization (%)"] = metric("gpu_utilization", 1)
+    cells["Load"] = lambda row: facts.load_text(row.best)
+    cells["Satisfies Constraints"] = lambda row: "Yes" if row.does_pass else "No"
     # Of several models or members a cell has several values: they may stand below each other.
-    listed = (heads[0], *heads[1:4], "Load", "Satisfies Constraints")
+    listed = (*list(cells)[:4], "Load", "Satisfies Constraints")
     columns = tuple(
         Column(head, head not in listed, head in listed, rank=int(head in SPARED or "Memory" in head))
-        for head in heads
+        for head in cells
     )
-    return Table("The best configurations", columns, tuple(cells))
+    shown = tuple(tuple(cell(row) for cell in cells.values()) for row in rows)
+    return Table("The best configurations", columns, shown)
 
 
 def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
@@ -209,13 +204,14 @@ def _curves(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> 
 def _configuration(study: Study) -> Section:
     found = recommend(study)
     assert found is not None
-    best, blocks = found.best.name, []
-    for variant in facts.variants_of(study, best):
-        for part in (*variant.composing, variant):
-            config = {**part.config, "name": part.model}
-            blocks.append(Code(f"{part.model}/config.pbtxt ({part.name})", model_config.to_text(config)))
+    best = found.best.name
+    blocks = tuple(
+        Code(f"{part.model}/config.pbtxt ({part.name})", part.text)
+        for variant in facts.variants_of(study, best)
+        for part in variant.with_members
+    )
     lead = f"The configuration of {best}, ready to copy into the model repository."
-    return Section("configuration", "The recommended configuration", lead, tuple(blocks))
+    return Section("configuration", "The recommended configuration", lead, blocks)
 
 
 def _front(study: Study, front: Sequence[Trial]) -> Section:
@@ -294,24 +290,11 @@ def _search(study: Study) -> Facts:
     )
 
 
-def pareto(study: Study, tag: str = LATENCY_P99) -> tuple[Trial, ...]:
-    """From the lowest latency up; each gives more throughput than all before it."""
-    rows = [
-        (latency, -rate, trial)
-        for trial in pool(study.trials)
-        if (latency := trial.combined(tag)) is not None and (rate := trial.combined(THROUGHPUT)) is not None
-    ]
-    return tuple(_unbeaten(sorted(rows, key=lambda row: (row[0], row[1]))))
-
-
-def _unbeaten(rows: Sequence[tuple[float, float, Trial]]) -> list[Trial]:
-    found: list[Trial] = []
-    best = float("-inf")
-    for _, negative, trial in rows:
-        if -negative > best:
-            best = -negative
-            found.append(trial)
-    return found
+def pareto(study: Study) -> tuple[Trial, ...]:
+    """From the lowest p99 latency up; each gives more throughput than all before it."""
+    rows = line(pool(study.trials), LATENCY_P99, THROUGHPUT)
+    best_of_each = sorted(rows, key=lambda row: (row[0], -row[1]))
+    return tuple(trial for _, _, trial in rising(best_of_each))
 
 
 def across_document(studies: Sequence[Study], top: int) -> Document:

@@ -1,45 +1,45 @@
 """Every variant with every load, in the contract's order, stopped early only where throughput stopped growing."""
 
-from collections.abc import Generator
+from collections.abc import Sequence
 
-from inferometer.tune.scoring import rank
-from inferometer.tune.search.proposals import closing_in, default_variant, loads, throughput
+from inferometer.stats.figures import THROUGHPUT
 from inferometer.tune.search.search import (
+    LOOK_BACK,
+    PLATEAU,
     ModelProblem,
-    SearchEvent,
+    Proposal,
     SearchMessage,
     SearchProblem,
     SearchSteps,
+    SkippedProposal,
+    Variants,
+    ask,
+    default_variant,
+    illegal,
+    sweep_best,
 )
 from inferometer.tune.space import ChoiceNumbers
-from inferometer.tune.trial import Trial
+from inferometer.tune.trial import ClientLoad, Trial
 from inferometer.tune.variant import ModelVariant, VariantNames
 
 
-def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     """Of one model on its own."""
     (task,) = problem.tasks
-    variants: dict[str, ModelVariant] = {}
-    found: list[Trial] = []
     default = default_variant(task, names)
-    variants[default.name] = default
-    found += yield from loads(problem, task, default)
+    variants: Variants = {default.name: (default,)}
+    found = yield from _loads(problem, task, default)
     found += yield from _variants(problem, task, names, variants)
     if task.loads is None and problem.settings.intervals is None and problem.settings.is_search_on:
-        best = (
-            [row.name for row in rank(problem.goals, found)][: problem.settings.top]
-            if task.goal.constraints
-            else []
-        )
-        for name in dict.fromkeys((*best, default.name)) if best else ():
-            yield from closing_in(problem, (variants[name],), min(task.batches))
+        if task.goal.constraints and found:
+            yield from sweep_best(problem, found, variants, default.name, min(task.batches))
         yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return "every configuration was tried"
 
 
 def _variants(
-    problem: SearchProblem, task: ModelProblem, names: VariantNames, variants: dict[str, ModelVariant]
-) -> Generator[SearchEvent, Trial | None, list[Trial]]:
+    problem: SearchProblem, task: ModelProblem, names: VariantNames, variants: Variants
+) -> SearchSteps[list[Trial]]:
     space = task.space
     if not problem.settings.is_search_on and not space.is_manual:
         return []
@@ -56,10 +56,10 @@ def _variants(
             continue
         overrides = space.overrides(point)
         variant = names.variant(task.model, space.base, overrides, cpu_only=space.cpu_only)
-        variants[variant.name] = variant
-        rows = yield from loads(problem, task, variant)
+        variants[variant.name] = (variant,)
+        rows = yield from _loads(problem, task, variant)
         found += rows
-        most = max(map(throughput, rows), default=0.0)
+        most = max(map(_throughput, rows), default=0.0)
         if may_stop and space.has_batch_sweep:
             if not rows:
                 is_closed = True
@@ -68,3 +68,52 @@ def _variants(
                 yield SearchMessage("No longer increasing max_batch_size because throughput has plateaued")
         best.append(most)
     return found
+
+
+def _loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> SearchSteps[list[Trial]]:
+    """Every client batch size with every load, as long as throughput grows; what was measured."""
+    found: list[Trial] = []
+    best_by_batch: list[float] = []
+    may_stop = task.loads is None or problem.settings.early_exit
+    for batch in sorted(task.batches):
+        rows: list[Trial] = []
+        for load in _loads_of(problem, task, batch):
+            proposal = Proposal(((variant, load),))
+            reason = illegal(variant, load)
+            if reason:
+                yield SearchMessage("Skipping illegal run configuration")
+                yield SkippedProposal(proposal, reason)
+                return found
+            trial = yield from ask(proposal)
+            if not trial.is_measured:
+                return found
+            rows.append(trial)
+            found.append(trial)
+            if may_stop and _has_plateaued([_throughput(row) for row in rows]):
+                noun = "request rate" if problem.settings.by_rate else "concurrency"
+                yield SearchMessage(f"No longer increasing {noun} as throughput has plateaued")
+                break
+        best_by_batch.append(max(map(_throughput, rows), default=0.0))
+        if may_stop and _has_plateaued(best_by_batch):
+            yield SearchMessage("No longer increasing client batch size as throughput has plateaued")
+            break
+    return found
+
+
+def _loads_of(problem: SearchProblem, task: ModelProblem, batch: int) -> list[ClientLoad]:
+    if problem.settings.intervals is not None:
+        return [ClientLoad(intervals=problem.settings.intervals, batch=batch)]
+    return [problem.load(value, batch) for value in problem.load_values(task)]
+
+
+def _throughput(trial: Trial) -> float:
+    found = trial.combined(THROUGHPUT)
+    return 0.0 if found is None else found
+
+
+def _has_plateaued(values: Sequence[float]) -> bool:
+    """The best of the last four is hardly better than the first of them."""
+    recent = values[-LOOK_BACK:]
+    if len(recent) < LOOK_BACK:
+        return False
+    return recent[0] <= 0 or (max(recent) - recent[0]) / recent[0] <= PLATEAU

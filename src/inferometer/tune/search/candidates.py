@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.tune import model_config
-from inferometer.tune.search.proposals import changed_variant, default_variant
-from inferometer.tune.search.search import ModelProblem, SearchProblem, load_of
+from inferometer.tune.search.search import (
+    SearchProblem,
+    changed_variant,
+    default_variant,
+)
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
-from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES, ChoiceNumbers
+from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES
 from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import ModelVariant, VariantNames
 
@@ -30,11 +33,6 @@ class Configuration:
 
     variants: tuple[ModelVariant, ...]
     place: tuple[float, ...]  # coordinates
-    is_default: bool = False
-
-    @property
-    def name(self) -> str:
-        return ",".join(variant.name for variant in self.variants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,11 @@ class Candidates:
     kinds: NDArray[np.int64]  # the same number for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
 
+    def parts(self, row: int) -> tuple[tuple[ModelVariant, ClientLoad], ...]:
+        """What a proposal of the row is made of."""
+        number, load = self.rows[row]
+        return tuple((variant, load) for variant in self.configurations[number].variants)
+
 
 def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | None = None) -> Candidates:
     """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
@@ -60,7 +63,7 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         configurations = [configurations[0], *drawn]
     per_doubling = per_doubling or (PER_RATE_DOUBLING if problem.settings.by_rate else PER_DOUBLING)
     loads = [
-        load_of(value, batch, by_rate=problem.settings.by_rate)
+        problem.load(value, batch)
         for batch in sorted(problem.tasks[0].batches)
         for value in _load_values(problem, per_doubling)
     ]
@@ -68,7 +71,7 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
         (number, load)
         for number, configuration in enumerate(configurations)
         for load in loads
-        if load.batch <= _largest(configuration)
+        if load.batch <= max(1, model_config.max_batch_size(configuration.variants[0].config))
     )
     which = np.array([number for number, _ in rows])
     batches = np.array([load.batch for _, load in rows], float)
@@ -79,44 +82,28 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     return Candidates(tuple(configurations), rows, which, batches, places, points, kinds.reshape(-1), firsts)
 
 
-def _largest(configuration: Configuration) -> int:
-    return max(1, model_config.max_batch_size(configuration.variants[0].config))
-
-
 def _load_values(problem: SearchProblem, per_doubling: int) -> list[float]:
     if problem.tasks[0].loads is not None or not problem.settings.is_search_on:
         return list(problem.load_values(problem.tasks[0]))
-    low, high = (
-        problem.settings.bounds.request_rate
-        if problem.settings.by_rate
-        else problem.settings.bounds.concurrency
-    )
-    steps = itertools.count()
-    values: dict[float, None] = {}
-    for step in steps:
-        value = float(round(max(low, 1) * 2 ** (step / per_doubling)))
-        if value > high:
-            break
-        values[value] = None
-    return [*values, *([float(high)] if float(high) not in values else [])]
+    low, high = problem.settings.load_bounds
+    values = (float(round(max(low, 1) * 2 ** (step / per_doubling))) for step in itertools.count())
+    return list(dict.fromkeys((*itertools.takewhile(lambda value: value <= high, values), float(high))))
 
 
 def _configurations(problem: SearchProblem, names: VariantNames) -> Iterator[Configuration]:
     default = tuple(default_variant(task, names) for task in problem.tasks)
-    yield Configuration(default, _coordinates(default), is_default=True)
+    yield Configuration(default, _coordinates(default))
     tasks = [part for task in problem.tasks for part in (*task.members, task)]
     seen = {tuple(variant.key for variant in default)}
     for choice in itertools.product(*(list(task.space.points()) for task in tasks)):
-        numbers = dict(zip((task.model for task in tasks), choice, strict=True))
-        variants = tuple(_chosen(task, names, numbers) for task in problem.tasks)
+        overrides = {
+            task.model: task.space.overrides(point) for task, point in zip(tasks, choice, strict=True)
+        }
+        variants = tuple(changed_variant(task, names, overrides) for task in problem.tasks)
         key = tuple(variant.key for variant in variants)
         if key not in seen:
             seen.add(key)
             yield Configuration(variants, _coordinates(variants))
-
-
-def _chosen(task: ModelProblem, names: VariantNames, numbers: Mapping[str, ChoiceNumbers]) -> ModelVariant:
-    return changed_variant(task, names, lambda part: part.space.overrides(numbers[part.model]))
 
 
 # --- coordinates: doublings for numbers, 0 or 1 for the rest
@@ -124,15 +111,13 @@ def _chosen(task: ModelProblem, names: VariantNames, numbers: Mapping[str, Choic
 
 def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
     found: list[float] = []
-    for variant in variants:
-        for part in (*variant.composing, variant):
-            config = part.config
-            found += [
-                PER_INSTANCE_DOUBLING * float(np.log2(model_config.total_instances(config))),
-                float(np.log2(max(1, _batch(config)))),
-                float(np.log2(1 + model_config.queue_delay_us(config) / 100)),
-                _mark(config),
-            ]
+    for config in [part.config for variant in variants for part in variant.with_members]:
+        found += [
+            PER_INSTANCE_DOUBLING * float(np.log2(model_config.total_instances(config))),
+            float(np.log2(max(1, _batch(config)))),
+            float(np.log2(1 + model_config.queue_delay_us(config) / 100)),
+            _mark(config),
+        ]
     return tuple(found)
 
 

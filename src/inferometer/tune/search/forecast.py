@@ -5,17 +5,98 @@ The correction is a Gaussian process on the differences between model and measur
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import Goal
-from inferometer.tune.search import gaussian_process, throughput_model
+from inferometer.tune.search import throughput_model
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.throughput_model import Array, OperatingPoints
+from inferometer.tune.search.throughput_model import Array
 from inferometer.tune.trial import Trial
+
+# --- Gaussian processes on a few dozen points: the error of a model, and its uncertainty elsewhere
+#
+# Distances are in doublings (log2) for numbers and 0 or 1 for anything else. Scale, length and noise are chosen from a
+# small table by maximum likelihood.
+
+SCALES = (0.03, 0.08, 0.2, 0.45)
+LENGTHS = (1.5, 3.0, 6.0)
+NOISES = (0.02, 0.06, 0.15)
+
+
+@dataclass(slots=True)
+class Covariances:
+    """Covariances of the measured points and of the places to predict; all figures of the same points share them."""
+
+    points: Array
+    places: Array
+    _spectra: list[tuple[Array, Array]] = field(default_factory=list)
+    _across: dict[float, Array] = field(default_factory=dict)
+
+    def spectra(self) -> list[tuple[Array, Array]]:
+        """Eigenvalues and eigenvectors of the covariance of the points, for each length."""
+        if not self._spectra:
+            self._spectra = [np.linalg.eigh(_kernel(self.points, self.points, length)) for length in LENGTHS]
+        return self._spectra
+
+    def across(self, length: float) -> Array:
+        """The covariance of the places with the points."""
+        if length not in self._across:
+            self._across[length] = _kernel(self.places, self.points, length)
+        return self._across[length]
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianProcess:
+    """Fitted: predicts mean and standard deviation at the places of its covariances."""
+
+    covariances: Covariances
+    offset: float
+    scale: float
+    length: float
+    noise: float
+    vectors: Array  # of the covariance, with one over its values: its inverse in parts
+    inverses: Array
+    weights: Array
+
+    def predict(self) -> tuple[Array, Array]:
+        across = self.scale**2 * self.covariances.across(self.length)
+        mean = self.offset + across @ self.weights
+        turned = across @ self.vectors
+        variance = self.scale**2 - (turned**2) @ self.inverses
+        return mean, np.sqrt(np.maximum(variance, 1e-8))
+
+
+def _kernel(first: Array, second: Array, length: float) -> Array:
+    squares = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1)[None, :] - 2 * first @ second.T
+    root = math.sqrt(3.0) * np.sqrt(np.maximum(squares, 0.0)) / length
+    return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: kinks are allowed
+
+
+def fit_process(covariances: Covariances, values: Array, *, least_scale: float = 0.0) -> GaussianProcess:
+    """The most likely process of the table. One decomposition serves all scales and noises of a length."""
+    offset = float(np.median(values))
+    table = np.array([(scale, noise) for scale in SCALES if scale >= least_scale for noise in NOISES])
+    squares = table**2
+    best, found = -math.inf, None
+    for length, (sizes, vectors) in zip(LENGTHS, covariances.spectra(), strict=True):
+        turned = vectors.T @ (values - offset)
+        totals = squares[:, :1] * np.maximum(sizes, 0.0) + squares[:, 1:]
+        likelihoods = -0.5 * ((turned**2 / totals).sum(axis=1) + np.log(totals).sum(axis=1))
+        row = int(likelihoods.argmax())
+        if found is None or likelihoods[row] > best:
+            best, found = float(likelihoods[row]), (length, row, vectors, turned, totals[row])
+    assert found is not None
+    length, row, vectors, turned, total = found
+    scale, noise = (float(one) for one in table[row])
+    return GaussianProcess(
+        covariances, offset, scale, length, noise, vectors, 1 / total, vectors @ (turned / total)
+    )
+
+
+# --- the forecasts
 
 LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
@@ -50,23 +131,23 @@ class Forecaster:
         covariances = self._covariances(rows)
         return tuple(self._of_part(part, base, covariances, rows, trials) for part in range(len(self.goals)))
 
-    def _covariances(self, rows: list[int]) -> gaussian_process.Covariances:
+    def _covariances(self, rows: list[int]) -> Covariances:
         """These candidates, and one of each kind to predict."""
         places = self.candidates.places
-        return gaussian_process.Covariances(places[rows], places[self.candidates.firsts])
+        return Covariances(places[rows], places[self.candidates.firsts])
 
     def _of_part(
         self,
         part: int,
         base: Array,
-        covariances: gaussian_process.Covariances,
+        covariances: Covariances,
         rows: list[int],
         trials: list[Trial],
     ) -> dict[str, Forecast]:
-        found: dict[str, Forecast] = {}
-        measured = self._values([trial.value(THROUGHPUT, part) for trial in trials], trials)
+        points = self.candidates.points
+        measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)
         speed = self._corrected(covariances, measured - base[rows], base)
-        found[THROUGHPUT] = speed
+        found = {THROUGHPUT: speed}
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
             known = [number for number, value in enumerate(values) if not math.isnan(value)]
@@ -74,27 +155,24 @@ class Forecaster:
                 continue
             at = [rows[number] for number in known]
             own = covariances if at == rows else self._covariances(at)
-            if tag.startswith(LATENCY) and not self.candidates.points.by_rate:
-                # Little's law: the mean latency is requests in flight over their rate; the tail is a factor on it.
-                little = np.log(self._requests()) - speed.mean
-                tail = gaussian_process.fit(own, values[known] - little[at], least_scale=0.08)
-                mean, deviation = self._everywhere(tail)
-                deviation = np.sqrt(deviation**2 + speed.deviation**2 + (tail.noise / 2) ** 2)
-                found[tag] = Forecast(little + mean, deviation)
-            elif tag.startswith(LATENCY):
-                waiting = self._waiting()
-                tail = gaussian_process.fit(own, values[known] - waiting[at], least_scale=0.2)
-                mean, deviation = self._everywhere(tail)
-                found[tag] = Forecast(waiting + mean, np.sqrt(deviation**2 + (tail.noise / 2) ** 2))
-            else:
+            if not tag.startswith(LATENCY):
                 found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
+                continue
+            if points.by_rate:
+                usual, unsure, least_scale = self._waiting(), np.zeros(len(points.load)), 0.2
+            else:  # Little's law: the mean latency is requests in flight over their rate
+                usual, unsure, least_scale = np.log(points.load) - speed.mean, speed.deviation, 0.08
+            tail = fit_process(own, values[known] - usual[at], least_scale=least_scale)  # a factor on it
+            mean, deviation = self._everywhere(tail)
+            deviation = np.sqrt(deviation**2 + unsure**2 + (tail.noise / 2) ** 2)
+            found[tag] = Forecast(usual + mean, deviation)
         return found
 
-    def _corrected(self, covariances: gaussian_process.Covariances, misses: Array, base: Array) -> Forecast:
-        mean, deviation = self._everywhere(gaussian_process.fit(covariances, misses, least_scale=0.08))
+    def _corrected(self, covariances: Covariances, misses: Array, base: Array) -> Forecast:
+        mean, deviation = self._everywhere(fit_process(covariances, misses, least_scale=0.08))
         return Forecast(base + mean, deviation)
 
-    def _everywhere(self, fitted: gaussian_process.GaussianProcess) -> tuple[Array, Array]:
+    def _everywhere(self, fitted: GaussianProcess) -> tuple[Array, Array]:
         """At every candidate, computed once for those that cannot differ."""
         mean, deviation = fitted.predict()
         kinds = self.candidates.kinds
@@ -103,33 +181,25 @@ class Forecaster:
     def _waiting(self) -> Array:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
         assert self.parameters is not None
-        points = _at(self.candidates.points, self.candidates.firsts)
+        points = self.candidates.points.at(self.candidates.firsts)
         each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], points)[0])
         return np.asarray(each[self.candidates.kinds])
-
-    def _requests(self) -> Array:
-        return self.candidates.points.load
-
-    def _values(self, rates: list[float | None], trials: list[Trial]) -> Array:
-        """Logarithms of requests per second."""
-        batches = np.array([trial.load.batch for trial in trials], float)
-        return np.asarray(_logs(rates) - np.log(batches))
 
     def _base(self, rows: list[int], trials: list[Trial]) -> Array:
         """The queueing forecast of the request rate, as logarithm."""
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
-            measured = np.exp(self._values([trial.combined(THROUGHPUT) for trial in trials], trials))
-            at = _at(self.candidates.points, rows)
-            waited = None
-            if self.candidates.points.by_rate:
-                waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
-            if waited is not None and np.isnan(waited).all():
-                waited = None
+            measured = np.exp(_rates([trial.combined(THROUGHPUT) for trial in trials], trials))
+            at = self.candidates.points.at(rows)
+            waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
             self.parameters = throughput_model.fit(
-                at, measured, self.seed, start=self.parameters, waited_s=waited
+                at,
+                measured,
+                self.seed,
+                start=self.parameters,
+                waited_s=waited if at.by_rate and not np.isnan(waited).all() else None,
             )
-            points = _at(self.candidates.points, self.candidates.firsts)
+            points = self.candidates.points.at(self.candidates.firsts)
             each = np.log(throughput_model.throughput(self.parameters[None, :], points)[0])
             self._forecast = each[self.candidates.kinds]
         return self._forecast
@@ -140,14 +210,13 @@ def _tags(goal: Goal) -> list[str]:
     return list(dict.fromkeys([*objectives, *(row.tag for row in goal.constraints)]))
 
 
+def _rates(rates: list[float | None], trials: list[Trial]) -> Array:
+    """Logarithms of requests per second."""
+    return np.asarray(_logs(rates) - np.log([trial.load.batch for trial in trials]))
+
+
 def _logs(values: list[float | None]) -> Array:
     return np.array([math.nan if value is None else math.log(max(value, 1e-6)) for value in values])
-
-
-def _at(points: OperatingPoints, rows: list[int] | NDArray[np.int64]) -> OperatingPoints:
-    return OperatingPoints(
-        points.instances[rows], points.batch[rows], points.delay_s[rows], points.load[rows], points.by_rate
-    )
 
 
 def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Forecast:

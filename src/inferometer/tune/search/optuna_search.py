@@ -1,23 +1,25 @@
 """Optuna's sampler as a search: it draws, it is told the score against the default."""
 
 import importlib.util
-import itertools
-from collections.abc import Generator
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError
-from inferometer.tune.model_config import Fields
-from inferometer.tune.scoring import passes, rank, score, violation
-from inferometer.tune.search.proposals import changed_variant, closing_in, default_proposal, formula, illegal
+from inferometer.tune.scoring import passes, score, violation
 from inferometer.tune.search.search import (
     ModelProblem,
     Proposal,
-    SearchEvent,
     SearchMessage,
     SearchProblem,
     SearchSteps,
-    load_of,
+    Variants,
+    ask,
+    changed_variant,
+    default_proposal,
+    formula,
+    illegal,
+    sweep_best,
 )
 from inferometer.tune.settings import OptunaLimits
 from inferometer.tune.trial import ClientLoad, Trial
@@ -46,25 +48,18 @@ def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
     """All that is searched, over all models and members."""
     found: list[Dimension] = []
     for task in problem.tasks:
-        for part in task.tunable:
-            found += [
-                Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
-                for row in part.space.parameters
-                if len(row.choices) > 1
-            ]
+        found += [
+            Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
+            for part in task.tunable
+            for row in part.space.parameters
+            if len(row.choices) > 1
+        ]
         if len(task.batches) > 1:
             found.append(Dimension(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
         if problem.settings.by_rate or not problem.settings.optuna.use_formula:
             noun = "request_rate" if problem.settings.by_rate else "concurrency"
             found.append(Dimension(f"{task.model}/load", task.model, noun, problem.load_values(task)))
     return tuple(found)
-
-
-def size(found: tuple[Dimension, ...]) -> int:
-    total = 1
-    for axis in found:
-        total *= len(axis.choices)
-    return total
 
 
 def limits(given: OptunaLimits, total: int) -> tuple[int, int]:
@@ -84,9 +79,9 @@ def require_optuna() -> None:
         raise LocalError("the search optuna needs the package optuna", remedy=INSTALL)
 
 
-def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     found = dimensions(problem)
-    total = size(found)
+    total = math.prod(len(axis.choices) for axis in found)
     yield SearchMessage(f"Number of configs in search space: {total}", is_detail=True)
     for axis in found:
         span = f"{axis.choices[0]} to {axis.choices[-1]}"
@@ -95,20 +90,17 @@ def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps:
     yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
     yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
     first = default_proposal(problem, names)
-    base = yield first
-    assert base is not None
+    base = yield from ask(first)
     if not base.is_measured:
         raise LocalError(
             f"the model's own configuration gave no figures to compare with: {base.reason}",
             remedy="make it work first, or use another search",
         )
-    variants = {base.name: first.variants}
+    variants: Variants = {base.name: first.variants}
     trials = [base]
     reason = yield from _draw(problem, names, found, (low, high), trials, variants)
     if problem.settings.sweep_after and not problem.settings.by_rate:
-        best = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
-        for name in dict.fromkeys((*best, base.name)):
-            yield from closing_in(problem, variants[name])
+        yield from sweep_best(problem, trials, variants, base.name)
     return reason
 
 
@@ -118,34 +110,32 @@ def _draw(
     found: tuple[Dimension, ...],
     bounds: tuple[int, int],
     trials: list[Trial],
-    variants: dict[str, tuple[ModelVariant, ...]],
-) -> Generator[SearchEvent, Trial | None, str]:
+    variants: Variants,
+) -> SearchSteps[str]:
     study = _study(problem.seed)
     base = trials[0]
     known: dict[str, float] = {}
     best_score, best_name, since_best, drawn = float("-inf"), base.name, 0, 0
     low, high = bounds
-    for _ in itertools.repeat(None, high * SAME_DRAWS):
+    for _ in range(high * SAME_DRAWS):
         if drawn >= high:
             return f"{high} trials were made"
         if drawn >= low and since_best >= problem.settings.optuna.early_exit:
             return f"{since_best} trials brought nothing better"
         asked = study.ask()
-        chosen = {axis.name: axis.choices[_index(asked, axis)] for axis in found}
+        chosen = {
+            axis.name: axis.choices[asked.suggest_int(axis.name, 0, len(axis.choices) - 1)] for axis in found
+        }
         proposal = _proposal(problem, names, chosen)
-        if proposal.key in known:  # drawn before: it tells the sampler, and costs no trial
-            study.tell(asked, known[proposal.key])
-            continue
-        reason = next((text for part in proposal.parts if (text := illegal(*part))), "")
-        if reason:
+        if any(illegal(*part) for part in proposal.parts):
             known[proposal.key] = NO_FIGURES
-            study.tell(asked, NO_FIGURES)
+        if proposal.key in known:  # it tells the sampler, and costs no trial
+            study.tell(asked, known[proposal.key])
             continue
         drawn += 1
         since_best += 1
         yield SearchMessage(f"Trial {drawn} of {high}:", is_detail=True)
-        trial = yield proposal
-        assert trial is not None
+        trial = yield from ask(proposal)
         variants[trial.name] = proposal.variants
         trials.append(trial)
         value = _value(problem, trial, base)
@@ -178,26 +168,20 @@ def _study(seed: int) -> "optuna.Study":
     return optuna.create_study(direction="maximize", sampler=sampler)
 
 
-def _index(asked: "optuna.Trial", axis: Dimension) -> int:
-    return asked.suggest_int(axis.name, 0, len(axis.choices) - 1)
-
-
 def _proposal(problem: SearchProblem, names: VariantNames, chosen: dict[str, Any]) -> Proposal:
+    overrides = {
+        part.model: {
+            row.field: value
+            for row in part.space.parameters
+            if (value := chosen.get(f"{part.model}/{row.field}", row.choices[0])) is not None
+        }
+        for part in problem.tunable
+    }
     parts = []
     for task in problem.tasks:
-        variant = changed_variant(task, names, lambda part: _overrides(part, chosen))
+        variant = changed_variant(task, names, overrides)
         parts.append((variant, _load(problem, task, variant, chosen)))
     return Proposal(tuple(parts))
-
-
-def _overrides(task: ModelProblem, chosen: dict[str, Any]) -> Fields:
-    if task.is_ensemble and task.members:
-        return {}
-    return {
-        row.field: value
-        for row in task.space.parameters
-        if (value := chosen.get(f"{task.model}/{row.field}", row.choices[0])) is not None
-    }
 
 
 def _load(
@@ -207,4 +191,4 @@ def _load(
     value = chosen.get(f"{task.model}/load")
     if value is None:
         value = formula(problem, variant)
-    return load_of(float(value), batch, by_rate=problem.settings.by_rate)
+    return problem.load(value, batch)

@@ -6,25 +6,29 @@ has instances only. The load belongs to the point: twice as many requests as fit
 
 import itertools
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
-from inferometer.tune.scoring import is_better, passes, rank, score, violation
-from inferometer.tune.search.proposals import changed_variant, closing_in, default_proposal, load_for
+from inferometer.tune.scoring import is_better, passes, score, violation
 from inferometer.tune.search.search import (
     ModelProblem,
     Proposal,
-    SearchEvent,
     SearchMessage,
     SearchProblem,
     SearchSteps,
+    Variants,
+    ask,
+    changed_variant,
+    default_proposal,
+    load_for,
+    sweep_best,
 )
 from inferometer.tune.space import BATCH, BATCHING, INSTANCES, Space, doubling
 from inferometer.tune.trial import Trial
-from inferometer.tune.variant import ModelVariant, VariantNames
+from inferometer.tune.variant import VariantNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +43,24 @@ class Knob:
 def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
     """An ensemble's own model has none; its members and all others have both where they batch."""
     found: list[Knob] = []
-    for task in problem.tasks:
-        for part in task.tunable:
-            found += _knobs_of(problem, part)
+    low, high = problem.settings.bounds.instances
+    for part in problem.tunable:
+        if model_config.max_batch_size(part.space.base):
+            found.append(Knob(part.model, BATCH, tuple(doubling(*problem.settings.bounds.batch))))
+        counts = _listed_counts(part.space) or tuple(range(low, high + 1))
+        found.append(Knob(part.model, INSTANCES, counts))
     return tuple(found)
 
 
-def _knobs_of(problem: SearchProblem, task: ModelProblem) -> list[Knob]:
-    found = []
-    if model_config.max_batch_size(task.space.base):
-        found.append(Knob(task.model, BATCH, tuple(doubling(*problem.settings.bounds.batch))))
-    low, high = problem.settings.bounds.instances
-    counts = _listed_counts(task.space) or tuple(range(low, high + 1))
-    found.append(Knob(task.model, INSTANCES, counts))
-    return found
+def _listed(space: Space) -> tuple[Any, ...]:
+    """Groups of instances that a user listed; None leaves them as they are."""
+    rows = [row.choices for row in space.parameters if row.field == INSTANCES] if space.is_manual else []
+    return tuple(choice[0] if choice else None for choices in rows for choice in choices)
 
 
 def _listed_counts(space: Space) -> tuple[int, ...]:
     """Instance counts a user listed for a member: powers of two, or numbers that follow each other."""
-    rows = [row for row in space.parameters if row.field == INSTANCES] if space.is_manual else []
-    if not rows:
-        return ()
-    counts = sorted({int(choice[0].get("count", 1)) for choice in rows[0].choices if choice})
+    counts = sorted({int(group.get("count", 1)) for group in _listed(space) if group})
     if not counts:
         return ()
     if all(count & (count - 1) == 0 for count in counts):
@@ -77,23 +77,20 @@ def proposal_at(
     problem: SearchProblem, names: VariantNames, knobs: tuple[Knob, ...], place: tuple[int, ...]
 ) -> Proposal:
     chosen = {(knob.model, knob.field): knob.values[step] for knob, step in zip(knobs, place, strict=True)}
-    parts = []
-    for task in problem.tasks:
-        variant = changed_variant(task, names, lambda part: _overrides(part, chosen))
-        parts.append((variant, load_for(problem, variant)))
-    return Proposal(tuple(parts))
+    overrides = {part.model: _overrides(part, chosen) for part in problem.tunable}
+    variants = [changed_variant(task, names, overrides) for task in problem.tasks]
+    return Proposal(tuple((variant, load_for(problem, variant)) for variant in variants))
 
 
 def _overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
     """What the knobs of one model change, on top of the one combination a user may have given."""
-    if task.is_ensemble and task.members:
-        return {}
     base = task.space.base
     found: dict[str, object] = {}
     count = chosen.get((task.model, INSTANCES))
     if count is not None:
         kind = "KIND_CPU" if task.space.cpu_only else "KIND_GPU"
-        found[INSTANCES] = [{"count": count, "kind": _given_kind(task.space) or kind}]
+        given = next(iter(_listed(task.space)), None) or {}
+        found[INSTANCES] = [{"count": count, "kind": given.get("kind", kind)}]
     size = chosen.get((task.model, BATCH))
     if size is not None:
         if not model_config.is_sequence(base):
@@ -104,16 +101,6 @@ def _overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields
             if row.field not in (INSTANCES, BATCH) and row.choices[0] is not None:
                 found[row.field] = row.choices[0]
     return found
-
-
-def _given_kind(space: Space) -> str | None:
-    if not space.is_manual:
-        return None
-    for row in space.parameters:
-        if row.field == INSTANCES and row.choices[0]:
-            kind = row.choices[0][0].get("kind")
-            return None if kind is None else str(kind)
-    return None
 
 
 RADIUS = 3.0
@@ -130,7 +117,7 @@ class _Climb:
     names: VariantNames
     knobs: tuple[Knob, ...]
     seen: dict[Place, Trial] = field(default_factory=dict)
-    variants: dict[str, tuple[ModelVariant, ...]] = field(default_factory=dict)
+    variants: Variants = field(default_factory=dict)
     visits: dict[Place, int] = field(default_factory=dict)
 
     def clamp(self, place: Place) -> Place:
@@ -151,7 +138,7 @@ class _Climb:
         return [place for place in places if place in self.seen and self.seen[place].is_measured]
 
 
-def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     climb = _Climb(problem, names, knobs(problem))
     first = default_proposal(problem, names)
     trials: list[Trial] = [(yield from _ask(climb, first))]
@@ -179,8 +166,7 @@ def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps:
         yield from _explore(climb, home)
         is_slow = is_slow or _disagree(climb, home)
         if is_slow:
-            yield from _adjacent(climb, home)
-            fresh = _best_adjacent(climb, home)
+            fresh = yield from _best_adjacent(climb, home)
             is_slow = False
         else:
             fresh = climb.clamp(_step(climb, home))
@@ -190,25 +176,25 @@ def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps:
         home = fresh
     trials += climb.seen.values()
     if problem.settings.sweep_after and not problem.settings.by_rate:
-        yield from _sweep(climb, trials, first.variants)
+        yield from sweep_best(problem, trials, climb.variants, trials[0].name)
+        yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return reason
 
 
-def _ask(climb: _Climb, proposal: Proposal) -> Generator[SearchEvent, Trial | None, Trial]:
-    trial = yield proposal
-    assert trial is not None
+def _ask(climb: _Climb, proposal: Proposal) -> SearchSteps[Trial]:
+    trial = yield from ask(proposal)
     climb.variants[trial.name] = proposal.variants
     return trial
 
 
-def _at(climb: _Climb, place: Place) -> Generator[SearchEvent, Trial | None, Trial]:
+def _at(climb: _Climb, place: Place) -> SearchSteps[Trial]:
     if place not in climb.seen:
         proposal = proposal_at(climb.problem, climb.names, climb.knobs, place)
         climb.seen[place] = yield from _ask(climb, proposal)
     return climb.seen[place]
 
 
-def _explore(climb: _Climb, home: Place) -> Generator[SearchEvent, Trial | None, None]:
+def _explore(climb: _Climb, home: Place) -> SearchSteps[None]:
     """Enough neighbours with figures to know the slope, each covering as many unseen values as it can."""
     places = climb.neighbours(home)
     while len(climb.measured(places)) < FEWEST_NEIGHBOURS:
@@ -223,24 +209,22 @@ def _explore(climb: _Climb, home: Place) -> Generator[SearchEvent, Trial | None,
                 open_places,
                 key=lambda place: (
                     sum(value not in row for value, row in zip(place, seen, strict=True)),
-                    -sum(abs(value - here) for value, here in zip(place, home, strict=True)),
+                    -_distance(place, home),
                 ),
             ),
         )
 
 
-def _adjacent(climb: _Climb, home: Place) -> Generator[SearchEvent, Trial | None, None]:
-    for place in climb.neighbours(home):
-        if sum(abs(value - here) for value, here in zip(place, home, strict=True)) == 1:
-            yield from _at(climb, place)
+def _distance(place: Place, home: Place) -> int:
+    return sum(abs(value - here) for value, here in zip(place, home, strict=True))
 
 
-def _best_adjacent(climb: _Climb, home: Place) -> Place:
-    near = [
-        place
-        for place in climb.measured(climb.neighbours(home))
-        if sum(abs(value - here) for value, here in zip(place, home, strict=True)) == 1
-    ]
+def _best_adjacent(climb: _Climb, home: Place) -> SearchSteps[Place]:
+    """The best place one step away, or home; all of them are measured."""
+    near = [place for place in climb.neighbours(home) if _distance(place, home) == 1]
+    for place in near:
+        yield from _at(climb, place)
+    near = climb.measured(near)
     good = [place for place in near if passes(climb.problem.goals, climb.seen[place])] or near
     best = home
     for place in good:
@@ -283,16 +267,3 @@ def _stride(slope: float) -> int:
 
 def _toward(home: Place, best: Place) -> Place:
     return tuple(here + (goal > here) - (goal < here) for here, goal in zip(home, best, strict=True))
-
-
-def _sweep(
-    climb: _Climb, trials: list[Trial], default: tuple[ModelVariant, ...]
-) -> Generator[SearchEvent, Trial | None, None]:
-    """Loads for the best variants and the default."""
-    problem = climb.problem
-    names = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
-    default_name = ",".join(variant.name for variant in default)
-    for name in dict.fromkeys((*names, default_name)):
-        if name in climb.variants:
-            yield from closing_in(problem, climb.variants[name])
-    yield SearchMessage("Done gathering concurrency sweep measurements for reports")

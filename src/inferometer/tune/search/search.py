@@ -1,19 +1,21 @@
-"""A search: the problem it is given, and an object to ask and tell.
+"""A search: the problem it is given, what it yields, and the steps that several searches make.
 
 A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
 user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
 same it proposes the same: a search is resumed by telling it again what the journal holds.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from inferometer.base.errors import LocalError
-from inferometer.tune.scoring import Goal
+from inferometer.tune import model_config
+from inferometer.tune.model_config import Fields
+from inferometer.tune.scoring import Goal, best_first, passes, rank, score
 from inferometer.tune.settings import Effort, SearchSettings
-from inferometer.tune.space import Space, doubling
+from inferometer.tune.space import BATCH, Space, doubling
 from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
-from inferometer.tune.variant import ModelVariant
+from inferometer.tune.variant import ModelVariant, VariantNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class SearchProblem:
     seed: int = 0
 
     @property
+    def tunable(self) -> tuple[ModelProblem, ...]:
+        return tuple(part for task in self.tasks for part in task.tunable)
+
+    @property
     def goals(self) -> tuple[Goal, ...]:
         return tuple(task.goal for task in self.tasks)
 
@@ -59,6 +65,11 @@ class SearchProblem:
         if not self.settings.is_search_on:
             return (1.0,)
         return tuple(float(value) for value in doubling(*self.settings.load_bounds))
+
+    def load(self, value: float, batch: int = 1) -> ClientLoad:
+        if self.settings.by_rate:
+            return ClientLoad(request_rate=float(value), batch=batch)
+        return ClientLoad(concurrency=round(value), batch=batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +97,7 @@ class Proposal:
     def trial(self, number: int, status: Status, reason: str = "") -> Trial:
         """The bare trial of this proposal, without figures."""
         parts = tuple(TrialPart(variant.model, variant.name, load) for variant, load in self.parts)
-        return Trial(
-            number,
-            parts,
-            status,
-            reason,
-            repeat=self.repeat,
-            predicted=self.predicted,
-            key=self.key,
-        )
+        return Trial(number, parts, status, reason, self.repeat, predicted=self.predicted, key=self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,56 +118,138 @@ class SkippedProposal:
 
 
 SearchEvent = Proposal | SearchMessage | SkippedProposal
-SearchSteps = Generator[SearchEvent, Trial | None, str]
-"""Ends with the reason."""
+T = TypeVar("T")
+SearchSteps = Generator[SearchEvent, Trial | None, T]
+"""A whole search ends with the reason why it does."""
 
 
-class Search:
-    """`ask` for the next proposal, `tell` what came of it; `said` and `skipped` grow on the way."""
-
-    def __init__(self, steps: SearchSteps) -> None:
-        self._steps = steps
-        self._asked: Proposal | None = None
-        self._told: Trial | None = None
-        self.ended = ""
-        self.said: list[SearchMessage] = []
-        self.skipped: list[SkippedProposal] = []
-
-    def ask(self) -> Proposal | None:
-        """None when there is nothing left to measure; then `ended` has the reason."""
-        if self._asked is not None:
-            raise LocalError("the search is asked twice in a row", remedy="tell it the trial first")
-        while True:
-            try:
-                step = self._steps.send(self._told)  # None starts it
-            except StopIteration as stop:
-                self.ended = stop.value
-                return None
-            self._told = None
-            if isinstance(step, SearchMessage):
-                self.said.append(step)
-            elif isinstance(step, SkippedProposal):
-                self.skipped.append(step)
-            else:
-                self._asked = step
-                return step
-
-    def tell(self, trial: Trial) -> None:
-        if self._asked is None:
-            raise LocalError("the search is told a trial it did not ask for")
-        self._asked = None
-        self._told = trial
-
-    def take_said(self) -> list[SearchMessage]:
-        said, self.said = self.said, []
-        return said
-
-    def take_skipped(self) -> list[SkippedProposal]:
-        skipped, self.skipped = self.skipped, []
-        return skipped
+def ask(proposal: Proposal) -> SearchSteps[Trial]:
+    """What came of a proposal."""
+    trial = yield proposal
+    assert trial is not None
+    return trial
 
 
-def load_of(value: float, batch: int, *, by_rate: bool) -> ClientLoad:
-    if by_rate:
-        return ClientLoad(request_rate=value, batch=batch)
-    return ClientLoad(concurrency=round(value), batch=batch)
+# --- steps that several searches make
+
+Variants = dict[str, tuple[ModelVariant, ...]]
+"""By the name of the trials, what was loaded together."""
+
+PLATEAU = 0.05
+LOOK_BACK = 4
+FLAT = 0.02
+
+
+def illegal(variant: ModelVariant, load: ClientLoad) -> str:
+    """Why this variant cannot take this load; empty when it can."""
+    most = model_config.max_batch_size(variant.config)
+    if load.batch > max(most, 1):
+        return f"the client batch size {load.batch} is larger than max_batch_size {most}"
+    preferred = variant.config.get("dynamic_batching", {}).get("preferred_batch_size", ())
+    if any(int(size) > most for size in preferred):
+        return f"a preferred batch size in {list(preferred)} is larger than max_batch_size {most}"
+    return ""
+
+
+def sweep_best(
+    problem: SearchProblem, trials: Sequence[Trial], variants: Variants, default: str, batch: int = 1
+) -> SearchSteps[None]:
+    """The loads of the best variants and of the default, by their names."""
+    best = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
+    for name in dict.fromkeys((*best, default)):
+        yield from _sweep(problem, variants[name], batch)
+
+
+def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: int) -> SearchSteps[None]:
+    """Loads that double (known trials are not repeated), then bisection around a limit."""
+
+    def at(value: float) -> SearchSteps[Trial]:
+        load = problem.load(value, batch)
+        return ask(Proposal(tuple((variant, load) for variant in variants)))
+
+    rows: list[Trial] = []
+    for value in problem.load_values(problem.tasks[0]):
+        trial = yield from at(value)
+        if not trial.is_measured:
+            break
+        rows.append(trial)
+        if len(rows) >= LOOK_BACK and _has_stopped_growing(problem, rows):
+            break
+    bracket = _bracket(problem, rows)
+    if bracket is None:
+        return
+    low, high = bracket
+    for _ in range(problem.settings.binary_steps):
+        middle = float((low + high) // 2)
+        if middle <= low or middle < 1:
+            break
+        trial = yield from at(middle)
+        if not trial.is_measured:
+            break
+        low, high = (middle, high) if passes(problem.goals, trial) else (low, middle)
+    if low == 0:
+        yield SearchMessage(f"{variants[0].name} cannot meet the constraints at any load")
+
+
+def _has_stopped_growing(problem: SearchProblem, rows: Sequence[Trial]) -> bool:
+    """Over the last four loads, or with the last doubling: the server is saturated."""
+    return _objective_gain(problem, rows) < PLATEAU or score(problem.goals, rows[-1], rows[-2]) < FLAT
+
+
+def _objective_gain(problem: SearchProblem, rows: Sequence[Trial]) -> float:
+    recent = list(rows[-LOOK_BACK:])
+    best = best_first(problem.goals, recent)[0]
+    # Two rows that disagree about the constraints are still compared by their objectives alone.
+    best = max(recent, key=lambda row: score(problem.goals, row, recent[0])) if best is recent[0] else best
+    return score(problem.goals, best, recent[0])
+
+
+def _bracket(problem: SearchProblem, rows: Sequence[Trial]) -> tuple[float, float] | None:
+    """From the top down: the highest load that passes with a neighbour above that does not."""
+    for lower, upper in zip(reversed(rows[:-1]), reversed(rows[1:]), strict=True):
+        if passes(problem.goals, lower) and not passes(problem.goals, upper):
+            return lower.load.value, upper.load.value
+    if rows and not passes(problem.goals, rows[0]):
+        return 0.0, rows[0].load.value
+    return None
+
+
+def default_variant(task: ModelProblem, names: VariantNames) -> ModelVariant:
+    """The model as it is, and what it calls."""
+    members = tuple(default_variant(member, names) for member in task.members)
+    space = task.space
+    return names.variant(task.model, space.base, {}, cpu_only=space.cpu_only, composing=members)
+
+
+def changed_variant(task: ModelProblem, names: VariantNames, overrides: Mapping[str, Fields]) -> ModelVariant:
+    """The model and what it calls with these changes, by model. An ensemble takes the batches that all its members
+    take."""
+    members = tuple(changed_variant(member, names, overrides) for member in task.members)
+    space, own = task.space, dict(overrides.get(task.model, {}))
+    if task.is_ensemble and members:
+        own[BATCH] = min(model_config.max_batch_size(member.config) for member in members)
+    return names.variant(task.model, space.base, own, cpu_only=space.cpu_only, composing=members)
+
+
+def default_proposal(problem: SearchProblem, names: VariantNames) -> Proposal:
+    """The models as they are, under the load that suits their own numbers."""
+    variants = [default_variant(task, names) for task in problem.tasks]
+    return Proposal(tuple((variant, load_for(problem, variant)) for variant in variants))
+
+
+def load_for(problem: SearchProblem, variant: ModelVariant) -> ClientLoad:
+    if problem.settings.intervals is not None:
+        return ClientLoad(intervals=problem.settings.intervals)
+    by_rate = problem.settings.by_rate
+    return problem.load(problem.settings.bounds.request_rate[0] if by_rate else formula(problem, variant))
+
+
+def formula(problem: SearchProblem, variant: ModelVariant) -> int:
+    """Twice what all instances can take at once, within the bounds: 2 x batch x instances. An ensemble has no instances
+    of its own, and all its members work at the same time."""
+    room = sum(
+        max(1, model_config.max_batch_size(part.config)) * model_config.total_instances(part.config)
+        for part in variant.working
+    )
+    low, high = problem.settings.bounds.concurrency
+    return min(max(2 * room, low), high)

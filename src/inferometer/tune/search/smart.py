@@ -10,7 +10,6 @@
 A budget is counted in the cost of the trials, not by a clock, so that a resumed search decides the same.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,14 +19,22 @@ from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates
-from inferometer.tune.search.forecast import Forecaster, Forecasts, chance, expected_gain, together, utility
+from inferometer.tune.search.forecast import (
+    Forecast,
+    Forecaster,
+    Forecasts,
+    chance,
+    expected_gain,
+    together,
+    utility,
+)
 from inferometer.tune.search.search import (
     Proposal,
-    SearchEvent,
     SearchMessage,
     SearchProblem,
     SearchSteps,
     SkippedProposal,
+    ask,
 )
 from inferometer.tune.search.throughput_model import Array
 from inferometer.tune.settings import Effort
@@ -71,28 +78,37 @@ class SmartState:
     costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded for it, seconds)
     forecasts: Forecasts = ()
 
+    def forecast(self) -> None:
+        """Anew, from all trials so far."""
+        self.forecasts = self.forecaster.forecasts(self.rows, self.trials)
 
-def measure(state: SmartState, row: int, effort: Effort) -> Generator[SearchEvent, Trial | None, None]:
-    number, load = state.candidates.rows[row]
+    @property
+    def utility(self) -> Forecast:
+        return utility(self.problem.goals, self.forecasts, self.candidates.batches)
+
+    @property
+    def feasible(self) -> Array:
+        """How likely each candidate is to keep the constraints."""
+        return chance(self.problem.goals, self.forecasts, self.candidates.batches)
+
+    def row_of(self, trial: Trial) -> int:
+        return self.row_by_name[trial.name, trial.loads]
+
+
+def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
+    number, _ = state.candidates.rows[row]
     if number in state.broken:
         return
-    configuration = state.candidates.configurations[number]
-    is_again = row in state.repeats
-    proposal = Proposal(
-        parts=tuple((variant, load) for variant in configuration.variants),
-        repeat=state.repeats[row] if is_again else 0,
-        effort=effort,
-        predicted=predicted(state, row),
-    )
-    trial = yield proposal
-    assert trial is not None
+    repeat = state.repeats.get(row, 0)
+    proposal = Proposal(state.candidates.parts(row), repeat, effort, predicted(state, row))
+    trial = yield from ask(proposal)
     state.spent_s += trial.cost_s
     state.costs.append((state.loaded != number, trial.cost_s))
     state.loaded = number
-    state.repeats[row] = state.repeats.get(row, 0) + 1
+    state.repeats[row] = repeat + 1
     if not trial.is_measured:
         state.broken.add(number)
-        yield SearchMessage(f"{configuration.name} is left out: {trial.reason}", is_warning=True)
+        yield SearchMessage(f"{trial.name} is left out: {trial.reason}", is_warning=True)
         return
     state.rows.append(row)
     state.trials.append(trial)
@@ -129,16 +145,7 @@ def standing_of(state: SmartState) -> list[Trial]:
     return best_first(state.problem.goals, pool(state.trials))
 
 
-def row_of(state: SmartState, trial: Trial) -> int | None:
-    return state.row_by_name.get((trial.name, trial.loads))
-
-
-def kind_of(state: SmartState, trial: Trial) -> int:
-    row = row_of(state, trial)
-    return -1 if row is None else int(state.candidates.kinds[row])
-
-
-def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps:
+def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     candidates = all_candidates.make(problem, names)
     state = SmartState(problem, candidates, Forecaster(candidates, problem.goals, problem.seed))
     for row in _opening(state):
@@ -185,7 +192,7 @@ def _opening(state: SmartState) -> list[int]:
     return list(dict.fromkeys(chosen))
 
 
-def _look_around(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
+def _look_around(state: SmartState) -> SearchSteps[None]:
     """The most promising candidate for each number of instances: throughput has a kink where cores run out."""
     which = state.candidates.which
     for group in _by_instances(state, list(range(1, len(state.candidates.configurations)))):
@@ -217,7 +224,7 @@ def _size(state: SmartState, number: int) -> tuple[float, float]:
 # --- 2. exploring
 
 
-def _explore(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
+def _explore(state: SmartState) -> SearchSteps[str]:
     patience = 0
     while len(state.trials) < MOST:
         if is_over(state, left_for=race_cost(state)):
@@ -244,11 +251,8 @@ def _next(state: SmartState) -> tuple[float, int | None]:
 
 def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
     """Of every candidate: its configuration and its expected gain; -1 where measuring it tells nothing."""
-    goals = state.problem.goals
-    state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
-    batches = state.candidates.batches
-    value = utility(goals, state.forecasts, batches)
-    feasible = chance(goals, state.forecasts, batches)
+    state.forecast()
+    value, feasible = state.utility, state.feasible
     which = state.candidates.which
     kinds = state.candidates.kinds
     is_open = ~np.isin(kinds, kinds[state.rows])  # those that cannot differ from a measured one are closed
@@ -265,25 +269,19 @@ def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
 def _incumbents(state: SmartState, feasible: Array) -> list[int]:
     """Measured candidates that keep the constraints: before a race by the forecast, since one run is noisy; after it
     by their figures, since those decide the result."""
-    rows = list(dict.fromkeys(state.rows))
     if not state.has_raced:
-        return [row for row in rows if feasible[row] >= 0.5]
-    return [
-        row
-        for trial in pool(state.trials)
-        if passes(state.problem.goals, trial) and (row := row_of(state, trial)) is not None
-    ]
+        return [row for row in dict.fromkeys(state.rows) if feasible[row] >= 0.5]
+    return [state.row_of(trial) for trial in pool(state.trials) if passes(state.problem.goals, trial)]
 
 
 # --- 3. the race
 
 
-def _race(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
+def _race(state: SmartState) -> SearchSteps[str]:
     """Measure leaders again until it is clear which is ahead."""
     state.has_raced = True
     for _ in range(MOST_RUNS):
-        ranked = standing_of(state)
-        runner = who_runs(state, ranked)
+        runner = _runner(state, standing_of(state))
         if runner is None:
             break
         if is_over(state, left_for=HOLD.duration_s):
@@ -294,12 +292,16 @@ def _race(state: SmartState) -> Generator[SearchEvent, Trial | None, str]:
     return ""
 
 
-def who_runs(state: SmartState, standing: list[Trial]) -> int | None:
+def _runner(state: SmartState, standing: list[Trial]) -> int | None:
     """The candidate to measure next: the leader until it has enough runs, then one that could still be ahead of it."""
     leader = standing[0]
-    if _held(state, leader) < _needed(state, leader):
-        return row_of(state, leader)
+    if _lacks_runs(state, leader):
+        return state.row_of(leader)
     return max(_rivals(state, standing), default=(0.0, None), key=lambda pair: pair[0])[1]
+
+
+def _lacks_runs(state: SmartState, trial: Trial) -> bool:
+    return state.repeats[state.row_of(trial)] < _needed(state, trial)
 
 
 def _needed(state: SmartState, trial: Trial) -> int:
@@ -316,19 +318,18 @@ def _needed(state: SmartState, trial: Trial) -> int:
 def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]:
     """Those that could still be ahead of the leader, each with how much another run of it is worth."""
     leader = standing[0]
-    goals = state.problem.goals
-    feasible = chance(goals, state.forecasts, state.candidates.batches)
+    goals, feasible, kinds = state.problem.goals, state.feasible, state.candidates.kinds
     found = []
     for trial in standing[1:]:
-        row = row_of(state, trial)
-        if row is None or _held(state, trial) >= _needed(state, trial):
+        if not _lacks_runs(state, trial):
             continue
+        row = state.row_of(trial)
         ahead = score(goals, trial, leader)
         if not passes(goals, trial):
             worth = ahead * float(feasible[row])  # weighed by the forecast, which knows its neighbours
             if worth > 2 * WORTH:
                 found.append((worth, row))
-        elif kind_of(state, trial) != kind_of(state, leader) and ahead > -_room(trial, leader):
+        elif kinds[row] != kinds[state.row_of(leader)] and ahead > -_room(trial, leader):
             found.append((ahead + _room(trial, leader), row))
     return found
 
@@ -336,10 +337,8 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
 def _room(trial: Trial, leader: Trial) -> float:
     """How far behind the leader a trial can be and still be better in truth; between two loads of one configuration
     the choice matters less."""
-    return ENOUGH if trial.name == leader.name else _reach(trial, leader)
-
-
-def _reach(trial: Trial, leader: Trial) -> float:
+    if trial.name == leader.name:
+        return ENOUGH
     widths = [
         row.relative_half_width
         for one in (trial, leader)
@@ -349,24 +348,16 @@ def _reach(trial: Trial, leader: Trial) -> float:
     return max(ENOUGH, sum(width or 0.05 for width in widths))
 
 
-def _held(state: SmartState, trial: Trial) -> int:
-    row = row_of(state, trial)
-    return 0 if row is None else state.repeats.get(row, 0)
-
-
-def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
+def _settle_default(state: SmartState) -> SearchSteps[None]:
     """Find the best load of the default too: the gain is reported over that."""
-    which = state.candidates.which
-    goals = state.problem.goals
-    batches = state.candidates.batches
     for _ in range(DEFAULT_LOOKS):
         if 0 in state.broken or is_over(state, left_for=HOLD.duration_s):
             return
-        state.forecasts = state.forecaster.forecasts(state.rows, state.trials)
-        own = np.flatnonzero((which == 0) & (chance(goals, state.forecasts, batches) > 0.5))
+        state.forecast()
+        own = np.flatnonzero((state.candidates.which == 0) & (state.feasible > 0.5))
         if not len(own):
             return
-        best = int(own[utility(goals, state.forecasts, batches).mean[own].argmax()])
+        best = int(own[state.utility.mean[own].argmax()])
         if best in state.rows:
             return
         yield from measure(state, best, HOLD)
@@ -375,7 +366,7 @@ def _settle_default(state: SmartState) -> Generator[SearchEvent, Trial | None, N
 # --- what was not done
 
 
-def _report_rest(state: SmartState) -> Generator[SearchEvent, Trial | None, None]:
+def _report_rest(state: SmartState) -> SearchSteps[None]:
     """Every configuration that was never measured, with what it could have reached at best."""
     if not state.forecasts:
         return
@@ -384,12 +375,10 @@ def _report_rest(state: SmartState) -> Generator[SearchEvent, Trial | None, None
     standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
     reached = f"{standing[0].name} reached {best:.1f}"
-    which = state.candidates.which
-    goals = state.problem.goals
-    batches = state.candidates.batches
-    feasible = chance(goals, state.forecasts, batches) > 0.05
+    which, batches = state.candidates.which, state.candidates.batches
+    feasible = state.feasible > 0.05
     said = 0
-    for number, configuration in enumerate(state.candidates.configurations):
+    for number in range(len(state.candidates.configurations)):
         if number in measured or said >= MOST_SKIPS:
             continue
         own = np.flatnonzero((which == number) & feasible)
@@ -404,10 +393,5 @@ def _report_rest(state: SmartState) -> Generator[SearchEvent, Trial | None, None
             reason = f"expected to reach at most {most:.1f} infer/s, and {reached}"
             if most > best:
                 reason = f"the search ended first: expected to reach {likely:.1f} infer/s, at most {most:.1f}"
-        load: ClientLoad = state.candidates.rows[row][1]
-        yield SkippedProposal(
-            Proposal(
-                tuple((variant, load) for variant in configuration.variants), predicted=predicted(state, row)
-            ),
-            reason,
-        )
+        parts = state.candidates.parts(row)
+        yield SkippedProposal(Proposal(parts, predicted=predicted(state, row)), reason)

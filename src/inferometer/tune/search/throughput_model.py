@@ -29,6 +29,11 @@ class OperatingPoints:
     load: Array
     by_rate: bool = False
 
+    def at(self, rows: list[int] | NDArray[np.int64]) -> "OperatingPoints":
+        return OperatingPoints(
+            self.instances[rows], self.batch[rows], self.delay_s[rows], self.load[rows], self.by_rate
+        )
+
 
 PARAMETERS = 5  # log of fixed_s, item_s, outside_s, cores; and the scaling of busy instances
 

@@ -20,7 +20,6 @@ from inferometer.tune import model_config
 from inferometer.tune.deployment import ServerDeployment
 from inferometer.tune.meter import TrialError, TrialFigures, fingerprint
 from inferometer.tune.prepare import choose, make_problem
-from inferometer.tune.search.search import Search
 from inferometer.tune.session import TrialRunner, run, sent_options
 from inferometer.tune.settings import Addresses, ServerAccess
 from inferometer.tune.study import Study
@@ -215,9 +214,7 @@ class Analyzer:
                 study = Study(
                     "inferometer test", settings.mode, name, scope.goals, seed=settings.search.seed or 0
                 )
-                yield run(
-                    TrialRunner(site, meter, journal, names, monotonic_ns, watcher), Search(steps), study
-                )
+                yield run(TrialRunner(site, meter, journal, names, monotonic_ns, watcher), steps, study)
                 if watcher.is_interrupted():
                     return
 
@@ -251,6 +248,9 @@ load = float(value("--concurrency-range") if "--concurrency-range" in words else
 if load in [float(row) for row in os.environ.get("STUB_FAILS", "").split()]:
     print("cannot do it")
     sys.exit(99)
+if len(open(os.environ["STUB_LOG"]).readlines()) <= int(os.environ.get("STUB_UNSTABLE", 0)):
+    print("Failed to obtain stable measurement")
+    sys.exit(2)
 rate = 100.0 if "STUB_FLAT" in os.environ else 100 * load
 row = {{"Concurrency": load, "Inferences/Second": rate, "Avg latency": 1000 * load, "p90 latency": 1500 * load,
        "p95 latency": 1600 * load, "p99 latency": 2000 * load, "send/recv": 100, "response wait": 900,

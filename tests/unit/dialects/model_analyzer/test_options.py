@@ -6,8 +6,8 @@ from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, read_command
 from inferometer.dialects.model_analyzer.values import ints
-from inferometer.tune.prompts import Prompts
 from inferometer.tune.scoring import Constraint
+from inferometer.tune.settings import Prompts
 from inferometer.tune.space import manual
 
 

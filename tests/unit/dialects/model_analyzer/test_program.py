@@ -3,7 +3,7 @@
 import pytest
 from analyzer import BOUNDED
 
-from inferometer.dialects.model_analyzer.load_generator import Windows, read_table
+from inferometer.dialects.model_analyzer.load_generator import read_table, window_flags
 from inferometer.tune.meter import TrialError
 
 
@@ -125,16 +125,23 @@ def test_a_program_that_fails_once_costs_that_load(tool, stub, monkeypatch, caps
 
 
 @pytest.mark.parametrize(
-    ("flags", "sizes"),
+    ("flags", "name", "sizes"),
     [
-        ({}, (50, 100)),
-        ({"measurement-mode": "time_windows"}, (5000, 6000)),
-        ({"measurement-request-count": 70}, (70, 120)),
+        ({}, "measurement-request-count", (None, 100, 150)),
+        ({"measurement-mode": "time_windows"}, "measurement-interval", (None, 6000, 7000)),
+        ({"measurement-request-count": 70}, "measurement-request-count", (None, 120, 170)),
     ],
 )
-def test_windows_grow_when_they_were_too_small(flags, sizes):
-    first = Windows.first(flags)
-    assert (first.size, first.larger().size) == sizes
+def test_windows_grow_when_they_were_too_small(flags, name, sizes):
+    assert tuple(window_flags(flags, start).get(name) for start in range(3)) == sizes
+
+
+def test_a_window_that_the_user_gave_grows_too(tool, stub, monkeypatch):
+    monkeypatch.setenv("STUB_UNSTABLE", "2")
+    yaml = {"perf_analyzer_flags": {"measurement-mode": "time_windows", "measurement-interval": 700}}
+    words = ("--perf-analyzer-path", stub.path, "--run-config-search-disable", "-c", "2")
+    assert tool.profile(*words, yaml=yaml) == 0
+    assert stub.given("--measurement-interval") == ["700", "1700", "2700"]
 
 
 def test_figures_are_rounded_as_the_table_has_them():

@@ -11,15 +11,15 @@ from scripted import W, drive, server
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import picture, tables
-from inferometer.dialects.model_analyzer.outputs import shortage
-from inferometer.dialects.model_analyzer.report_files import ReportFiles
+from inferometer.dialects.model_analyzer.outputs import ReportFiles, shortage
+from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.chromium import browsing, find_chromium
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.report import facts
 from inferometer.tune.report.detailed import detailed, find
-from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.facts import effect_sentence, main_effects
 from inferometer.tune.report.study import pareto, study_document
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
@@ -182,19 +182,19 @@ def test_long_names_keep_their_number():
 
 def test_a_limit_is_drawn_into_the_plot():
     study = made(Goal("W", constraints=(Constraint("perf_latency_p99", high=6.0),)))
-    drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput", monotonic=True)
-    assert "stroke-dasharray" in drawing
-    assert "Target p99 Latency (ms)" in drawing
-    assert picture.plot(study, study.ranked, "T", "perf_latency_p99", "gpu_used_memory") is None
+    drawing = picture.plot(study, study.ranked, Plot("t", "T", "perf_latency_p99", "perf_throughput", True))
+    assert "stroke-dasharray" in drawing.svg
+    assert "Target p99 Latency (ms)" in drawing.svg
+    assert picture.plot(study, study.ranked, Plot("t", "T", "perf_latency_p99", "gpu_used_memory")) is None
     assert picture.latency_breakdown(find(study, "W_config_5")) is None
 
 
 def test_one_browser_prints_it_all(tmp_path):
     find_chromium()
     study, files = made(), ReportFiles()
-    files.pdf(tmp_path / "a" / "report.pdf", render(study_document(study, 3)))
-    drawing = picture.plot(study, study.ranked, "T", "perf_latency_p99", "perf_throughput")
-    files.png(tmp_path / "plot.png", drawing, width=picture.WIDTH, height=picture.HEIGHT)
+    files.later(tmp_path / "a" / "report.pdf", render(study_document(study, 3)))
+    drawing = picture.plot(study, study.ranked, Plot("t", "T", "perf_latency_p99", "perf_throughput"))
+    files.later(tmp_path / "plot.png", drawing)
     assert files.print_all() is None
     assert (tmp_path / "a" / "report.pdf").read_bytes().startswith(b"%PDF")
     data = (tmp_path / "plot.png").read_bytes()

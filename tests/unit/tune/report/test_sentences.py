@@ -12,7 +12,7 @@ from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.report import facts
 from inferometer.tune.report.detailed import detailed
-from inferometer.tune.report.effects import effect_sentence, main_effects
+from inferometer.tune.report.facts import effect_sentence, main_effects
 from inferometer.tune.report.study import across_document, study_document
 from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.base.documents import DEEPEST, decode
+from inferometer.base.text import DEEPEST, decode_json
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**64), 2**64), st.floats(allow_nan=False), st.text()),
@@ -17,7 +17,7 @@ JSON = st.recursive(
 
 @given(JSON.filter(lambda document: "Infinity" not in json.dumps(document)))
 def test_a_good_document_stays_as_it_is(document) -> None:
-    assert decode(json.dumps(document).encode()) == document
+    assert decode_json(json.dumps(document).encode()) == document
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_a_good_document_stays_as_it_is(document) -> None:
 )
 def test_what_later_code_would_stumble_over_is_refused(text: bytes, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        decode(text)
+        decode_json(text)
 
 
 def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
-    assert decode(rb'{"\ud800": ["\udfff", "\ud83d\ude00"]}') == {"\ufffd": ["\ufffd", "\U0001f600"]}
+    assert decode_json(rb'{"\ud800": ["\udfff", "\ud83d\ude00"]}') == {"\ufffd": ["\ufffd", "\U0001f600"]}
 
 
 def test_documents_may_be_as_deep_as_allowed() -> None:
-    assert json.dumps(decode(b"[" * DEEPEST + b"]" * DEEPEST)) == "[" * DEEPEST + "]" * DEEPEST
+    assert json.dumps(decode_json(b"[" * DEEPEST + b"]" * DEEPEST)) == "[" * DEEPEST + "]" * DEEPEST
