@@ -83,7 +83,8 @@ def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
     layout = _layout(result)
     rows: dict[tuple[str, str], list[Row]] = {}
     for level, measurement in reported(result):
-        for member in _members(measurement):
+        members = () if measurement.server is None else measurement.server.members
+        for member in (member for member in members if member.was_called):
             row = _member_row(layout, level, measurement, member)
             rows.setdefault((member.name, member.version), []).append(row)
     return tuple(
@@ -189,11 +190,6 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
         *_server_cells(layout, member, rest),
         ("Client Recv", 0),
     )
-
-
-def _members(measurement: Measurement) -> Iterator[ModelStatistics]:
-    if measurement.server is not None:
-        yield from (member for member in measurement.server.members if member.was_called)
 
 
 def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:

@@ -16,10 +16,15 @@ class Estimate:
     high: float | None = None
 
     @property
+    def limits(self) -> tuple[float, float] | None:
+        """The interval; None where none is known."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def relative_half_width(self) -> float | None:
-        if self.low is None or self.high is None or self.value == 0:
+        if self.limits is None or self.value == 0:
             return None
-        return (self.high - self.low) / 2 / abs(self.value)
+        return (self.limits[1] - self.limits[0]) / 2 / abs(self.value)
 
 
 @dataclass(frozen=True, slots=True)
