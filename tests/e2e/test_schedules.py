@@ -18,9 +18,9 @@ from inferometer.load.workers import Workers
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.records.records import Records, join
-from inferometer.selftest.behaviour import Behaviour
-from inferometer.selftest.drive import NullServer, run_whole, workers
-from inferometer.selftest.schedule import ks_distance
+from inferometer.selftest.accuracy import ks_distance
+from inferometer.selftest.drive import NullServer, run_load, workers
+from inferometer.selftest.null_server import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.traffic import Traffic
 from inferometer.services.triton_grpc import TritonGrpc
@@ -299,7 +299,7 @@ def test_a_crew_that_is_resized_goes_on_with_all_its_workers() -> None:
         load.apply(Closed(2))
         load.resize(3)
         assert load.count == 3
-        run = run_whole(load, Closed(3, count=300), 1.0)
+        run = run_load(load, Closed(3, count=300), 1.0)
         load.stop()
         requests = server.report().requests
     assert run.measurement.request_count == 300
@@ -315,7 +315,7 @@ def test_poisson_requests_arrive_when_they_are_due_and_not_evenly() -> None:
     rate, total, stretch = 100, 250, 100
     with NullServer(Behaviour(keeps_arrivals=True)) as server, workers(server, "http", 64) as load:
         server.report()
-        records = run_whole(load, Open(Poisson(rate, seed=11), count=total), total / rate).records
+        records = run_load(load, Open(Poisson(rate, seed=11), count=total), total / rate).records
         arrived = np.sort(np.array(server.report().arrivals_ns))
     due = np.sort(records.due_ns)
     assert len(arrived) == len(due) == total

@@ -25,7 +25,7 @@ from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level, measure_with_enough_workers
 from inferometer.measure.points import Agenda
 from inferometer.records.records import join
-from inferometer.selftest.schedule import ks_distance, ks_p_value
+from inferometer.selftest.accuracy import ks_distance, ks_p_value
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock

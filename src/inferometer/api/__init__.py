@@ -174,14 +174,12 @@ def diagnose(
     `concurrency` is a range as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
     measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
     """
-    from inferometer.diagnose.apply import ApplySettings, diagnose_model
-    from inferometer.diagnose.run import DiagnoseRequest
+    from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.stats.watcher import completed
 
     measured = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
-    outcome = diagnose_model(
-        DiagnoseRequest(measured, cores), ApplySettings(budget_s, keep) if apply else None, completed(watcher)
-    )
+    request = DiagnoseRequest(measured, cores, budget_s if apply else None, keep)
+    outcome = diagnose_model(request, completed(watcher))
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis

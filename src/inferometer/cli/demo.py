@@ -32,8 +32,7 @@ COMMAND = Command(
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.diagnose.apply import ApplySettings, diagnose_model
-    from inferometer.diagnose.run import DiagnoseRequest
+    from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.measure.checks import changed
     from inferometer.options.options import REQUEST_TIMEOUT_S, DataOptions, Options
     from inferometer.options.values import Range
@@ -56,7 +55,7 @@ def run(given: dict[str, Any]) -> int:
         )
         _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
         with progress_shown() as progress:
-            outcome = diagnose_model(DiagnoseRequest(options), ApplySettings(BUDGET_S), progress)
+            outcome = diagnose_model(DiagnoseRequest(options, budget_s=BUDGET_S), progress)
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
     files = _write(outcome.diagnosis, folder, outputs)

@@ -33,8 +33,7 @@ COMMAND = Command(
 def run(given: dict[str, Any]) -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.writing import writable
-    from inferometer.diagnose.apply import ApplySettings, diagnose_model
-    from inferometer.diagnose.run import DiagnoseRequest
+    from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.report.saved import document, write_page
     from inferometer.report.terminal import show
 
@@ -44,9 +43,9 @@ def run(given: dict[str, Any]) -> int:
         name = "--keep" if own.keep else "--write-config"
         raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
     writable(options.json, options.html)
-    settings = ApplySettings(own.budget_s, own.keep) if own.apply else None
+    request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
     with progress_shown() as progress:
-        outcome = diagnose_model(DiagnoseRequest(options, own.cores), settings, progress)
+        outcome = diagnose_model(request, progress)
     diagnosis, outputs = outcome.diagnosis, Outputs()
     outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     outputs.file(options.json, partial(write, diagnosis))

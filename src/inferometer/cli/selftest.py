@@ -64,9 +64,8 @@ def _run(*, is_quick: bool) -> "SelfTest":
 
 
 def _parts() -> "Mapping[str, Part]":
-    from inferometer.selftest.faults import fault_checks, stall_checks
+    from inferometer.selftest.accuracy import fault_checks, schedule_checks, stall_checks
     from inferometer.selftest.limits import ceiling_checks, machine_checks
-    from inferometer.selftest.schedule import schedule_checks
 
     return {
         "machine": machine_checks,

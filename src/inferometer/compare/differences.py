@@ -30,9 +30,8 @@ from inferometer.compare.comparison import (
     LevelDifference,
 )
 from inferometer.compare.turns import PERCENTILES, TurnSeries
-from inferometer.stats.difference import difference
 from inferometer.stats.figures import Metric, named
-from inferometer.stats.intervals import student_t
+from inferometer.stats.intervals import relative_difference, student_t
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.series import joined
 
@@ -98,13 +97,13 @@ def _percent(ratio: float) -> float:
 
 def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
     """The difference in percent of two figures that were measured apart, from their own 95 % intervals."""
-    found = difference(base, other)
-    value = found.relative * 100
+    found = relative_difference(base, other)
+    value = found.value * 100
     if found.low is None or found.high is None or found.low <= -1 or math.isinf(found.high):
         return Estimate(value)
     # How many sections the intervals came from is not in the file; eight are the fewest.
     wider = student_t(1 - (1 - CONFIDENCE) / looks / 2, 7) / student_t(0.975, 7)
-    centre, low, high = (math.log1p(part) for part in (found.relative, found.low, found.high))
+    centre, low, high = (math.log1p(part) for part in (found.value, found.low, found.high))
     return Estimate(
         value, _percent(centre - wider * (centre - low)), _percent(centre + wider * (high - centre))
     )
@@ -121,9 +120,9 @@ def headline_metrics(chosen: int | None, more: Sequence[int] = ()) -> tuple[Metr
 
 def _verdict(metric: Metric, percent: Estimate) -> str:
     """What the interval shows."""
-    if percent.low is None or percent.high is None or percent.low <= 0 <= percent.high:
+    if percent.limits is None or percent.limits[0] <= 0 <= percent.limits[1]:
         return NO_DIFFERENCE
-    return FASTER if (percent.low > 0) == metric.is_higher_better else SLOWER
+    return FASTER if (percent.limits[0] > 0) == metric.is_higher_better else SLOWER
 
 
 def of_turns(
@@ -139,7 +138,9 @@ def _of_turns(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int, 
     blocks = _blocks(metric, base, other, rounds)
     if len(blocks) < FEWEST:
         few = f"only {rounds} rounds" if rounds < FEWEST else f"needs {FEWEST * metric.need} requests"
-        return _without_interval(metric, whole, _figure(metric, other, range(rounds)), few)
+        value = _figure(metric, other, range(rounds))
+        change = Estimate((value / whole - 1) * 100 if whole else 0.0)
+        return Difference(metric.short, whole, value, change, NO_DIFFERENCE, few)
     pairs = [[_figure(metric, series, block) for block in blocks] for series in (base, other)]
     percent = paired_percent(pairs[0], pairs[1], looks)
     value = whole * (1 + percent.value / 100)
@@ -168,11 +169,6 @@ def _figure(metric: Metric, series: TurnSeries, rounds: range) -> float:
         inferences = sum(window.count for window in windows) * series.candidate.level_settings.batch
         return inferences * NS_PER_S / max(span_ns, 1)
     return float(joined([window.latency_ns for window in windows]).percentile(metric.percentile))
-
-
-def _without_interval(metric: Metric, base: float, value: float, reason: str) -> Difference:
-    percent = Estimate((value / base - 1) * 100 if base else 0.0)
-    return Difference(metric.short, base, value, percent, NO_DIFFERENCE, reason)
 
 
 def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:

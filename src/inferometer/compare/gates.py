@@ -139,10 +139,11 @@ def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tupl
 def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tuple[str, str]:
     percent = found.percent
     where = f"at {_where(level)}"
-    if percent.low is None or percent.high is None:
+    if percent.limits is None:
         return INCONCLUSIVE, f"{percent.value:+.1f} % without an interval {where}: {found.reason}"
-    words = f"{percent.value:+.1f} % ({percent.low:+.1f} to {percent.high:+.1f}) {where}"
-    beyond = [gate.is_beyond(end) for end in (percent.low, percent.high)]
+    low, high = percent.limits
+    words = f"{percent.value:+.1f} % ({low:+.1f} to {high:+.1f}) {where}"
+    beyond = [gate.is_beyond(end) for end in (low, high)]
     if all(beyond):
         return FAILED, words
     return (INCONCLUSIVE, f"{words}: the limit lies inside the interval") if any(beyond) else (PASSED, words)

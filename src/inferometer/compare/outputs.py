@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.errors import InferometerError
 from inferometer.compare.comparison import OutputSimilarity
-from inferometer.dataset.batches import batch
-from inferometer.dataset.build import build
+from inferometer.dataset.build import batch, build
 from inferometer.dataset.dataset import Step
 from inferometer.measure.prepare import Setup
 from inferometer.model.numbers import ElementError, decode, encode_fractions, values
@@ -156,7 +155,7 @@ def _of_numbers(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]
         return OutputSimilarity(name, datatype, len(pairs), 0, problem=problem)
     if not len(left):
         return OutputSimilarity(name, datatype, len(pairs), 0)
-    same = (left == right) | (_is_nan(left) & _is_nan(right))
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
     a, b = left.astype(np.float64), right.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     is_float = any(tensor.datatype in FLOATS for pair in pairs for tensor in pair)
@@ -197,11 +196,6 @@ def _finite(value: float) -> float | None:
 
 def _raw(tensor: Tensor) -> NDArray[Any]:
     return values(tensor.datatype, tensor.data)
-
-
-def _is_nan(array: NDArray[Any]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), np.bool_)
-    return found
 
 
 def _top1(name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> float | None:

@@ -1,11 +1,18 @@
-"""The inputs of a run: streams of steps, each step the tensors of one batch-1 request."""
+"""The inputs of a run: streams of steps, each step the tensors of one batch-1 request; the user's files of them."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from inferometer.base.errors import UsageError
 from inferometer.model.spec import Tensor
 
 Step = tuple[Tensor, ...]
 Streams = tuple[tuple[Step, ...], ...]
+
+MALFORMED = "Input data file is malformed."
+UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +32,38 @@ class Dataset:
     @property
     def is_given(self) -> bool:
         return self.origin not in ("random", "zero")
+
+
+def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested: bool) -> None:
+    """Of another file: a flat one adds steps to stream 0, a nested one adds streams."""
+    if is_nested or not streams:
+        streams += more
+    else:
+        streams[0] += more[0]
+
+
+def read_bytes(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: str | Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot read the data file {path}: {error.strerror or error}")
+
+
+def parse_json(text: bytes, wrong: str, *, remedy: str = "") -> Any:
+    """The value; `wrong` begins what is said where there is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{wrong}{error}", remedy=remedy) from None
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """The lines without their ends, which may be those of Windows; the last one needs none."""
+    lines = data.split(b"\n")
+    if lines[-1] == b"":
+        del lines[-1]
+    return [line.removesuffix(b"\r") for line in lines]

@@ -1,7 +1,10 @@
-"""Inputs given one by one on the command line: `NAME=@FILE` and `NAME=value,value`.
+"""Inputs given one by one on the command line, `NAME=@FILE` and `NAME=value,value`, or in a directory.
 
-Each input gets a list of tensors; request k takes the k-th of every list. A list of one is used in all of them,
-and inputs that are not named get generated data.
+Given one by one, each input gets a list of tensors; request k takes the k-th of every list. A list of one is used in
+all of them, and inputs that are not named get generated data.
+
+A directory has one file for each input, and for outputs that must come back; the file's name is the tensor's. Numbers
+are raw little-endian bytes of a batch-1 tensor, row-major; BYTES are text with one element per line.
 """
 
 import errno
@@ -12,7 +15,7 @@ import os.path
 import re
 import shlex
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.dataset import Dataset, Step, read_bytes, split_lines, unreadable
 from inferometer.dataset.generate import generate_steps
-from inferometer.dataset.lines import read_bytes, split_lines
 from inferometer.dataset.shapes import (
     Shape,
     dynamic_shape_error,
@@ -34,6 +36,8 @@ from inferometer.dataset.shapes import (
     format_shape,
     maybe_filled,
     maybe_shape,
+    require_input,
+    require_known_datatypes,
 )
 from inferometer.dataset.wav import WavError, parse_wav
 from inferometer.model.numbers import DATATYPES, ElementError, encode, encode_fractions, little_endian
@@ -60,16 +64,10 @@ def read_files(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
 
 
 def _lists(model: ModelSpec, options: DataOptions) -> dict[str, list[Tensor]]:
-    specs = {spec.name: spec for spec in model.inputs}
     lists: dict[str, list[Tensor]] = {}
     for name, source in options.files:
-        if name not in specs:
-            known = ", ".join(f"'{known}'" for known in specs)
-            raise UsageError(
-                f"--input names '{name}', but model '{model.name}' has no such input",
-                remedy=f"its inputs are {known}" if known else "the model has no inputs",
-            )
-        lists.setdefault(name, []).extend(_tensors(specs[name], source, options.shapes))
+        spec = require_input(model, name, "--input")
+        lists.setdefault(name, []).extend(_tensors(spec, source, options.shapes))
     return lists
 
 
@@ -91,7 +89,8 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
     shape = maybe_shape(spec, shapes)
     if source.startswith("@"):
         for path in _paths(spec, source[1:]):
-            yield from reader_for(path)(Wanted(spec, path, shape))
+            read = READERS.get(os.path.splitext(path)[1].lower(), read_raw)
+            yield from read(Wanted(spec, path, shape))
         return
     if os.path.isfile(source):
         raise UsageError(
@@ -146,13 +145,11 @@ class Wanted:
         """What --shape says, which goes before the form of the data."""
         return self.shape if self.spec.is_dynamic else None
 
-    @property
-    def form(self) -> str:
-        return f"{self.spec.datatype} of shape {format_shape(self.spec.shape if self.shape is None else self.shape)}"
-
     def misfit(self, found: str, *, remedy: str = "") -> UsageError:
+        shape = format_shape(self.spec.shape if self.shape is None else self.shape)
         return UsageError(
-            f"{self.source} does not fit input '{self.spec.name}', which takes {self.form}: {found}",
+            f"{self.source} does not fit input '{self.spec.name}', which takes {self.spec.datatype} of shape {shape}: "
+            f"{found}",
             remedy=remedy,
         )
 
@@ -160,17 +157,9 @@ class Wanted:
         return Tensor(self.spec.name, self.spec.datatype, shape, data)
 
 
-Reader = Callable[[Wanted], list[Tensor]]
-
-
-def reader_for(path: str) -> Reader:
-    """By the ending of the name; what is not known is taken as it is."""
-    return READERS.get(os.path.splitext(path)[1].lower(), read_raw)
-
-
 def read_raw(wanted: Wanted) -> list[Tensor]:
     """The bytes of the file: one element of BYTES, or numbers as they lie in memory."""
-    data = read_bytes(Path(wanted.source))
+    data = read_bytes(wanted.source)
     if wanted.spec.datatype == "BYTES":
         return [_flat(wanted, encode("BYTES", [data]), 1)]
     size = DATATYPES[wanted.spec.datatype].size
@@ -192,7 +181,7 @@ def read_text(wanted: Wanted) -> list[Tensor]:
         raise wanted.misfit(
             "a text file goes to BYTES inputs", remedy="save numbers as .npy, or put them into a JSON file"
         )
-    lines = split_lines(read_bytes(Path(wanted.source)))
+    lines = split_lines(read_bytes(wanted.source))
     if not lines:
         raise wanted.misfit("the file is empty", remedy="write one element per line")
     return [_flat(wanted, encode("BYTES", [line]), 1) for line in lines]
@@ -227,7 +216,7 @@ def read_wav(wanted: Wanted) -> list[Tensor]:
     if datatype in ("UINT8", "BYTES"):
         return read_raw(wanted)
     try:
-        sound = parse_wav(read_bytes(Path(wanted.source)))
+        sound = parse_wav(read_bytes(wanted.source))
     except WavError as error:
         raise wanted.misfit(f"it cannot be read as .wav: {error}") from None
     if datatype in _FLOATS:
@@ -261,7 +250,12 @@ def read_literal(wanted: Wanted) -> Tensor:
     return _flat(wanted, data, len(values))
 
 
-READERS: dict[str, Reader] = {".npy": read_npy, ".npz": read_npz, ".txt": read_text, ".wav": read_wav}
+READERS = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".txt": read_text,
+    ".wav": read_wav,
+}  # others are taken as they are
 
 
 @contextmanager
@@ -273,7 +267,7 @@ def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
     except (OSError, *_BROKEN) as error:
         # A damaged archive may lead to a place before the file's start (EINVAL), which is no trouble of the system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise UsageError(f"cannot read the data file {wanted.source}: {error.strerror}") from None
+            raise unreadable(wanted.source, error) from None
         raise wanted.misfit(f"it cannot be read as {ending}: {error}") from None
 
 
@@ -369,3 +363,81 @@ def _conversion(wanted: Wanted) -> str:
     if codec is None:
         return "sound goes to INT16, INT32 and float inputs; send anything else as .npy"
     return f"convert it: ffmpeg -i {shlex.quote(wanted.source)} -c:a {codec} converted.wav"
+
+
+# --- a directory
+
+
+def read_directory(model: ModelSpec, directory: str, shapes: Mapping[str, Shape]) -> Dataset:
+    """One stream of one step. Outputs without a file are not checked."""
+    names = _names(directory)
+    _require_known(model, directory, names)
+    for spec in model.inputs:
+        if spec.name not in names and not spec.optional:
+            raise UsageError(
+                f"missing tensor {spec.name} in {directory}: expected a file for each of "
+                f"{', '.join(spec.name for spec in model.inputs)}, found {', '.join(names) or 'none'}"
+            )
+    step = tuple(
+        _input(spec, Path(directory, spec.name), shapes) for spec in model.inputs if spec.name in names
+    )
+    checked = [spec for spec in model.outputs if spec.name in names]
+    require_known_datatypes(model.name, "output", checked)
+    outputs: Step = tuple(_output(spec, Path(directory, spec.name)) for spec in checked)
+    return Dataset("directory", ((step,),), expected=((outputs,),) if outputs else None)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(path.name for path in Path(directory).iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot read the directory {directory}: {error.strerror or error}") from None
+
+
+def _require_known(model: ModelSpec, directory: str, names: list[str]) -> None:
+    known = [spec.name for spec in (*model.inputs, *model.outputs)]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"Provided data file '{name}' does not correspond to a valid model input or output.",
+                remedy=f"take it out of {directory}, or name it after one of {', '.join(known)}",
+            )
+
+
+def _input(spec: TensorSpec, path: Path, shapes: Mapping[str, Shape]) -> Tensor:
+    data, elements = _data(spec, path)
+    shape = maybe_shape(spec, shapes)
+    if shape is None:
+        raise dynamic_shape_error(spec, elements=elements, place=f" in {path}")
+    return _tensor(spec, f"input {spec.name}", shape, path, data, elements)
+
+
+def _output(spec: TensorSpec, path: Path) -> Tensor:
+    data, elements = _data(spec, path)
+    shape = maybe_filled(spec, elements)
+    return _tensor(spec, f"output {spec.name}", (elements,) if shape is None else shape, path, data, elements)
+
+
+def _data(spec: TensorSpec, path: Path) -> tuple[bytes, int]:
+    """The bytes that travel, and how many whole elements they are."""
+    data = read_bytes(path)
+    if spec.datatype == "BYTES":
+        lines = split_lines(data)
+        return encode("BYTES", lines), len(lines)
+    return data, len(data) // DATATYPES[spec.datatype].size
+
+
+def _tensor(spec: TensorSpec, label: str, shape: Shape, path: Path, data: bytes, elements: int) -> Tensor:
+    expected = math.prod(shape)
+    where = f"file {path}, for which the model takes {spec.datatype} of shape {format_shape(shape)}"
+    if spec.datatype == "BYTES" and elements != expected:
+        raise UsageError(
+            f"provided data for {label} has {elements} elements, expect {expected}: {where}",
+            remedy="write one element per line",
+        )
+    if spec.datatype != "BYTES" and len(data) != expected * DATATYPES[spec.datatype].size:
+        raise UsageError(
+            f"provided data for {label} has byte size {len(data)}, "
+            f"expect {expected * DATATYPES[spec.datatype].size}: {where}"
+        )
+    return Tensor(spec.name, spec.datatype, shape, data)

@@ -13,27 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.dataset import Step
 from inferometer.dataset.shapes import Shape, dynamic_shape_error, format_shape, maybe_shape
 from inferometer.model.numbers import DATATYPES, bf16_bytes, encode, little_endian
-from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.model.spec import Tensor, TensorSpec
 from inferometer.options.options import DataOptions
 
 POOL_BYTES = 64 << 20  # all generated requests together, as long as there is more than one
 _LARGEST_TENSOR = (2 << 30) - 1
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .?!"
 _LENGTH_BYTES = 4
-
-
-def generate(model: ModelSpec, options: DataOptions, origin: str) -> Dataset:
-    """One stream of different steps; a single one where there is nothing to vary."""
-    return Dataset(origin, (generate_steps(model.inputs, options, origin),))
+_FRACTIONS = {  # the words that are drawn, how many bits of each are taken, and the floats that hold them
+    "FP16": ("<u2", 11, "<f2"),
+    "BF16": ("<u2", 8, "<f4"),
+    "FP32": ("<u4", 24, "<f4"),
+    "FP64": ("<u8", 53, "<f8"),
+}
 
 
 def generate_steps(
     specs: tuple[TensorSpec, ...], options: DataOptions, origin: str, *, given: tuple[Step, ...] = ((),)
 ) -> tuple[Step, ...]:
-    """Tensors of these inputs, to stand beside the given ones: a step for each, or a pool beside a single one."""
+    """Tensors of these inputs, to stand beside the given ones: a step for each, or a pool beside a single one.
+
+    Where there is nothing to vary the pool is a single step.
+    """
     if options.seed < 0:
         raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
     wanted = [(spec, _shape(spec, options)) for spec in specs]
@@ -114,19 +118,12 @@ def _draw(stream: np.random.PCG64, count: int, dtype: str) -> NDArray[Any]:
 
 def _numbers(stream: np.random.PCG64, count: int, datatype: str) -> bytes:
     """Integers of the full range; fractions from 0 to 1, without 1, as fine as the datatype allows near 1."""
-    match datatype:
-        case "BOOL":
-            return (_draw(stream, count, "u1") & np.uint8(1)).tobytes()
-        case "FP16":
-            return _fractions(_draw(stream, count, "<u2"), 11, "<f2").tobytes()
-        case "BF16":
-            return bf16_bytes(_fractions(_draw(stream, count, "<u2"), 8, "<f4"))
-        case "FP32":
-            return _fractions(_draw(stream, count, "<u4"), 24, "<f4").tobytes()
-        case "FP64":
-            return _fractions(_draw(stream, count, "<u8"), 53, "<f8").tobytes()
-        case _:
-            return _draw(stream, count, f"<u{little_endian(datatype).itemsize}").tobytes()
+    if datatype in _FRACTIONS:
+        words, bits, floats = _FRACTIONS[datatype]
+        drawn = _fractions(_draw(stream, count, words), bits, floats)
+        return bf16_bytes(drawn) if datatype == "BF16" else drawn.tobytes()
+    drawn = _draw(stream, count, f"<u{little_endian(datatype).itemsize}")
+    return (drawn & np.uint8(1) if datatype == "BOOL" else drawn).tobytes()
 
 
 def _fractions(words: NDArray[Any], bits: int, dtype: str) -> NDArray[Any]:

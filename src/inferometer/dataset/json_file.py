@@ -25,7 +25,7 @@ from itertools import zip_longest
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.dataset import MALFORMED, UNPARSED, Dataset, Step, add_streams, unreadable
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import (
     Shape,
@@ -39,16 +39,8 @@ from inferometer.dataset.shapes import (
 from inferometer.model.numbers import DATATYPES, ElementError, count, encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
-_ELEMENT_NAMES = {
+_ELEMENT_NAMES = {  # of integers: uint8_t and so on
     "BOOL": "bool",
-    "UINT8": "uint8_t",
-    "UINT16": "uint16_t",
-    "UINT32": "uint32_t",
-    "UINT64": "uint64_t",
-    "INT8": "int8_t",
-    "INT16": "int16_t",
-    "INT32": "int32_t",
-    "INT64": "int64_t",
     "FP16": "half",
     "BF16": "bfloat16",
     "FP32": "float",
@@ -57,7 +49,6 @@ _ELEMENT_NAMES = {
 }
 _IGNORED_KEY = "model"
 _TIMESTAMP = "timestamp"
-_MALFORMED = "Input data file is malformed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ class _Part:
         return self.field == "data"
 
     def error(self, detail: str, *, remedy: str = "") -> UsageError:
-        return UsageError(f"{_MALFORMED} {self.file}: {detail}", remedy=remedy)
+        return UsageError(f"{MALFORMED} {self.file}: {detail}", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +103,7 @@ class _Content:
 def read_json(
     model: ModelSpec, paths: Sequence[str], shapes: Mapping[str, Shape], *, is_scheduled: bool = False
 ) -> Dataset:
-    """The streams of all files: flat files add steps to stream 0, nested files add streams."""
+    """The streams of all files."""
     streams: list[list[Step]] = []
     expected: list[list[Step]] = []
     times_ms: list[float] = []
@@ -123,12 +114,8 @@ def read_json(
         is_checked = is_checked or outputs is not None
         unchecked: list[list[Step]] = [[()] * len(stream) for stream in data.streams]
         checks = unchecked if outputs is None else outputs.streams
-        if data.is_nested or not streams:
-            streams += data.streams
-            expected += checks
-        else:
-            streams[0] += data.streams[0]
-            expected[0] += checks[0]
+        add_streams(streams, data.streams, is_nested=data.is_nested)
+        add_streams(expected, checks, is_nested=data.is_nested)
     return Dataset(
         "json",
         tuple(map(tuple, streams)),
@@ -155,11 +142,9 @@ def _read(
             data = _Part(path, "data", "input", model.name, model.inputs, shapes, is_scheduled)
             return _document(model, data, JsonReader(file))
     except OSError as error:
-        raise UsageError(f"cannot read the data file {path}: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except JsonError as error:
-        raise UsageError(
-            f"failed to parse the specified json file for reading provided data: {path}, {error}"
-        ) from None
+        raise UsageError(f"{UNPARSED.format(path)}{error}") from None
 
 
 def _document(model: ModelSpec, part: _Part, reader: JsonReader) -> tuple[_Content, _Content | None]:
@@ -222,21 +207,16 @@ def _content(part: _Part, reader: JsonReader) -> _Content:
                 raise part.error("a fixed schedule needs one flat list of steps, but 'data' holds lists")
             streams.append(_stream(part, number, reader))
         else:
-            raise _mixed(part, number, reader)
+            found = reader.glance()
+            raise part.error(
+                f"'{part.field}' mixes objects and lists"
+                if isinstance(found, (dict, list))
+                else f"entry {number} of '{part.field}' is {_describe(found)}",
+                remedy="write a list of objects (the steps of one stream) or a list of lists of objects (streams)",
+            )
     if not streams and part.is_data:
         raise part.error("'data' is empty", remedy="give at least one step")
     return _Content("[" in kinds, streams, times_ms)
-
-
-def _mixed(part: _Part, number: int, reader: JsonReader) -> UsageError:
-    found = reader.glance()
-    is_known = isinstance(found, (dict, list))
-    return part.error(
-        f"'{part.field}' mixes objects and lists"
-        if is_known
-        else f"entry {number} of '{part.field}' is {_describe(found)}",
-        remedy="write a list of objects (the steps of one stream) or a list of lists of objects (streams)",
-    )
 
 
 def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
@@ -249,7 +229,7 @@ def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
 def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
     """The step, and when it is sent where there is a schedule."""
     if reader.peek() != "{":
-        raise place.error(_MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
+        raise place.error(MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
     specs = {spec.name: spec for spec in place.part.specs}
     found: dict[str, Tensor] = {}
     time_ms: float | None = None
@@ -277,7 +257,7 @@ def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
 def _time_ms(place: _Place, value: Any) -> float:
     time = value[0] if isinstance(value, list) and len(value) == 1 else value
     if type(time) not in (int, float) or not 0 <= time < math.inf:
-        raise place.error(_MALFORMED, f"expected milliseconds from 0 on, as in [250], found {_brief(value)}")
+        raise place.error(MALFORMED, f"expected milliseconds from 0 on, as in [250], found {_brief(value)}")
     return float(time)
 
 
@@ -286,16 +266,16 @@ def _tensor(spec: TensorSpec, place: _Place, reader: JsonReader) -> Tensor:
     if begin == "[":
         return _finished(spec, place, _from_list(spec, place, reader), None)
     if begin != "{":
-        raise place.error(_MALFORMED, f"expected a list or an object, found {_describe(reader.glance())}")
+        raise place.error(MALFORMED, f"expected a list or an object, found {_describe(reader.glance())}")
     data: bytes | None = None
     shape: Shape | None = None
     for key in reader.names():
         if key == "shape":
             shape = _checked(spec, place, reader.value())
         elif key not in ("content", "b64"):
-            raise place.error(_MALFORMED, f"the key '{key}' is none of content, b64 and shape")
+            raise place.error(MALFORMED, f"the key '{key}' is none of content, b64 and shape")
         elif data is not None:
-            raise place.error(_MALFORMED, "'content' and 'b64' cannot both be given")
+            raise place.error(MALFORMED, "'content' and 'b64' cannot both be given")
         else:
             data = _from_content(spec, place, reader) if key == "content" else _from_b64(place, reader)
     if data is None:
@@ -309,7 +289,7 @@ def _from_content(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
         return _from_list(spec, place, reader)
     if begin != "{":
         found = _describe(reader.glance())
-        raise place.error(_MALFORMED, f"expected 'content' to be a list or an object, found {found}")
+        raise place.error(MALFORMED, f"expected 'content' to be a list or an object, found {found}")
     data: bytes | None = None
     for key in reader.names():
         if key != "b64":
@@ -323,7 +303,7 @@ def _from_content(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
 
 def _from_b64(place: _Place, reader: JsonReader) -> bytes:
     if reader.peek() != '"':
-        raise place.error(_MALFORMED, f"expected 'b64' to be a string, found {_describe(reader.glance())}")
+        raise place.error(MALFORMED, f"expected 'b64' to be a string, found {_describe(reader.glance())}")
     decoded = BytesIO()
     rest = ""
     try:
@@ -350,8 +330,9 @@ def _from_list(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
             encoded.write(encode(spec.datatype, values))
             _require_no_overflow(values)
         except ElementError as error:
+            name = _ELEMENT_NAMES.get(spec.datatype, f"{spec.datatype.lower()}_t")
             raise place.error(
-                f"unable to find {_ELEMENT_NAMES[spec.datatype]} data in json",
+                f"unable to find {name} data in json",
                 f"element {before + error.index} must be {error.expected} ({spec.datatype}), "
                 f"but is {_describe(error.found)}",
                 remedy="write the elements as one flat list" if isinstance(error.found, list) else "",
@@ -377,7 +358,14 @@ def _finished(spec: TensorSpec, place: _Place, data: bytes, written: Shape | Non
         shape = (elements,) if filled is None else filled
     if shape is None:
         raise dynamic_shape_error(spec, elements=elements, place=str(place))
-    _require_size(spec, place, shape, elements, len(data))
+    expected, unit, found = math.prod(shape) * DATATYPES[spec.datatype].size, "bytes", len(data)
+    if spec.datatype == "BYTES":
+        expected, unit, found = math.prod(shape), "elements", elements
+    if found != expected:
+        raise place.error(
+            f"mismatch in the data provided for {spec.name}. Expected: {expected} {unit}, Got: {found} {unit}",
+            f"shape {format_shape(shape)} of {spec.datatype} has {math.prod(shape)} elements",
+        )
     return Tensor(spec.name, spec.datatype, shape, data)
 
 
@@ -396,7 +384,7 @@ def _count(spec: TensorSpec, place: _Place, data: bytes) -> int:
 
 def _checked(spec: TensorSpec, place: _Place, shape: Any) -> Shape:
     if not isinstance(shape, list) or any(type(dim) is not int or dim < 0 for dim in shape):
-        raise place.error(_MALFORMED, f"expected 'shape' to be a list of integers, found {_brief(shape)}")
+        raise place.error(MALFORMED, f"expected 'shape' to be a list of integers, found {_brief(shape)}")
     if not fits(tuple(shape), spec):
         noun = place.part.noun
         raise place.error(
@@ -404,18 +392,6 @@ def _checked(spec: TensorSpec, place: _Place, shape: Any) -> Shape:
             f"model's {noun} shape of {format_shape(spec.shape)}"
         )
     return tuple(shape)
-
-
-def _require_size(spec: TensorSpec, place: _Place, shape: Shape, elements: int, size: int) -> None:
-    expected, unit, found = math.prod(shape) * DATATYPES[spec.datatype].size, "bytes", size
-    if spec.datatype == "BYTES":
-        expected, unit, found = math.prod(shape), "elements", elements
-    if expected == found:
-        return
-    raise place.error(
-        f"mismatch in the data provided for {spec.name}. Expected: {expected} {unit}, Got: {found} {unit}",
-        f"shape {format_shape(shape)} of {spec.datatype} has {math.prod(shape)} elements",
-    )
 
 
 def _describe(value: Any) -> str:

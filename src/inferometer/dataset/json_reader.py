@@ -9,6 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, BinaryIO
 
 _BLOCK = 1 << 20  # bytes
@@ -56,11 +57,8 @@ class JsonReader:
 
     def names(self) -> Iterator[str]:
         """The keys of an object; the caller takes the value after each."""
-        self._take("{")
-        if self._ends("}"):
-            return
         seen: set[str] = set()
-        while True:
+        for _ in self._members("{", "}"):
             if self.peek() != '"':
                 raise self.error("Expecting property name enclosed in double quotes")
             where = self._position(self._at)
@@ -72,32 +70,18 @@ class JsonReader:
                 raise self.error("Expecting ':' delimiter")
             self._at += 1
             yield name
-            if not self._continues("}"):
-                return
 
     def items(self) -> Iterator[int]:
         """The numbers of a list's members; the caller takes the value after each."""
-        self._take("[")
-        if self._ends("]"):
-            return
-        number = 0
-        while True:
+        for number in self._members("[", "]"):
             if self.peek() == "]":
                 raise self.error("Expecting value")
             yield number
-            if not self._continues("]"):
-                return
-            number += 1
 
     def runs(self) -> Iterator[list[Any]]:
         """The scalars of a list, many at a time. After a run that holds a list or an object, nothing can follow."""
-        self._take("[")
-        if self._ends("]"):
-            return
-        while True:
+        for _ in self._members("[", "]"):
             yield self._run()
-            if not self._continues("]"):
-                return
 
     def pieces(self) -> Iterator[str]:
         """A string, in parts; a surrogate pair written as two escapes may be cut."""
@@ -185,18 +169,20 @@ class JsonReader:
             raise self.error("Expecting value")
         self._at += 1
 
-    def _ends(self, close: str) -> bool:
-        if self.peek() != close:
-            return False
-        self._at += 1
-        return True
-
-    def _continues(self, close: str) -> bool:
-        found = self.peek()
-        if found != close and found != ",":
-            raise self.error("Expecting ',' delimiter")
-        self._at += 1
-        return found == ","
+    def _members(self, begin: str, end: str) -> Iterator[int]:
+        """Stops before each member of an object or list, which the caller takes; ends behind the closing bracket."""
+        self._take(begin)
+        if self.peek() == end:
+            self._at += 1
+            return
+        for number in count():
+            yield number
+            found = self.peek()
+            if found not in (end, ","):
+                raise self.error("Expecting ',' delimiter")
+            self._at += 1
+            if found == end:
+                return
 
     def _fill(self, least: int) -> None:
         """Reads until that many characters are in sight, or the end."""

@@ -13,8 +13,16 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.lines import read_bytes, split_lines
+from inferometer.dataset.dataset import (
+    MALFORMED,
+    UNPARSED,
+    Dataset,
+    Step,
+    add_streams,
+    parse_json,
+    read_bytes,
+    split_lines,
+)
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
@@ -23,21 +31,18 @@ POOL = 128  # different prompts that are made: servers may remember the beginnin
 WORDS_OF_A_PROMPT = 100
 _PROMPT_KEYS = ("prompt", "text", "text_input", "input")
 _LONGEST_MS = 1e15
-_MALFORMED = "Input data file is malformed."
+_EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
 def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
     """One stream of steps, or the streams that the data file has."""
     files = [source for source in options.sources if source not in GENERATED]
-    given = [
-        name
-        for name, is_given in (
-            ("--input-data", bool(files)),
-            ("--prompts", options.prompts is not None),
-            ("--prompt-tokens", options.prompt_tokens is not None),
-        )
-        if is_given
-    ]
+    sources = {
+        "--input-data": files or None,
+        "--prompts": options.prompts,
+        "--prompt-tokens": options.prompt_tokens,
+    }
+    given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
     if files:
@@ -64,7 +69,7 @@ def _prompt(text: str) -> Step:
 
 
 def _read_prompts(path: str) -> tuple[Step, ...]:
-    lines = split_lines(read_bytes(Path(path)))
+    lines = split_lines(read_bytes(path))
     steps = [_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not steps:
         raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
@@ -74,10 +79,7 @@ def _read_prompts(path: str) -> tuple[Step, ...]:
 def _line(path: str, number: int, line: bytes) -> Step:
     if not line.lstrip().startswith(b"{"):
         return _prompt(line.decode("utf-8", "replace"))
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"line {number} of {path} begins like JSON, but is not: {error}") from None
+    row = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
     if isinstance(row.get("messages"), list):
         return (Tensor("messages", "JSON", (1,), compact(row["messages"])),)
     found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
@@ -93,7 +95,6 @@ def _line(path: str, number: int, line: bytes) -> Step:
 
 
 def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
-    """As with tensors: flat files add steps to stream 0, nested files add streams."""
     streams: list[list[Step]] = []
     for path in paths:
         rows = _rows(path)
@@ -103,10 +104,7 @@ def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
             [_step(path, stream, number, row) for number, row in enumerate(part)]
             for stream, part in enumerate(parts)
         ]
-        if is_nested or not streams:
-            streams += read
-        else:
-            streams[0] += read[0]
+        add_streams(streams, read, is_nested=is_nested)
     whole = tuple(map(tuple, streams))
     return Dataset("json", whole, times_ms=tuple(map(_time_ms, whole[0])) if is_scheduled else None)
 
@@ -121,36 +119,31 @@ def _time_ms(step: Step) -> float:
 def _rows(path: str) -> list[Any]:
     if Path(path).is_dir():
         raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
-    try:
-        document = json.loads(read_bytes(Path(path)))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"failed to parse the specified json file for reading provided data: {path}, {error}"
-        ) from None
+    document = parse_json(read_bytes(path), UNPARSED.format(path))
     if not isinstance(document, dict) or "data" not in document:
         raise UsageError(
             f"The json file doesn't contain data field: {path}",
-            remedy='write {"data": [{"payload": [{"model": "..."}]}]}',
+            remedy=_EXAMPLE,
         )
     rows = document["data"]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, type(rows[0])) for row in rows):
         raise UsageError(
-            f"{_MALFORMED} {path}: 'data' must be a list of steps or a list of lists of steps",
-            remedy='write {"data": [{"payload": [{"model": "..."}]}]}',
+            f"{MALFORMED} {path}: 'data' must be a list of steps or a list of lists of steps",
+            remedy=_EXAMPLE,
         )
     if any(row == [] for row in rows):
-        raise UsageError(f"{_MALFORMED} {path}: a stream of 'data' is empty", remedy="give at least one step")
+        raise UsageError(f"{MALFORMED} {path}: a stream of 'data' is empty", remedy="give at least one step")
     return rows
 
 
 def _step(path: str, stream: int, number: int, row: Any) -> Step:
     where = f"(stream {stream}, step {number} of {path})"
     if not isinstance(row, dict):
-        raise UsageError(f"{_MALFORMED} A step is not an object {where}")
+        raise UsageError(f"{MALFORMED} A step is not an object {where}")
     payload = row.get("payload")
     if not isinstance(payload, list) or len(payload) != 1 or not isinstance(payload[0], dict):
         raise UsageError(
-            f"{_MALFORMED} 'payload' must be a list with exactly one object {where}",
+            f"{MALFORMED} 'payload' must be a list with exactly one object {where}",
             remedy='write {"payload": [{"model": "...", "messages": [...]}]}',
         )
     tensors = [Tensor("payload", "JSON", (1,), compact(payload[0]))]
@@ -161,25 +154,23 @@ def _step(path: str, stream: int, number: int, row: Any) -> Step:
                 remedy="a step has 'payload', and may have 'session_id', 'delay' and 'timestamp'",
             )
         if key in ("session_id", "delay", "timestamp"):
-            tensors.append(
-                Tensor(key, "JSON", (1,), str(_single(key, value, where)).encode("utf-8", "replace"))
-            )
+            said = str(_single(key, value, where)).encode("utf-8", "replace")
+            tensors.append(Tensor(key, "JSON", (1,), said))
     return tuple(tensors)
 
 
 def _single(key: str, value: Any, where: str) -> str | int | float:
     """The one value of a list of one."""
     found = value[0] if isinstance(value, list) and len(value) == 1 else value
-    wanted = (str, int) if key == "session_id" else (int, float)
-    is_right = isinstance(found, wanted) and not isinstance(found, bool)
-    if not is_right or (key != "session_id" and not _is_time(found, is_delay=key == "delay")):
-        what = "a name" if key == "session_id" else "a number of milliseconds"
-        raise UsageError(f"{_MALFORMED} '{key}' must be a list with {what} {where}")
+    if key == "session_id":
+        what, is_right = "a name", type(found) in (str, int)
+    else:
+        least = 0 if key == "delay" else -_LONGEST_MS
+        what = "a number of milliseconds"
+        is_right = type(found) in (int, float) and least <= found < _LONGEST_MS
+    if not is_right:
+        raise UsageError(f"{MALFORMED} '{key}' must be a list with {what} {where}")
     return found  # type: ignore[no-any-return]
-
-
-def _is_time(value: Any, *, is_delay: bool) -> bool:
-    return bool((0 if is_delay else -_LONGEST_MS) <= value < _LONGEST_MS)
 
 
 def compact(document: Any) -> bytes:
@@ -230,10 +221,7 @@ def build_messages(options: DataOptions) -> Dataset:
 
 
 def _read(path: Path) -> list[Step]:
-    try:
-        document = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}", remedy=_SHAPE) from None
+    document = parse_json(read_bytes(path), f"{path} is not JSON: ", remedy=_SHAPE)
     rows = document.get("data") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not rows:
         raise UsageError(f"{path} has no list of calls under 'data'", remedy=_SHAPE)

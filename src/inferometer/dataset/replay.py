@@ -10,13 +10,12 @@ Only the distances between the times count. Lines may be in any order; blank one
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dataset.lines import read_bytes, split_lines
+from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
 
 _TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
 _FARTHEST = 1e15
@@ -55,29 +54,20 @@ def place(path: str, line: int) -> str:
 
 def read_trace(path: str, *, speed: float = 1.0) -> Trace:
     """The trace in a file; at speed 2 it takes half the time."""
-    entries = []
-    for number, line in enumerate(split_lines(read_bytes(Path(path))), start=1):
-        if line.strip():
-            entries.append(_entry(path, number, line))
+    lines = split_lines(read_bytes(path))
+    entries = [_entry(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not entries:
         raise UsageError(
             f"the trace '{path}' is empty", remedy='write one object per line, such as {"timestamp": 250}'
         )
     first_ns = min(entry.time_ns for entry in entries)
-    moved = [_moved(entry, round((entry.time_ns - first_ns) / speed)) for entry in entries]
+    moved = [replace(entry, time_ns=round((entry.time_ns - first_ns) / speed)) for entry in entries]
     return Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)))
-
-
-def _moved(entry: TraceLine, time_ns: int) -> TraceLine:
-    return TraceLine(time_ns, entry.line, entry.step, entry.stream, entry.data)
 
 
 def _entry(path: str, number: int, line: bytes) -> TraceLine:
     where = place(path, number)
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not JSON: {error}", remedy="write one object per line") from None
+    found = parse_json(line, f"{where} is not JSON: ", remedy="write one object per line")
     if not isinstance(found, dict):
         raise UsageError(f"{where} is no object", remedy='write it like {"timestamp": 250}')
     step, stream = _number(where, found, "step"), _number(where, found, "stream")

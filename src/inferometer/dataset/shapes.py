@@ -22,19 +22,16 @@ def fits(shape: Shape, spec: TensorSpec) -> bool:
     )
 
 
-def check_given_shapes(model: ModelSpec, shapes: Mapping[str, Shape]) -> None:
-    """Refuses --shape for what is no input.
-
-    Shapes of variable inputs are left to the server, which knows its own rules best; fixed ones stay as they are.
-    """
+def require_input(model: ModelSpec, name: str, option: str) -> TensorSpec:
+    """The input of that name, which an option gives."""
     inputs = {spec.name: spec for spec in model.inputs}
-    for name in shapes:
-        if name not in inputs:
-            known = ", ".join(f"'{known}'" for known in inputs)
-            raise UsageError(
-                f"--shape names '{name}', but model '{model.name}' has no such input",
-                remedy=f"its inputs are {known}" if known else "the model has no inputs",
-            )
+    if name not in inputs:
+        known = ", ".join(f"'{known}'" for known in inputs)
+        raise UsageError(
+            f"{option} names '{name}', but model '{model.name}' has no such input",
+            remedy=f"its inputs are {known}" if known else "the model has no inputs",
+        )
+    return inputs[name]
 
 
 def maybe_shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape | None:

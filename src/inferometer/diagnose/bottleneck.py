@@ -1,12 +1,13 @@
-"""Figures -> verdict. Pure.
+"""Observations -> what limits the pipeline, what would help, and the curve the model draws. Pure.
 
 What limits a pipeline is found by asking the fitted model what would happen otherwise: with twice the instances of
 the busiest step, with more cores, with batches. The share of time alone would not tell: a step may take most of the
 time and still have room.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.diagnosis import (
@@ -19,13 +20,15 @@ from inferometer.diagnose.diagnosis import (
     OVERHEAD,
     QUEUE,
     UNKNOWN,
+    CurvePoint,
     StepFigures,
+    Suggestion,
     Verdict,
 )
-from inferometer.diagnose.fit import lightest
-from inferometer.diagnose.observation import Observation
-from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
-from inferometer.diagnose.queueing import predict
+from inferometer.diagnose.fit import fitted, knows_batches, lightest, undisturbed
+from inferometer.diagnose.observation import Observation, inside_s
+from inferometer.diagnose.queueing import Cores, Pipeline, predict, with_station
+from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
 
 BUSY_CLIENT = 0.9  # of a core
 BUSY_STEP = 0.8  # of the time of its instances
@@ -35,7 +38,58 @@ WORTHWHILE = 0.1  # gain below which a change is taken for none
 GROWING = 0.1  # of throughput with the load, above which the end is not reached
 
 
-def step_table(rows: Sequence[Observation]) -> tuple[StepFigures, ...]:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """`sweep` is what the verdict is about, its last row the diagnosed level; `extra` only teaches the model."""
+
+    sweep: tuple[Observation, ...]
+    extra: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What follows from the evidence; without statistics, no more than the verdict."""
+
+    verdict: Verdict
+    table: tuple[StepFigures, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
+    effective_cores: float | None = None  # what all cores together are worth; None when they are not known
+
+
+def conclude(evidence: Evidence, circumstances: Circumstances) -> Conclusion:
+    """The whole diagnosis but for what the shell adds."""
+    sweep, top = evidence.sweep, evidence.sweep[-1]
+    if not top.steps:
+        return Conclusion(_verdict(sweep, (), Pipeline(())))
+    rows = (*evidence.extra, *sweep)
+    pipeline = fitted(rows, circumstances.cores)
+    cores = pipeline.cores
+    table = _step_table(sweep)
+    found = _verdict(sweep, table, pipeline)
+    known = frozenset(row.name for row in table if knows_batches(row.name, rows))
+    return Conclusion(
+        found,
+        table,
+        suggestions(Situation(top, table, pipeline, found, known, circumstances)),
+        tuple(_curve_point(row, pipeline) for row in sweep),
+        None if math.isinf(cores.count) else cores.work(cores.count),
+    )
+
+
+def _curve_point(row: Observation, pipeline: Pipeline) -> CurvePoint:
+    """The model beside what was measured."""
+    expected = predict(replace(pipeline, items=row.items), row.concurrency)
+    return CurvePoint(
+        row.concurrency,
+        expected.throughput,
+        expected.latency_s * NS_PER_S,
+        row.throughput,
+        row.latency_s * NS_PER_S,
+    )
+
+
+def _step_table(rows: Sequence[Observation]) -> tuple[StepFigures, ...]:
     """The steps at the last observation."""
     top, light = rows[-1], lightest(rows)
     light_s = {
@@ -71,11 +125,10 @@ def outside_s(row: Observation) -> tuple[float, float]:
     """Of the latency: seconds outside the server, and in it but in no step."""
     if row.server_s is None:
         return row.latency_s, 0.0
-    in_steps_s = sum(step.calls * (step.wait_s + step.service_s) for step in row.steps)
-    return max(0.0, row.latency_s - row.server_s), max(0.0, row.server_s - in_steps_s)
+    return max(0.0, row.latency_s - row.server_s), max(0.0, row.server_s - inside_s(row.steps))
 
 
-def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
+def _verdict(rows: Sequence[Observation], table: Sequence[StepFigures], pipeline: Pipeline) -> Verdict:
     """What limits the throughput at the last observation; `pipeline` is what was fitted to them."""
     top = rows[-1]
     if top.client_share > BUSY_CLIENT:
@@ -90,7 +143,6 @@ def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
             f"The server gives no statistics, so only the client's view is known: {top.throughput:.4g} infer/s at "
             f"concurrency {top.concurrency}, {_growth_words(rows)}.",
         )
-    table = step_table(rows)
     busiest = max(table, key=lambda row: row.utilisation)
     if busiest.utilisation >= BUSY_STEP:
         return _busy_step(top, busiest, pipeline)
@@ -106,15 +158,15 @@ def verdict(rows: Sequence[Observation], pipeline: Pipeline) -> Verdict:
 
 
 def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Verdict:
-    now = predict(pipeline, top.concurrency).throughput
     quiet = undisturbed(top, pipeline)
     alone = predict(quiet, top.concurrency).throughput
-    station = next(station for station, _ in pipeline.walk() if station.name == busiest.name)
+    station = next(station for station in pipeline.walk() if station.name == busiest.name)
     more = predict(with_station(quiet, busiest.name, instances=2 * station.instances), top.concurrency)
     free = predict(replace(quiet, cores=Cores()), top.concurrency)
     helps_more = more.throughput / alone - 1
     helps_cores = free.throughput / alone - 1
-    is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and _may_be_host(top)
+    may_be_host = top.host is None or _is_host_busy(top)
+    is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and may_be_host
     if is_shared_out or _is_starved(top, busiest):
         shared = "more instances would only share the same cores"
         sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
@@ -126,6 +178,7 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
         f"allows at most {bound:.3g} infer/s. When nothing waits it is {busiest.light_share:.0%} of a request's time."
     )
     if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
+        now = predict(pipeline, top.concurrency).throughput
         batched = predict(with_station(pipeline, busiest.name, is_batching=True), top.concurrency).throughput
         if batched / now - 1 > WORTHWHILE:
             sentence += (
@@ -134,17 +187,6 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
             )
             return Verdict(BATCHING, sentence, busiest.name)
     return Verdict(COMPUTE, sentence, busiest.name)
-
-
-def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
-    if top.host is None:
-        return pipeline
-    return replace(pipeline, cores=replace(pipeline.cores, count=float(top.host.cores)))
-
-
-def _may_be_host(top: Observation) -> bool:
-    return top.host is None or _is_host_busy(top)
 
 
 def _is_host_busy(top: Observation) -> bool:
@@ -171,10 +213,9 @@ def _cpu_words(top: Observation) -> str:
     if host is None:
         return "The cores are exhausted: executions take longer the more of them run at once."
     words = f"The CPU is exhausted: {host.busy:.2g} of {host.cores} cores are busy"
-    if host.server is None:
+    others = top.other_cores
+    if others is None:
         return f"{words}."
-    ours = top.throughput / top.items * top.client_core_s
-    others = max(0.0, host.busy - host.server - ours)
     parts = [f"the server uses {host.server:.2g}"]
     if others > 0.1 * host.cores:
         parts.append(f"other programs {others:.2g}")
@@ -193,29 +234,17 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     kind = max(shares, key=lambda name: shares[name])
     share = shares[kind] / top.latency_s
     idle = f"no step is busy more than {busiest.utilisation:.0%} of the time"
-    if kind == NETWORK:
-        return Verdict(
-            NETWORK,
-            f"{share:.0%} of the latency passes between client and server, and {idle}: the network and its buffers.",
-        )
-    if kind == OVERHEAD:
-        return Verdict(
-            OVERHEAD, f"{share:.0%} of the latency is the server's own work around the steps, and {idle}."
-        )
-    if kind == QUEUE:
-        slowest = max(table, key=lambda row: row.queue_ns)
-        return Verdict(
-            QUEUE,
-            f"{share:.0%} of the latency is waiting, most of it before {slowest.name}, though {idle}: requests come in "
-            "bursts, or a queue delay holds them back.",
-            slowest.name,
-        )
-    return Verdict(
-        LIGHT,
-        f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
+    slowest = max(table, key=lambda row: row.queue_ns).name
+    sentences = {
+        NETWORK: f"{share:.0%} of the latency passes between client and server, and {idle}: "
+        "the network and its buffers.",
+        OVERHEAD: f"{share:.0%} of the latency is the server's own work around the steps, and {idle}.",
+        QUEUE: f"{share:.0%} of the latency is waiting, most of it before {slowest}, though {idle}: "
+        "requests come in bursts, or a queue delay holds them back.",
+        LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
         "More load would bring more.",
-        busiest.name,
-    )
+    }
+    return Verdict(kind, sentences[kind], {QUEUE: slowest, LIGHT: busiest.name}.get(kind))
 
 
 def _is_growing(rows: Sequence[Observation]) -> bool:

@@ -57,9 +57,7 @@ class StepFigures:
     max_batch: int  # 0 for a model that takes no batches
     is_batching: bool  # the server forms batches for it
     utilisation: float  # throughput x service time / instances: 1 when all its instances are always busy
-    bound: (
-        float | None
-    )  # infer/s the pipeline cannot exceed because of this step; None when it was not called
+    bound: float | None  # infer/s the pipeline cannot exceed because of this step; None if it was not called
 
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= DEEPEST:

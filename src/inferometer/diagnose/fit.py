@@ -1,7 +1,6 @@
 """From what was seen to a pipeline that can be asked what would happen otherwise. Pure.
 
-    observations, the machine's cores -> fit -> Pipeline            (set up as in the last observation)
-    pipelines with what was measured  -> calibrate -> Pipeline      (how much busy cores slow each other down)
+    observations, the machine's cores -> fitted -> Pipeline      (set up as in the last observation)
 
 Service times come from the lightest load, where nobody stretches them. Where batches of several sizes were seen, a
 line through them tells what an execution costs whatever its size and what each inference adds.
@@ -11,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.diagnose.observation import CoreUse, Observation, Step
-from inferometer.diagnose.pipeline import Cores, Pipeline, Station
-from inferometer.diagnose.queueing import predict
+from inferometer.diagnose.host import CoreUse, HostUse
+from inferometer.diagnose.observation import Observation, Step, inside_s
+from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict
 
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
@@ -25,6 +24,7 @@ _SEARCH_STEPS = 12
 _INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to tell about them
 _PRIOR = 0.05  # weight of "as fast as before" where a row cannot tell speed from scaling
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_LEAST_CORES = 0.1  # whoever waits gets some time in the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,51 @@ class _Point:
     cpu: float
 
 
+def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
+    """The pipeline as the last row has it, with cores as slow as all rows together say.
+
+    `cores` is how many the server's machine has; None when nobody knows.
+    """
+    left = Cores() if cores is None else _cores_left(rows, cores)
+    plain = fit(rows, left)
+    measured = [
+        Measured(fit((*rows, row), left), row.concurrency, row.throughput)
+        for row in rows
+        if row.items == plain.items and row.steps
+    ]
+    return calibrate(measured, plain)
+
+
+def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
+    """What is there for us of the machine under pressure."""
+    most = max(row.concurrency for row in rows)
+    seen = sorted(_ours(row, row.host) for row in rows if row.host and 2 * row.concurrency >= most)
+    left = seen[len(seen) // 2] if seen else cores
+    return Cores(count=min(cores, max(_LEAST_CORES, left)))
+
+
+def _ours(row: Observation, host: HostUse) -> float:
+    """Cores we could have: those nobody holds, or as good a share of all of them as we got of those we wanted."""
+    if host.server is None:
+        return float(host.cores)
+    used = host.server + row.client_cores
+    wanted = used + sum(use.waiting for use in host.models.values())
+    share = used * max(1.0, host.cores / wanted) if wanted else 0.0
+    return max(host.cores - (host.busy - used), share)
+
+
+def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
+    if top.host is None:
+        return pipeline
+    return replace(pipeline, cores=replace(pipeline.cores, count=float(top.host.cores)))
+
+
 def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
     """The pipeline of the last observation."""
     light = lightest(observations)
     last = observations[-1]
-    inside_s = sum(step.calls * (step.wait_s + step.service_s) for step in light.steps)
-    outside_s = max(0.0, light.latency_s - inside_s)
+    outside_s = max(0.0, light.latency_s - inside_s(light.steps))
     return Pipeline(
         stations=tuple(_station(step, observations, cores) for step in last.steps),
         outside_s=outside_s,
@@ -62,8 +101,12 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
 
 
 def lightest(observations: Sequence[Observation]) -> Observation:
-    """The one with the fewest in flight; of several the first, which was made with the smallest requests."""
-    return min(observations, key=lambda row: (row.concurrency, row.items))
+    return min(observations, key=_load)
+
+
+def _load(row: Observation) -> tuple[int, int]:
+    """Requests in flight, and how large they are."""
+    return row.concurrency, row.items
 
 
 def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
@@ -84,28 +127,29 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
     )
 
 
-def _is_off_the_cores(name: str, rows: Sequence[Observation], cores: Cores) -> bool:
-    """More executions at once than there are cores, and none took longer: they cannot have wanted one each."""
-    seen = [(row, step, calls) for row in rows for step, calls, _ in row.walk() if step.name == name]
-    light_s = min(seen, key=lambda found: (found[0].concurrency, found[0].items))[1].own_s
-    return any(
-        row.throughput * calls * step.own_s / step.batch > cores.count and step.own_s < _STRETCHED * light_s
-        for row, step, calls in seen
-    )
+def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Step, float]]:
+    """A step in all rows, with its calls; the lightest load first."""
+    return [
+        (row, step, calls)
+        for row in sorted(rows, key=_load)
+        for step, calls, _ in row.walk()
+        if step.name == name
+    ]
 
 
 def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point]:
     """A step at the lightest load, and wherever batches were clearly larger, with as little load as there was."""
-    seen = [
-        (row, step)
-        for row in sorted(rows, key=lambda row: (row.concurrency, row.items))
-        for step, _, _ in row.walk()
-        if step.name == name
-    ]
-    larger = [found for found in seen if found[1].batch > _LARGER * seen[0][1].batch]
-    is_elsewhere = seen[0][1].setup.device == "gpu" or _is_off_the_cores(name, rows, cores)
+    seen = _seen(name, rows)
+    light = seen[0][1]
+    larger = [found for found in seen if found[1].batch > _LARGER * light.batch]
+    # More executions at once than there are cores, and none took longer: they cannot have wanted one each.
+    is_elsewhere = light.setup.device == "gpu" or any(
+        row.throughput * calls * step.own_s / step.batch > cores.count
+        and step.own_s < _STRETCHED * light.own_s
+        for row, step, calls in seen
+    )
     chosen = [seen[0], *(found for found in larger if found[0].concurrency == larger[0][0].concurrency)]
-    return [_alone(step, _core_seconds(row).get(name), is_elsewhere, cores) for row, step in chosen]
+    return [_alone(step, _core_seconds(row).get(name), is_elsewhere, cores) for row, step, _ in chosen]
 
 
 def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> _Point:
@@ -136,7 +180,7 @@ def _line(points: list[_Point]) -> tuple[float, float]:
 
 def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
     """Whether batches of more than one size were seen of a step."""
-    batches = [step.batch for row in rows for step, _, _ in row.walk() if step.name == name]
+    batches = [step.batch for _, step, _ in _seen(name, rows)]
     return max(batches) > _LARGER * min(batches)
 
 

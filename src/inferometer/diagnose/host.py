@@ -1,11 +1,11 @@
 """How busy the server's machine is while a level is measured; all of it only when the server runs here."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inferometer.base.units import NS_PER_S, Clock
-from inferometer.diagnose.observation import CoreUse, HostUse
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import HostMeter, HostSample
 from inferometer.server.ports import listens_on
 from inferometer.stats.watcher import Watcher
@@ -19,6 +19,28 @@ _SHORTEST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class CoreUse:
+    """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
+
+    cores: float = 0.0
+    waiting: float = 0.0
+
+    def __add__(self, other: "CoreUse") -> "CoreUse":
+        return CoreUse(self.cores + other.cores, self.waiting + other.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """Cores in use while a level was measured, on the machine the server runs on."""
+
+    cores: int
+    busy: float  # all of them together
+    server: float | None = None  # by the server and its children, when they could be found
+    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
+    gpu_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Used:
     """What one process has had of the cores so far, how long it waited for them, and the one model it runs, if any."""
 
@@ -27,28 +49,23 @@ class Used:
     model: str | None = None
 
 
-class ServerProcess:
+def read_processes(pid: int) -> dict[int, Used]:
     """The server and its children."""
+    import psutil
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def read(self) -> dict[int, Used]:
-        import psutil
-
+    try:
+        server = psutil.Process(pid)
+        family = [server, *server.children(recursive=True)]
+    except psutil.Error:
+        return {}
+    used = dict[int, Used]()
+    for process in family:
         try:
-            server = psutil.Process(self._pid)
-            family = [server, *server.children(recursive=True)]
-        except psutil.Error:
-            return {}
-        used = dict[int, Used]()
-        for process in family:
-            try:
-                times, words = process.cpu_times(), process.cmdline()
-            except psutil.Error:  # it ended meanwhile
-                continue
-            used[process.pid] = Used(times.user + times.system, _waited_s(process.pid), _maybe_model(words))
-        return used
+            times, words = process.cpu_times(), process.cmdline()
+        except psutil.Error:  # it ended meanwhile
+            continue
+        used[process.pid] = Used(times.user + times.system, _waited_s(process.pid), _maybe_model(words))
+    return used
 
 
 def _waited_s(pid: int) -> float:
@@ -70,8 +87,8 @@ def _maybe_model(words: list[str]) -> str | None:
     return path.parts[-3] if path is not None and len(path.parts) >= 3 else None
 
 
-def find_server(port: int) -> ServerProcess | None:
-    """The server that listens on a port of this machine, if it can be seen."""
+def find_server(port: int) -> int | None:
+    """The process of the server that listens on a port of this machine, if it can be seen."""
     import psutil
 
     for process in psutil.process_iter(["name"]):
@@ -79,7 +96,7 @@ def find_server(port: int) -> ServerProcess | None:
             continue
         try:
             if listens_on(process.pid, (port,)):
-                return ServerProcess(process.pid)
+                return int(process.pid)
         except OSError:  # somebody else's, or it has just ended
             continue
     return None
@@ -95,11 +112,10 @@ class _Look:
 class HostWatch(Watcher):
     """Passes on what a watcher is told, and notes how busy the machine was in each level."""
 
-    def __init__(self, inner: Watcher, *, cores: int, server: ServerProcess | None, clock: Clock) -> None:
+    def __init__(self, inner: Watcher, *, cores: int, server: int | None) -> None:
         self._inner = inner
         self._cores = cores
-        self._server = server
-        self._clock = clock
+        self._server = server  # its process, if it was found
         self._meter = HostMeter()
         self._gpu: list[float] = []
         self._before: _Look | None = None
@@ -112,7 +128,8 @@ class HostWatch(Watcher):
 
     def window_finished(self, number: int, window: "WindowFigures") -> None:
         self._inner.window_finished(number, window)
-        self._note_gpus(self._meter.read())
+        gpus = self._meter.read().gpus.values()
+        self._gpu += [gpu.utilization for gpu in gpus if gpu.utilization is not None]
 
     def level_finished(self, level: "Level") -> None:
         if self._before is not None:
@@ -122,14 +139,11 @@ class HostWatch(Watcher):
     def is_interrupted(self) -> bool:
         return self._inner.is_interrupted()
 
-    def _look(self) -> "_Look":
-        used = {} if self._server is None else self._server.read()
-        return _Look(self._clock(), self._meter.read(), used)
+    def _look(self) -> _Look:
+        used = {} if self._server is None else read_processes(self._server)
+        return _Look(monotonic_ns(), self._meter.read(), used)
 
-    def _note_gpus(self, sample: HostSample) -> None:
-        self._gpu += [gpu.utilization for gpu in sample.gpus.values() if gpu.utilization is not None]
-
-    def _use(self, before: "_Look", after: "_Look") -> HostUse | None:
+    def _use(self, before: _Look, after: _Look) -> HostUse | None:
         elapsed_s = (after.at_ns - before.at_ns) / NS_PER_S
         total_s = after.host.total_s - before.host.total_s
         if elapsed_s < _SHORTEST_S or total_s <= 0:

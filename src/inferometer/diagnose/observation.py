@@ -1,10 +1,11 @@
 """What was seen of a pipeline under one load: per step how often it is called, how long it works, how it is set up."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.diagnose.host import HostUse
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.stats.measurement import Level
@@ -40,28 +41,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class CoreUse:
-    """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
-
-    cores: float = 0.0
-    waiting: float = 0.0
-
-    def __add__(self, other: "CoreUse") -> "CoreUse":
-        return CoreUse(self.cores + other.cores, self.waiting + other.waiting)
-
-
-@dataclass(frozen=True, slots=True)
-class HostUse:
-    """Cores in use while a level was measured, on the machine the server runs on."""
-
-    cores: int
-    busy: float  # all of them together
-    server: float | None = None  # by the server and its children, when they could be found
-    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
-    gpu_share: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """A level with everything that explains it."""
 
@@ -76,16 +55,32 @@ class Observation:
     host: HostUse | None = None
     variation: float | None = None  # of the latency: standard deviation over mean
 
+    @property
+    def client_cores(self) -> float:
+        """Cores that we keep busy ourselves."""
+        return self.throughput / self.items * self.client_core_s
+
+    @property
+    def other_cores(self) -> float | None:
+        """Cores that other programs kept busy; None where the server's processes were not seen."""
+        if self.host is None or self.host.server is None:
+            return None
+        return max(0.0, self.host.busy - self.host.server - self.client_cores)
+
     def walk(self) -> Iterator[tuple[Step, float, int]]:
         """Every step with its calls per request and its depth, members after their caller."""
-        for step in self.steps:
-            yield from _walk(step, 1.0, 0)
+        return _walk(self.steps, 1.0, 0)
 
 
-def _walk(step: Step, calls: float, depth: int) -> Iterator[tuple[Step, float, int]]:
-    yield step, calls * step.calls, depth
-    for member in step.members:
-        yield from _walk(member, calls * step.calls, depth + 1)
+def _walk(steps: tuple[Step, ...], calls: float, depth: int) -> Iterator[tuple[Step, float, int]]:
+    for step in steps:
+        yield step, calls * step.calls, depth
+        yield from _walk(step.members, calls * step.calls, depth + 1)
+
+
+def inside_s(steps: tuple[Step, ...]) -> float:
+    """How long their caller waits for them and for what they call."""
+    return sum(step.calls * (step.wait_s + step.service_s) for step in steps)
 
 
 def step_setup(config: Mapping[str, Any]) -> StepSetup:
@@ -114,15 +109,14 @@ def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observa
     if found is None or not found.request_count:
         return None
     stats = found.server
-    has_calls = stats is not None and stats.counters.success_count > 0
-    calls = stats.counters.success_count if stats is not None else 0
+    calls = 0 if stats is None else stats.counters.success_count
     return Observation(
         concurrency=max(1, round(level.value)) if level.mode == "concurrency" else 1,
         items=found.batch,
         throughput=found.infer_per_s.value,
         latency_s=found.latency.mean_ns / NS_PER_S,
-        steps=tuple(_steps(model, stats, 1.0)) if stats is not None and has_calls else (),
-        server_s=stats.counters.success_ns / calls / NS_PER_S if stats is not None and has_calls else None,
+        steps=tuple(_steps(model, stats, 1.0)) if stats and calls else (),
+        server_s=stats.counters.success_ns / calls / NS_PER_S if stats and calls else None,
         client_share=found.client.cpu_share,
         client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
         host=host,
@@ -162,12 +156,11 @@ def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
         for member, member_stats in zip(model.composing, stats.members, strict=True)
         for step in _steps(member, member_stats, _ratio(member_stats, counters))
     )
-    below_s = sum(member.calls * (member.wait_s + member.service_s) for member in members)
     return Step(
         name=model.name,
         calls=calls * count / max(count, counters.success_count),  # what the cache answers is no work
         service_s=service_s,
-        own_s=max(0.0, service_s - below_s),
+        own_s=max(0.0, service_s - inside_s(members)),
         wait_s=counters.queue_ns / counters.queue_count / NS_PER_S if counters.queue_count else 0.0,
         batch=counters.inference_count / counters.execution_count if counters.execution_count else 1.0,
         setup=step_setup(model.config),

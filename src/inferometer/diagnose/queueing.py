@@ -1,18 +1,116 @@
-"""Predictions: what a pipeline does under a load. Pure; the same pipeline gives the same figures.
+"""The queueing model of a pipeline: stations with instances and batches on shared cores, and what they do under load.
 
 pipeline, concurrency -> predict -> Prediction
-pipeline, rate        -> predict_open -> Prediction
+
+Requests walk through the stations event by event. Why not formulas: service times of models hardly vary, batches form
+from whoever waits, a step that calls others holds its instance meanwhile, and all of them slow each other down on the
+same cores. Mean-value formulas assume the first away and have no place for the rest. A few hundred simulated requests
+settle it in milliseconds.
+
+Time has two clocks. Waiting and work elsewhere (a sleep, a GPU, the network) run on the real one. Work on the
+cores runs on a virtual one that goes slower the more jobs share them, the same for all; so a job on a core ends
+at a fixed virtual time, whatever comes and goes until then.
+
+Nothing is random to the outside: the same pipeline gives the same figures.
 """
 
 import math
-from dataclasses import dataclass
-
-from inferometer.diagnose.pipeline import Pipeline, bounds
-from inferometer.diagnose.simulation import Run, Simulation
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
 
 REQUESTS = 300  # watched at least; more with many in flight
 _ROUNDS = 6  # watched per request in flight
 _SETTLING = 3  # rounds before that
+_SEED = 20
+_LEAST_S = 1e-9  # no request takes no time at all
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """One step. An execution of a batch of b inferences takes `fixed_s + b * item_s` on an otherwise idle machine.
+
+    With `members` the step calls other steps while it holds its instance, as a BLS model does; its own times
+    are then what is left without them.
+    """
+
+    name: str
+    fixed_s: float
+    item_s: float = 0.0
+    calls: float = 1.0  # per visit of the caller
+    instances: int = 1
+    cpu: float = 1.0  # share of the service time in which it wants a core
+    max_batch: int = 1  # inferences that one execution can take
+    is_batching: bool = False  # the server puts waiting requests together
+    preferred: tuple[int, ...] = ()
+    delay_s: float = 0.0  # how long the oldest may wait for company
+    members: tuple["Station", ...] = ()
+
+    def service_s(self, batch: float) -> float:
+        """Of one execution, members not included."""
+        return self.fixed_s + batch * self.item_s
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores all steps share; what other programs hold of them is not in `count`.
+
+    n busy cores do the work of `n ** scaling`: less than n where they share caches, memory, power or hyper-threads.
+    """
+
+    count: float = math.inf
+    scaling: float = 1.0
+
+    def work(self, jobs: float) -> float:
+        """How many cores' worth of work so many jobs get done together."""
+        busy = min(jobs, self.count)
+        return busy if busy <= 1 else math.pow(busy, self.scaling)
+
+    def speed(self, jobs: float) -> float:
+        """Of each of so many jobs; 1 is the speed of one alone on an idle machine."""
+        return self.work(max(jobs, 1.0)) / max(jobs, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What one request goes through, step after step."""
+
+    stations: tuple[Station, ...]
+    outside_s: float = 0.0  # client, network, the server around its steps: time without a queue
+    outside_cpu_s: float = 0.0  # of that, the time on a core of this machine
+    cores: Cores = Cores()
+    items: int = 1  # inferences in a request
+    variation: float = 0.1  # of service times: standard deviation over mean
+
+    def walk(self) -> Iterator[Station]:
+        """Every station, members after their caller."""
+        return _walk(self.stations)
+
+
+def _walk(stations: tuple[Station, ...]) -> Iterator[Station]:
+    for station in stations:
+        yield station
+        yield from _walk(station.members)
+
+
+def with_station(pipeline: Pipeline, name: str, **changes: Any) -> Pipeline:
+    """The pipeline with one station changed, wherever it is."""
+    return replace(
+        pipeline, stations=tuple(_changed(station, name, changes) for station in pipeline.stations)
+    )
+
+
+def _changed(station: Station, name: str, changes: dict[str, Any]) -> Station:
+    members = tuple(_changed(member, name, changes) for member in station.members)
+    return replace(station, members=members, **(changes if station.name == name else {}))
+
+
+# --- what it does under a load
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +120,6 @@ class StationUse:
     name: str
     utilisation: float  # share of its instances' time that is held
     batch: float  # inferences per execution
-    wait_s: float  # mean per visit
-    service_s: float  # mean per execution, slowed down by others on the cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,59 +127,251 @@ class Prediction:
     """What is expected of a pipeline under one load."""
 
     throughput: float  # infer/s
-    latency_s: float  # mean; infinite when more arrives than can leave
-    stations: tuple[StationUse, ...]
-    busy_cores: float  # cores' worth of work asked of this machine
-    bound: float  # infer/s that no load exceeds
-    bottleneck: str  # the station that sets the bound, or pipeline.CORES
+    latency_s: float  # mean
+    stations: tuple[StationUse, ...]  # in the order of Pipeline.walk
 
 
 def predict(pipeline: Pipeline, concurrency: int) -> Prediction:
     """With so many requests in flight at any time."""
     if concurrency < 1:
         raise ValueError(f"concurrency is {concurrency}, and must be 1 or more")
-    run = Simulation(pipeline).closed(
-        concurrency,
-        warmup=max(_SETTLING * concurrency, 20),
-        requests=max(_ROUNDS * concurrency, REQUESTS),
-    )
-    return _prediction(pipeline, run)
+    return _Simulation(pipeline).run(concurrency)
 
 
-def predict_open(pipeline: Pipeline, rate: float, *, is_poisson: bool = True) -> Prediction:
-    """With requests sent at a rate, in requests/s. More than the bound: the latency grows without end."""
-    if rate <= 0:
-        raise ValueError(f"the rate is {rate}, and must be above 0")
-    bound, bottleneck = limit(pipeline)
-    if rate * pipeline.items >= bound:
-        return Prediction(bound, math.inf, (), 0.0, bound, bottleneck)
-    run = Simulation(pipeline).open(rate, warmup=REQUESTS // 2, requests=4 * REQUESTS, is_poisson=is_poisson)
-    return _prediction(pipeline, run)
+class _Place:
+    """A station with its queue, and what happened at it while it was watched."""
 
-
-def limit(pipeline: Pipeline) -> tuple[float, str]:
-    """The infer/s that no load exceeds, and what sets it."""
-    found = bounds(pipeline)
-    name = min(found, key=lambda name: found[name])
-    return found[name], name
-
-
-def _prediction(pipeline: Pipeline, run: Run) -> Prediction:
-    bound, bottleneck = limit(pipeline)
-    throughput = run.requests * pipeline.items / run.seconds
-    walk = list(pipeline.walk())
-    uses = tuple(
-        StationUse(
-            name=station.name,
-            utilisation=tally.busy_s / (run.seconds * station.instances),
-            batch=tally.items / tally.executions if tally.executions else 0.0,
-            wait_s=tally.wait_s / tally.waits if tally.waits else 0.0,
-            service_s=tally.service_s / tally.executions if tally.executions else 0.0,
+    def __init__(self, station: Station, items: int) -> None:
+        self.station = station
+        self.members = tuple(_Place(member, items) for member in station.members)
+        self.free = station.instances
+        self.queue: deque[tuple[_Token, float]] = deque()
+        # Requests in an execution. One that calls others keeps its instance until its own are back.
+        forms_batches = station.is_batching and not station.members
+        self.most = max(1, station.max_batch // items) if forms_batches else 1
+        self.wanted = sorted(
+            {max(1, size // items) for size in station.preferred if size // items <= self.most}
         )
-        for (station, _), tally in zip(walk, run.tallies, strict=True)
-    )
-    core_s = pipeline.outside_cpu_s * run.requests + sum(
-        station.cpu * (tally.executions * station.fixed_s + tally.items * station.item_s)
-        for (station, _), tally in zip(walk, run.tallies, strict=True)
-    )
-    return Prediction(throughput, run.latency_s, uses, core_s / run.seconds, bound, bottleneck)
+        if self.wanted:
+            self.most = self.wanted[-1]  # the server sends a preferred batch rather than let it grow past it
+        self.timer_s = -1.0
+        self.watch()
+
+    def watch(self) -> None:
+        """From now on."""
+        self.executions = 0
+        self.items = 0
+        self.busy_s = 0.0  # instances held, summed over them
+
+    def walk(self) -> Iterator["_Place"]:
+        yield self
+        for member in self.members:
+            yield from member.walk()
+
+    def use(self, seconds: float) -> StationUse:
+        return StationUse(
+            name=self.station.name,
+            utilisation=self.busy_s / (seconds * self.station.instances),
+            batch=self.items / self.executions if self.executions else 0.0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    place: _Place
+    is_entering: bool  # else it gives back the instance it held
+
+
+@dataclass(slots=True)
+class _Token:
+    """A request on its way."""
+
+    path: tuple[_Visit, ...]
+    began_s: float
+    position: int = 0
+    held_since_s: list[float] = field(default_factory=list)  # of the instances it holds while it calls others
+
+
+@dataclass(slots=True)
+class _Job:
+    """Work under way: first apart from the cores, then on them. `place` is None for what is outside the stations."""
+
+    tokens: list[_Token]
+    place: _Place | None
+    core_s: float
+    started_s: float
+
+
+class _Simulation:
+    """A pipeline with requests in it."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._random = random.Random(_SEED)
+        self._roots = [_Place(station, pipeline.items) for station in pipeline.stations]
+        self._plain = self._whole_path()
+        self._now_s = 0.0
+        self._virtual_s = 0.0
+        self._order = count()  # of events at the same time
+        self._real: list[tuple[float, int, _Job | _Place]] = []
+        self._on_cores: list[tuple[float, int, _Job]] = []
+        self._speed = cache(pipeline.cores.speed)
+        self._ended: list[_Token] = []
+
+    def run(self, concurrency: int) -> Prediction:
+        """So many requests in flight at any time: whenever one ends the next begins."""
+        places = [place for root in self._roots for place in root.walk()]
+        for _ in range(concurrency):
+            self._begin()
+        self._advance(max(_SETTLING * concurrency, 20))
+        start_s = self._now_s
+        for place in places:
+            place.watch()
+        latencies = self._advance(max(_ROUNDS * concurrency, REQUESTS))
+        seconds = self._now_s - start_s
+        return Prediction(
+            throughput=len(latencies) * self._pipeline.items / seconds,
+            latency_s=sum(latencies) / len(latencies),
+            stations=tuple(place.use(seconds) for place in places),
+        )
+
+    def _advance(self, requests: int) -> list[float]:
+        """The latencies of so many requests, or a few more that ended together."""
+        latencies: list[float] = []
+        while len(latencies) < requests:
+            self._step()
+            for token in self._ended:
+                latencies.append(self._now_s - token.began_s)
+                self._begin()
+            self._ended.clear()
+        return latencies
+
+    # --- events
+
+    def _step(self) -> None:
+        speed = self._speed(len(self._on_cores))
+        real_s = self._real[0][0] if self._real else math.inf
+        core_s = (
+            self._now_s + (self._on_cores[0][0] - self._virtual_s) / speed if self._on_cores else math.inf
+        )
+        if core_s < real_s:
+            self._virtual_s = self._on_cores[0][0]
+            self._now_s = core_s
+            self._finish(heappop(self._on_cores)[2])
+            return
+        self._virtual_s += (real_s - self._now_s) * speed
+        self._now_s = real_s
+        what = heappop(self._real)[2]
+        if isinstance(what, _Place):
+            self._dispatch(what)
+        elif what.core_s > 0:
+            self._push_on_cores(what)
+        else:
+            self._finish(what)
+
+    def _push_real(self, at_s: float, what: _Job | _Place) -> None:
+        heappush(self._real, (at_s, next(self._order), what))
+
+    def _push_on_cores(self, job: _Job) -> None:
+        heappush(self._on_cores, (self._virtual_s + job.core_s, next(self._order), job))
+
+    def _work(self, tokens: list[_Token], place: _Place | None, total_s: float, core_s: float) -> None:
+        job = _Job(tokens, place, core_s, self._now_s)
+        if 0 < total_s <= core_s:
+            self._push_on_cores(job)
+        else:
+            self._push_real(self._now_s + total_s - core_s, job)
+
+    # --- requests
+
+    def _begin(self) -> None:
+        token = _Token(self._plain if self._plain is not None else self._drawn_path(), self._now_s)
+        total_s = max(self._pipeline.outside_s, _LEAST_S)
+        self._work([token], None, total_s, min(self._pipeline.outside_cpu_s, total_s))
+
+    def _go_on(self, token: _Token) -> None:
+        while token.position < len(token.path):
+            visit = token.path[token.position]
+            token.position += 1
+            if visit.is_entering:
+                visit.place.queue.append((token, self._now_s))
+                self._dispatch(visit.place)
+                return
+            visit.place.busy_s += self._now_s - token.held_since_s.pop()
+            self._release(visit.place)
+        self._ended.append(token)
+
+    def _finish(self, job: _Job) -> None:
+        place = job.place
+        if place is not None:
+            if place.station.members:
+                job.tokens[0].held_since_s.append(job.started_s)
+            else:
+                place.busy_s += self._now_s - job.started_s
+                self._release(place)
+        for token in job.tokens:
+            self._go_on(token)
+
+    def _release(self, place: _Place) -> None:
+        place.free += 1
+        self._dispatch(place)
+
+    def _dispatch(self, place: _Place) -> None:
+        while place.free and place.queue:
+            size = self._batch(place)
+            if not size:
+                return
+            taken = [place.queue.popleft() for _ in range(size)]
+            place.free -= 1
+            self._execute(place, taken)
+
+    def _batch(self, place: _Place) -> int:
+        """How many requests go into the next execution; 0 to wait for more."""
+        waiting = len(place.queue)
+        if place.most == 1 or waiting >= place.most:
+            return min(waiting, place.most)
+        fitting = [size for size in place.wanted if size <= waiting]
+        if fitting:
+            return fitting[-1]
+        due_s = place.queue[0][1] + place.station.delay_s
+        if self._now_s >= due_s:
+            return waiting
+        if place.timer_s != due_s:
+            place.timer_s = due_s
+            self._push_real(due_s, place)
+        return 0
+
+    def _execute(self, place: _Place, taken: list[tuple[_Token, float]]) -> None:
+        items = len(taken) * self._pipeline.items
+        place.executions += 1
+        place.items += items
+        total_s = place.station.service_s(items) * self._luck()
+        self._work([token for token, _ in taken], place, total_s, total_s * place.station.cpu)
+
+    def _luck(self) -> float:
+        variation = self._pipeline.variation
+        if not variation:
+            return 1.0
+        shape = 1 / variation**2
+        return self._random.gammavariate(shape, 1 / shape)
+
+    # --- paths
+
+    def _whole_path(self) -> tuple[_Visit, ...] | None:
+        """The one path of all requests; None where a fraction of a call makes them differ."""
+        is_whole = all(station.calls == int(station.calls) for station in self._pipeline.walk())
+        return self._drawn_path() if is_whole else None
+
+    def _drawn_path(self) -> tuple[_Visit, ...]:
+        return tuple(visit for root in self._roots for visit in self._visits(root))
+
+    def _visits(self, place: _Place) -> list[_Visit]:
+        calls = place.station.calls
+        visits: list[_Visit] = []
+        for _ in range(int(calls) + (self._random.random() < calls - int(calls))):
+            visits.append(_Visit(place, True))
+            for member in place.members:
+                visits += self._visits(member)
+            if place.members:
+                visits.append(_Visit(place, False))
+        return visits

@@ -1,6 +1,7 @@
 """Other configurations for models of a running server, and the way back, also for a run that is killed."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -59,7 +60,8 @@ class Reconfiguration:
         try:
             self._control.load_model(name, config)
         except PeerError as error:
-            self._load_again(name, before)
+            with suppress(PeerError):  # what the server refused matters more; it is tried again at the end
+                _put_back(self._control, name, before)
             raise _explained(name, error) from error
         self._current[name] = self.config(name)
 
@@ -79,12 +81,6 @@ class Reconfiguration:
         if self._originals:
             self.is_restored = True
         self._current.clear()
-
-    def _load_again(self, name: str, config: Config) -> None:
-        try:
-            _put_back(self._control, name, config)
-        except PeerError:
-            return  # what the server refused matters more; it is tried again at the end
 
 
 def _put_back(control: ModelControl, name: str, original: Config) -> None:

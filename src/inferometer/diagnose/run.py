@@ -1,26 +1,27 @@
-"""Measure a short sweep, watch the machine at the same time, and conclude."""
+"""Measure a short sweep, watch the machine at the same time, and conclude; if asked, try the suggestions out."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.diagnose.bottleneck import outside_s
-from inferometer.diagnose.conclude import Circumstances, Conclusion, Evidence, conclude
-from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
+from inferometer.diagnose.bottleneck import Conclusion, Evidence, conclude, outside_s
+from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.host import HostWatch, find_server
-from inferometer.diagnose.observation import HostUse, Observation, observation
+from inferometer.diagnose.observation import Observation, observation
+from inferometer.diagnose.reconfigure import Config, Reconfiguration, changed_config
+from inferometer.diagnose.suggest import Circumstances
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.stats.measurement import Level
+from inferometer.services.discovery import ModelControl
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 
@@ -30,6 +31,8 @@ GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 PROBE_BATCH = 8
 _PROBE_S = 1.0
 _CROWDED = 0.3  # of all cores, kept busy by others
+ENOUGH = 0.05  # predicted gain below which nothing more is tried
+BETTER = 0.02  # measured gain from which a change is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,57 +41,89 @@ class DiagnoseRequest:
 
     options: Options
     cores: float | None = None  # of the server's machine, when the user tells
+    budget_s: float | None = None  # for trying the suggestions out; None does not try any
+    keep: bool = False  # what was found, in place of the original configuration
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
-    """What was measured and seen of a model, before anything is concluded."""
+class Outcome:
+    """The diagnosis with its trials, the configurations that won, and what ended the trials early, if anything did."""
 
-    asked: DiagnoseRequest
-    setup: Setup
-    circumstances: Circumstances
-    evidence: Evidence
-    results: tuple[Result, ...]
-    notes: tuple[str, ...]
+    diagnosis: Diagnosis
+    configs: Mapping[str, Config] = field(default_factory=dict)
+    error: PeerError | None = None
 
 
-def examine(asked: DiagnoseRequest, watcher: Watcher) -> Examination:
-    """Measure the sweep, and once a batch where batches are possible but not seen."""
-    _check(asked.options)
-    setup = prepare(changed(asked.options, concurrency=_whole_span(asked.options)), command=COMMAND)
+def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
+    """Examine, diagnose, and with a budget for it try the suggestions out.
+
+    Whatever happens, the server has its original configurations again afterwards, unless it is to keep others.
+    """
+    trials = _examine(asked, watcher)
+    if asked.budget_s is None or watcher.is_interrupted():
+        return Outcome(trials.diagnosis)
+    end_ns = monotonic_ns() + round(asked.budget_s * NS_PER_S)
+    service = trials.setup.service
+    if not isinstance(service, ModelControl):
+        raise UsageError(
+            f"servers of kind {trials.setup.options.service_kind} cannot load a model with another configuration",
+            remedy="leave out --apply, and change the configuration yourself",
+        )
+    server = Reconfiguration(service)
+    won: Mapping[str, Config] = {}
+    error = None
+    try:
+        with server:
+            while monotonic_ns() < end_ns and not watcher.is_interrupted():
+                suggestion = trials.next()
+                if suggestion is None:
+                    break
+                trials.attempt(suggestion, server)
+            won = server.changed
+            server.keep = asked.keep
+    except PeerError as found_error:
+        error = found_error
+    return Outcome(replace(trials.diagnosis, is_restored=server.is_restored), won, error)
+
+
+def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
+    """Measure the sweep, and once a batch where batches are possible but not seen; no change is tried yet."""
+    options = asked.options
+    if options.request_rate is not None or options.request_intervals is not None:
+        raise UsageError(
+            "diagnose loads by concurrency, not by rate", remedy="give --concurrency-range, or none"
+        )
+    wanted = _levels(options.concurrency)
+    most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
+    setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
     for warning in setup.warnings:
         watcher.said(warning)
-    watch = watch_host(setup, watcher)
-    rows, result = _sweep(setup, watch, levels(asked.options))
+    watch = _watch_host(setup, watcher)
+    rows, result = _sweep(setup, watch, wanted)
     if not rows:
         raise PeerError(
-            f"no request to '{asked.options.model}' ended well, so there is nothing to diagnose",
-            remedy=f"try `inferometer measure -m {asked.options.model}`, which shows the failures",
+            f"no request to '{options.model}' ended well, so there is nothing to diagnose",
+            remedy=f"try `inferometer measure -m {options.model}`, which shows the failures",
         )
     extra, notes = _probe(asked, setup, rows, watch)
-    evidence = Evidence(tuple(rows), extra)
-    return Examination(
-        asked=asked,
-        setup=setup,
-        circumstances=_circumstances(setup, asked, result),
-        evidence=evidence,
-        results=(result,),
-        notes=(*notes, *_blind_spots(asked, evidence)),
-    )
+    evidence, circumstances = Evidence(tuple(rows), extra), _circumstances(setup, asked, result)
+    found = conclude(evidence, circumstances)
+    notes = (*notes, *_blind_spots(asked, rows[-1]))
+    diagnosis = replace(_diagnosis(rows[-1], circumstances, found, result), notes=notes)
+    return _Trials(asked, watcher, setup, circumstances, evidence, found, diagnosis)
 
 
-def diagnose(examined: Examination) -> tuple[Diagnosis, Conclusion]:
-    """What the evidence says, as the value every report is made of."""
-    found = conclude(examined.evidence, examined.circumstances)
-    top = examined.evidence.sweep[-1]
+def _diagnosis(
+    top: Observation, circumstances: Circumstances, found: Conclusion, result: Result
+) -> Diagnosis:
+    """What was found, as the value every report is made of."""
     client_s, overhead_s = outside_s(top)
-    first = examined.results[0]
-    host = top.host
-    diagnosis = Diagnosis(
-        tool=first.tool,
+    host, cores = top.host, circumstances.cores
+    return Diagnosis(
+        tool=result.tool,
         command=COMMAND,
-        started_at=first.started_at,
-        model=examined.setup.model.name,
+        started_at=result.started_at,
+        model=circumstances.model,
         verdict=found.verdict,
         concurrency=top.concurrency,
         throughput=top.throughput,
@@ -97,29 +132,19 @@ def diagnose(examined: Examination) -> tuple[Diagnosis, Conclusion]:
         client_ns=client_s * NS_PER_S,
         overhead_ns=overhead_s * NS_PER_S,
         machine=Machine(
-            cores=None if examined.circumstances.cores is None else round(examined.circumstances.cores),
+            cores=None if cores is None else round(cores),
             effective_cores=found.effective_cores,
             cpu_share=None if host is None else host.busy / host.cores,
             gpu_share=None if host is None else host.gpu_share,
         ),
         suggestions=found.suggestions,
         curve=found.curve,
-        results=examined.results,
-        notes=examined.notes,
+        results=(result,),
     )
-    return diagnosis, found
 
 
-def _check(options: Options) -> None:
-    if options.request_rate is not None or options.request_intervals is not None:
-        raise UsageError(
-            "diagnose loads by concurrency, not by rate", remedy="give --concurrency-range, or none"
-        )
-
-
-def levels(options: Options) -> tuple[int, ...] | None:
+def _levels(span: Range | None) -> tuple[int, ...] | None:
     """The asked range in doubling steps, or in its own; None lets the sweep find its end."""
-    span = options.concurrency
     if span is None:
         return None
     start, end = int(span.start), int(span.end or span.start)
@@ -131,34 +156,29 @@ def levels(options: Options) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _whole_span(options: Options) -> Range:
-    """As much load as may come: workers are made for it once."""
-    asked = levels(options)
-    return Range(1, MOST) if asked is None else Range(1, max(asked))
-
-
 # --- measuring
 
 
-def watch_host(setup: Setup, inner: Watcher) -> Watcher:
+def _watch_host(setup: Setup, inner: Watcher) -> Watcher:
     """The watcher; where the server runs on this machine, one that also notes how busy that is."""
     endpoint = setup.traffic.wiring.endpoint
     if not is_this_host(endpoint.host):
         return inner
-    return HostWatch(
-        inner, cores=len(os.sched_getaffinity(0)), server=find_server(endpoint.port), clock=monotonic_ns
-    )
+    return HostWatch(inner, cores=len(os.sched_getaffinity(0)), server=find_server(endpoint.port))
 
 
 def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
-    result = setup.result
+    options, result = setup.options, setup.result
     with start_workers(setup) as load:
         instrument = make_instrument(setup, load, watch)
         for concurrency in _planned(wanted, rows):
-            level = measure(instrument, setup, concurrency)
+            load.apply(Closed(0))  # the first requests after a change are not in the level
+            warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
+            point = LoadPoint("concurrency", concurrency, Closed(concurrency))
+            level = measure_level(instrument, setup.level_settings, point)
             result = replace(result, levels=(*result.levels, level))
-            row = observation(level, setup.model, _host(watch, level))
+            row = observation(level, setup.model, watch.last if isinstance(watch, HostWatch) else None)
             if row is not None:
                 rows.append(row)
             if level.is_cut_short or watch.is_interrupted():
@@ -176,25 +196,10 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def measure(instrument: Instrument, setup: Setup, concurrency: int) -> Level:
-    """One level; the first requests after a change are not in it."""
-    instrument.load.apply(Closed(0))
-    warm_up(instrument, Closed(concurrency, count=setup.options.warmup_request_count or 2 * concurrency))
-    return measure_level(
-        instrument, setup.level_settings, LoadPoint("concurrency", concurrency, Closed(concurrency))
-    )
-
-
-def measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
+def _measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
     """One level with workers of its own."""
     rows, result = _sweep(setup, watch, (concurrency,))
     return (rows[0] if rows else None), result
-
-
-def _host(watch: Watcher, level: Level) -> HostUse | None:
-    if isinstance(watch, HostWatch):
-        return watch.last
-    return None
 
 
 def _probe(
@@ -208,7 +213,7 @@ def _probe(
         return (), ()
     options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
     try:
-        row, _ = measure_once(prepare(options, command=COMMAND), watch, 1)
+        row, _ = _measure_once(prepare(options, command=COMMAND), watch, 1)
     except InferometerError as error:
         return (), (f"What a batch of {size} costs could not be measured: {error.message}",)
     return ((row,) if row is not None and row.steps else ()), ()
@@ -237,8 +242,7 @@ def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circ
     )
 
 
-def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
-    top = evidence.sweep[-1]
+def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
     if not top.steps:
         yield (
             "The server gives no statistics of its models, so the time inside it cannot be split into queue, compute "
@@ -250,8 +254,8 @@ def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
             "The server runs on another machine whose cores were not seen: predictions assume there are enough. "
             "Tell how many it has with --cores."
         )
-    if top.host is not None and top.host.server is not None:
-        others = top.host.busy - top.host.server - top.throughput / top.items * top.client_core_s
+    others = top.other_cores
+    if top.host is not None and others is not None:
         if others > _CROWDED * top.host.cores:
             yield (
                 f"Other programs kept {others:.2g} of this machine's {top.host.cores} cores busy meanwhile: figures "
@@ -262,3 +266,72 @@ def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
             "The server's process was not found on this machine, so it is assumed that steps on the CPU keep a core "
             "busy as long as they run."
         )
+
+
+# --- trying the suggestions out
+
+
+@dataclass(slots=True)
+class _Trials:
+    """The diagnosis with its trials as they are made: the evidence grows, and so the next prediction gets better."""
+
+    asked: DiagnoseRequest
+    watcher: Watcher
+    setup: Setup
+    circumstances: Circumstances
+    evidence: Evidence
+    found: Conclusion
+    diagnosis: Diagnosis
+
+    def next(self) -> Suggestion | None:
+        tried = {_key(trial.suggestion) for trial in self.diagnosis.trials}
+        useful = (row for row in self.found.suggestions if row.change.can_apply and row.gain > ENOUGH)
+        return next((row for row in useful if _key(row) not in tried), None)
+
+    def attempt(self, suggestion: Suggestion, server: Reconfiguration) -> None:
+        name = suggestion.change.model
+        before = server.config(name)
+        self.watcher.said(f"Trying: {suggestion.text}")
+        try:
+            server.change(name, changed_config(before, suggestion.change))
+        except PeerError as error:
+            if "explicit" in error.remedy:
+                raise
+            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
+            return
+        row, result = self._measure(suggestion.concurrency)
+        place = len(self.diagnosis.results)
+        self.diagnosis = replace(self.diagnosis, results=(*self.diagnosis.results, result))
+        if row is None:
+            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well"))
+            server.change(name, before)
+            return
+        gain = row.throughput / self.evidence.sweep[-1].throughput - 1
+        is_kept = gain > BETTER and not self.watcher.is_interrupted()  # half a measurement proves nothing
+        self._note(ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place))
+        if not is_kept:
+            server.change(name, before)
+        self._learn(row, is_kept)
+
+    def _measure(self, concurrency: int) -> tuple[Observation | None, Result]:
+        options = changed(self.asked.options, concurrency=Range(concurrency))
+        setup = prepare(options, command=COMMAND)
+        return _measure_once(setup, _watch_host(setup, self.watcher), concurrency)
+
+    def _note(self, trial: ChangeTrial) -> None:
+        self.diagnosis = replace(self.diagnosis, trials=(*self.diagnosis.trials, trial))
+        self.watcher.tried(trial)
+
+    def _learn(self, row: Observation, is_kept: bool) -> None:
+        seen = self.evidence
+        self.evidence = (
+            Evidence((*seen.sweep, row), seen.extra) if is_kept else Evidence(seen.sweep, (*seen.extra, row))
+        )
+        self.found = conclude(self.evidence, self.circumstances)
+        if self.diagnosis.best is not None:
+            self.diagnosis = replace(self.diagnosis, after=self.found.verdict)
+
+
+def _key(suggestion: Suggestion) -> tuple[str, str, str]:
+    change = suggestion.change
+    return change.model, change.kind, change.after

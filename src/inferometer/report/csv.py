@@ -11,9 +11,8 @@ from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import GpuFigures, ServerMetrics
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of one file have the same columns."""
@@ -83,7 +82,8 @@ def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
     layout = _layout(result)
     rows: dict[tuple[str, str], list[Row]] = {}
     for level, measurement in reported(result):
-        for member in _members(measurement):
+        members = () if measurement.server is None else measurement.server.members
+        for member in (member for member in members if member.was_called):
             row = _member_row(layout, level, measurement, member)
             rows.setdefault((member.name, member.version), []).append(row)
     return tuple(
@@ -189,11 +189,6 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
         *_server_cells(layout, member, rest),
         ("Client Recv", 0),
     )
-
-
-def _members(measurement: Measurement) -> Iterator[ModelStatistics]:
-    if measurement.server is not None:
-        yield from (member for member in measurement.server.members if member.was_called)
 
 
 def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:

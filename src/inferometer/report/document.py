@@ -1,6 +1,6 @@
 """What a report says, apart from how it looks: terminal, page and Markdown are three ways of writing it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -256,6 +256,12 @@ class Section:
     lead: str = ""
     blocks: tuple[Block, ...] = ()
     is_detail: bool = False  # a terminal leaves it out
+
+
+def message_section(name: str, title: str, rows: Iterable[Message], lead: str = "") -> Section | None:
+    """None where there is nothing to say."""
+    found = tuple(rows)
+    return Section(name, title, lead, (Messages(found),)) if found else None
 
 
 @dataclass(frozen=True, slots=True)

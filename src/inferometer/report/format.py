@@ -123,9 +123,7 @@ def change_text(part: float) -> str:
 def difference(percent: Estimate) -> str:
     """`+3.1 % (+1.9 to +4.4)`."""
     words = f"{signed(percent.value)} %"
-    if percent.low is None or percent.high is None:
-        return words
-    return f"{words} ({signed(percent.low)} to {signed(percent.high)})"
+    return words if percent.limits is None else f"{words} ({' to '.join(map(signed, percent.limits))})"
 
 
 def signed(value: float) -> str:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +51,6 @@ def render(document: Document) -> str:
     page = template.render(
         document=document,
         block=block_markup,
-        style=_part("style.css"),
-        script=_part("script.js"),
         source=_embedded(document.source),
     )
     return printable(page)  # tags are escaped already; here only what no page may have
@@ -95,11 +92,6 @@ def block_markup(block: Block, title: str) -> Markup:
     """A block, by the macro of its name."""
     macros = _environment().get_template("blocks.html.j2").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, title))
-
-
-@cache
-def _part(name: str) -> Markup:
-    return Markup((files("inferometer.report") / "templates" / name).read_text(encoding="utf-8"))
 
 
 def _embedded(source: str) -> Markup:

@@ -28,19 +28,14 @@ def plain_text(text: str, style: str = "", **more: Any) -> Text:
 
 def show(document: Document, console: Console | None = None) -> None:
     """Print the document on stdout, or on another console."""
-    if console is None:
-        console = screen()
+    if console is None:  # where stdout is a file or a pipe, as wide as people read
+        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     width = min(WIDTH, console.width)
     console.print(plain_text(" · ".join((document.title, *filter(None, document.facts)))), width=width)
     console.print(plain_text(document.verdict, style=f"bold {_STYLES[document.tone]}".strip()), width=width)
     for section in document.sections:
         for part in _section(section, width):
             console.print(part, width=width)
-
-
-def screen() -> Console:
-    """Stdout; where it is a file or a pipe, as wide as people read."""
-    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 
 def _section(section: Section, width: int) -> Iterator[RenderableType]:
@@ -79,9 +74,8 @@ def _messages(block: Messages) -> Iterator[RenderableType]:
         if not mark:
             yield text
             continue
-        grid = Grid.grid(
-            padding=(0, 1)
-        )  # so that lines after the first begin below the text, not below the mark
+        # A grid, so that lines after the first begin below the text, not below the mark.
+        grid = Grid.grid(padding=(0, 1))
         grid.add_row(plain_text(mark, style=_STYLES[row.tone]), text)
         yield grid
 
@@ -98,8 +92,9 @@ def _table(table: Table, width: int) -> Grid:
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place in shown:
         column = table.columns[place]
+        heading = textwrap.wrap(column.name, widths[place], break_on_hyphens=False)
         grid.add_column(
-            _heading(column.name, widths[place]),
+            plain_text("\n".join(heading)),
             justify="right" if column.is_number else "left",
             no_wrap=column.is_number,
             overflow="fold",
@@ -119,7 +114,3 @@ def _least_width(table: Table, place: int) -> int:
     if not column.is_number:
         widest = min(widest, LEAST_NAME if column.is_name else LEAST_TEXT)
     return max([widest, *map(len, column.name.split(" "))])
-
-
-def _heading(name: str, width: int) -> Text:
-    return plain_text("\n".join(textwrap.wrap(name, width, break_on_hyphens=False)))

@@ -9,19 +9,20 @@ import select
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.load.plan import Closed, Plan
+from inferometer.load.plan import Plan
 from inferometer.load.workers import Load, Recorded, Workers
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
+from inferometer.options.options import Options
 from inferometer.records.records import Records, join
-from inferometer.selftest.behaviour import Behaviour
+from inferometer.selftest.null_server import Behaviour
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.traffic import Traffic
+from inferometer.services.kind import KINDS
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
@@ -41,7 +42,7 @@ class HelperProcess:
         self._words = words
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "HelperProcess":
+    def __enter__(self) -> Self:
         command = [sys.executable, "-m", f"inferometer.selftest.{self._module}", *self._words]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -97,10 +98,6 @@ class NullServer(HelperProcess):
     def __init__(self, behaviour: Behaviour) -> None:
         super().__init__("null_server", behaviour.to_json())
 
-    def __enter__(self) -> "NullServer":
-        super().__enter__()
-        return self
-
     @property
     def port(self) -> int:
         return int(self.greeting["port"])
@@ -122,19 +119,9 @@ MODEL = ModelSpec(
 
 def workers(server: NullServer, protocol: str, size: int, *, timeout_ns: int = 0) -> Workers:
     """One worker that sends requests with a tensor of so many bytes; start it with `with`."""
-    return Workers(_traffic(server.port, protocol, size), timeout_ns=timeout_ns)
-
-
-def _traffic(port: int, protocol: str, size: int) -> Traffic:
-    connection = Connection(Endpoint("127.0.0.1", port))
+    service = KINDS["triton"].open(Connection(Endpoint("127.0.0.1", server.port)), Options(protocol=protocol))
     steps = ((Tensor("INPUT", "UINT8", (size,), bytes(size)),),)
-    if protocol == "grpc":
-        from inferometer.services.triton_grpc import TritonGrpc
-
-        return TritonGrpc(connection).traffic(MODEL, steps)
-    from inferometer.services.triton_http import TritonHttp
-
-    return TritonHttp(connection).traffic(MODEL, steps)
+    return Workers(service.traffic(MODEL, steps), timeout_ns=timeout_ns)
 
 
 @dataclass(slots=True)
@@ -155,36 +142,23 @@ class MeasuredLoad:
     records: Records
 
 
-def run_for(load: Load, plan: Closed, duration_s: float) -> MeasuredLoad:
-    """One window of this length."""
+def run_load(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
+    """Every request of a plan with a count, which should take about so long; of others one window of this length."""
     duration_ns = round(duration_s * NS_PER_S)
-    level_settings = LevelSettings(
-        model=MODEL, batch=1, percentile=None, rule=Precision(0.0, duration_ns), window_ns=duration_ns
-    )
-    return _run(load, plan, level_settings, duration_ns)
-
-
-def run_whole(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
-    """Every request of the plan, which should take about so long."""
-    assert plan.count is not None
-    duration_ns = round(duration_s * NS_PER_S)
-    level_settings = LevelSettings(
+    is_whole = plan.count is not None
+    settings = LevelSettings(
         model=MODEL,
         batch=1,
         percentile=None,
         rule=Precision(0.0, duration_ns),
+        window_ns=None if is_whole else duration_ns,
         window_count=plan.count,
-        is_whole=True,
+        is_whole=is_whole,
     )
-    return _run(load, plan, level_settings, duration_ns)
-
-
-def _run(load: Load, plan: Plan, level_settings: LevelSettings, duration_ns: int) -> MeasuredLoad:
     recorded = Recorded(load)
-    instrument = Instrument(
-        recorded, monotonic_ns, lambda: None, _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS)
-    )
-    level = measure_level(instrument, level_settings, LoadPoint("selftest", 0.0, plan))
+    deadline = _Deadline(monotonic_ns() + duration_ns + PATIENCE_NS)
+    instrument = Instrument(recorded, monotonic_ns, lambda: None, deadline)
+    level = measure_level(instrument, settings, LoadPoint("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")
     return MeasuredLoad(level.measurement, join(recorded.parts))

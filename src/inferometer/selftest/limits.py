@@ -8,7 +8,7 @@ import os
 import resource
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,11 @@ from inferometer.load.plan import Closed
 from inferometer.load.reactor import SPIN_NS, Timer
 from inferometer.observe.host import PORT_RANGE, local_ports
 from inferometer.report.format import duration, quantity, share
-from inferometer.selftest.behaviour import Behaviour
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
-from inferometer.selftest.drive import MeasuredLoad, NullServer, ServerReport, run_for, workers
-from inferometer.stats.quantiles import percentile
+from inferometer.selftest.drive import NullServer, run_load, workers
+from inferometer.selftest.null_server import Behaviour
+from inferometer.stats.measurement import Measurement
+from inferometer.stats.series import percentile
 
 # --- machine
 
@@ -47,15 +48,15 @@ def _timer() -> Check:
         f"clock resolution {duration(resolution_ns)}; a timer wakes us {duration(p50_ns)} late (p50), "
         f"{duration(p99_ns)} (p99)"
     )
-    is_late = p50_ns > SPIN_NS
-    if is_late:
-        text += f"; more than {duration(SPIN_NS)} late, sends lag behind: is this machine saving power, or virtual?"
+    advice = (
+        f"more than {duration(SPIN_NS)} late, sends lag behind: is this machine saving power, or virtual?"
+    )
     figures = {
         "resolution_ns": resolution_ns,
         "late_p50_us": p50_ns / NS_PER_US,
         "late_p99_us": p99_ns / NS_PER_US,
     }
-    return Check("machine", "timer", CheckResult.WARN if is_late else CheckResult.PASS, text, figures)
+    return _machine_check("timer", text, figures, advice if p50_ns > SPIN_NS else "")
 
 
 def _wakes() -> list[int]:
@@ -81,28 +82,30 @@ def _files() -> Check:
     is_endless = hard == resource.RLIM_INFINITY
     is_low = not is_endless and hard < FEW_FILES
     text = f"{'any number' if is_endless else hard} may be open at once, one for each request in flight over HTTP"
-    if is_low:
-        text += f"; {Note.FEW_FILES.advice}"
     figures = {"soft": soft, "hard": None if is_endless else hard}
-    return Check("machine", "open files", CheckResult.WARN if is_low else CheckResult.PASS, text, figures)
+    return _machine_check("open files", text, figures, Note.FEW_FILES.advice if is_low else "")
 
 
 def _ports() -> Check:
     """Ports of this machine for connections to one address; closed connections hold theirs for a minute."""
     ports = local_ports()
     free = len(ports) - len({port for port in _ports_taken() if port in ports})
-    is_low = free < FEW_PORTS
+    advice = f"widen the range in {PORT_RANGE}, or wait until closed connections have let go of theirs"
     text = f"{free} of {len(ports)} local ports are free"
-    if is_low:
-        text += f"; widen the range in {PORT_RANGE}, or wait until closed connections have let go of theirs"
     figures = {"free": free, "range": len(ports)}
-    return Check("machine", "ports", CheckResult.WARN if is_low else CheckResult.PASS, text, figures)
+    return _machine_check("ports", text, figures, advice if free < FEW_PORTS else "")
 
 
 def _ports_taken() -> Iterator[int]:
     for table in TABLES:
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             yield int(line.split()[1].rpartition(":")[2], 16)
+
+
+def _machine_check(name: str, text: str, figures: Mapping[str, Figure], advice: str) -> Check:
+    """With advice where a limit is near."""
+    verdict = CheckResult.WARN if advice else CheckResult.PASS
+    return Check("machine", name, verdict, f"{text}; {advice}" if advice else text, figures)
 
 
 # --- ceiling
@@ -120,13 +123,10 @@ def ceiling_checks(thoroughness: Thoroughness) -> Iterator[Check]:
             for payload, size in PAYLOADS.items():
                 with workers(server, protocol, size) as load:
                     before = server.report()
-                    run = run_for(load, Closed(CONCURRENCY), thoroughness.ceiling_s)
+                    found = run_load(load, Closed(CONCURRENCY), thoroughness.ceiling_s).measurement
                     after = server.report()
-                yield _ceiling_check(f"{title}, {payload}", run, _cpu_share(before, after))
-
-
-def _cpu_share(before: ServerReport, after: ServerReport) -> float:
-    return (after.cpu_ns - before.cpu_ns) / (after.now_ns - before.now_ns)
+                server_share = (after.cpu_ns - before.cpu_ns) / (after.now_ns - before.now_ns)
+                yield _ceiling_check(f"{title}, {payload}", found, server_share)
 
 
 def limited_by(client: float, server: float) -> str:
@@ -138,8 +138,7 @@ def limited_by(client: float, server: float) -> str:
     return "client" if client > server else "null server"
 
 
-def _ceiling_check(name: str, run: MeasuredLoad, server_share: float) -> Check:
-    found = run.measurement
+def _ceiling_check(name: str, found: Measurement, server_share: float) -> Check:
     rate, p50_ns = found.infer_per_s.value, found.latency.percentile_ns(50)
     cost_us, client_share = found.client.cpu_us_per_request, found.client.cpu_share
     limit = limited_by(client_share, server_share)

@@ -1,5 +1,7 @@
 """A server that answers as fast as Python can, with a constant reply; or stalls, or fails, by a known pattern.
 
+What it does with each request are pure numbers, so that the truth can be computed.
+
 Started as `python -m inferometer.selftest.null_server BEHAVIOUR`. It writes its port to stdout, answers each line on
 stdin with a report, and ends with its stdin.
 
@@ -17,11 +19,11 @@ import socket
 import struct
 import sys
 import time
+from abc import ABC, abstractmethod
 from array import array
-from typing import Protocol
+from dataclasses import asdict, dataclass
 
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.selftest.behaviour import Behaviour, Stall, fault, from_json
 from inferometer.wire.frames import (
     ACK,
     DATA,
@@ -46,6 +48,65 @@ from inferometer.wire.frames import (
 from inferometer.wire.headers import SHRINK, encode_block
 from inferometer.wire.sender import pack_id
 
+# By the request's number modulo CYCLE, what goes wrong with it, in the words the failure groups have for it.
+CYCLE = 100
+FAULTS = {5: "http 503", 55: "http 503", 25: "reset", 45: "timeout", 85: "malformed"}
+
+
+def fault(number: int) -> str | None:
+    """What happens to request `number` of a failing server, if anything."""
+    return FAULTS.get(number % CYCLE)
+
+
+def dealt(requests: int) -> dict[str, int]:
+    """How many requests of each fault there are among the first so many."""
+    whole, rest = divmod(requests, CYCLE)
+    counts = dict.fromkeys(FAULTS.values(), 0)
+    for place, kind in FAULTS.items():
+        counts[kind] += whole + (place < rest)
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A server that freezes at the beginning of every period of the clock."""
+
+    period_ns: int
+    frozen_ns: int
+
+    def thawed_ns(self, time_ns: int) -> int:
+        """When a request that comes at this time is looked at."""
+        return time_ns + max(self.frozen_ns - time_ns % self.period_ns, 0)
+
+    def percentile_ns(self, p: float) -> int:
+        """Of the waits of requests that come evenly: a wait of more than w has the share (frozen - w) / period."""
+        return max(round(self.frozen_ns - (1 - p / 100) * self.period_ns), 0)
+
+    def __str__(self) -> str:
+        return f"freezes {self.frozen_ns / NS_PER_S:g} s in every {self.period_ns / NS_PER_S:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Of one built-in server."""
+
+    protocol: str = "http"  # or grpc
+    stall: Stall | None = None
+    is_failing: bool = False
+    keeps_arrivals: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Behaviour":
+        document = json.loads(text)
+        stall = document.pop("stall")
+        return Behaviour(**document, stall=None if stall is None else Stall(**stall))
+
+
+# --- the server's side of a connection
+
 
 class Book:
     """Numbers the requests of all connections, and keeps when they came if that is wanted."""
@@ -69,13 +130,44 @@ class Book:
         return taken
 
 
-class Peer(Protocol):
-    """One connection to a client."""
+class Peer(ABC):
+    """One connection to a client: heads are read, what follows each of them is skipped and then answered."""
 
-    greeting: bytes  # sent as soon as the connection stands
+    greeting = b""  # sent as soon as the connection stands
+
+    def __init__(self, book: Book, *, skipped: int = 0) -> None:
+        self._book = book
+        self._held = b""  # the beginning of a head
+        self._left = skipped  # bytes to skip
 
     def receive(self, data: bytearray, length: int) -> list[bytes]:
         """What to send after data[:length]; BROKEN_OFF is to be followed by a reset."""
+        if self._held:
+            data = bytearray(self._held) + data[:length]
+            length, self._held = len(data), b""
+        out: list[bytes] = []
+        position = 0
+        while position < length:
+            if self._left:
+                step = min(self._left, length - position)
+                self._left -= step
+            else:
+                step = self._read_head(data, position, length, out)
+                if not step:
+                    self._held = bytes(data[position:length])
+                    break
+            position += step
+            if not self._left:
+                self._answer(out)
+        return out
+
+    @abstractmethod
+    def _read_head(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
+        """How many bytes were taken; 0 when the head is not complete."""
+
+    @abstractmethod
+    def _answer(self, out: list[bytes]) -> None:
+        """All that was to be skipped is there."""
 
 
 # --- HTTP/1.1
@@ -104,46 +196,25 @@ _BAD = {
 _LENGTH = b"\r\nContent-Length: "  # with the line's beginning: Inference-Header-Content-Length is another one
 
 
-class NullHttp:
-    """Requests with a Content-Length, or none; their bodies are skipped."""
-
-    greeting = b""
+class NullHttp(Peer):
+    """Requests with a Content-Length, or none."""
 
     def __init__(self, book: Book, *, is_failing: bool) -> None:
-        self._book = book
+        super().__init__(book)
         self._is_failing = is_failing
-        self._held = b""  # the beginning of a head
-        self._left = 0  # bytes of this request still to come
 
-    def receive(self, data: bytearray, length: int) -> list[bytes]:
-        if self._held:
-            data = bytearray(self._held) + data[:length]
-            length, self._held = len(data), b""
-        replies = []
-        position = 0
-        while position < length:
-            if not self._left:
-                end = data.find(b"\r\n\r\n", position, length)
-                if end < 0:
-                    self._held = bytes(data[position:length])
-                    break
-                self._left = end + 4 - position + _body_length(data, position, end)
-            step = min(self._left, length - position)
-            position += step
-            self._left -= step
-            if not self._left:
-                replies.append(self._answer())
-        return replies
+    def _read_head(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
+        end = data.find(b"\r\n\r\n", position, length)
+        if end < 0:
+            return 0
+        place = data.find(_LENGTH, position, end)
+        self._left = 0 if place < 0 else int(data[place + len(_LENGTH) : end + 2].partition(b"\r\n")[0])
+        return end + 4 - position
 
-    def _answer(self) -> bytes:
+    def _answer(self, out: list[bytes]) -> None:
         number = self._book.enter()
         kind = fault(number) if self._is_failing else None
-        return GOOD if kind is None else _BAD[kind]
-
-
-def _body_length(data: bytearray, start: int, end: int) -> int:
-    place = data.find(_LENGTH, start, end)
-    return 0 if place < 0 else int(data[place + len(_LENGTH) : end + 2].partition(b"\r\n")[0])
+        out.append(GOOD if kind is None else _BAD[kind])
 
 
 # --- gRPC
@@ -175,7 +246,7 @@ _PIECES = _split_by_id(
 _OPENED = LARGEST_WINDOW - DEFAULT_WINDOW
 
 
-class NullGrpc:
+class NullGrpc(Peer):
     """Unary calls. Our window is as wide as it gets; replies are far smaller than the client's."""
 
     greeting = settings(
@@ -183,46 +254,23 @@ class NullGrpc:
     ) + window_update(0, _OPENED)
 
     def __init__(self, book: Book) -> None:
-        self._book = book
-        self._held = b""  # the beginning of a frame
-        self._left = len(PREFACE)  # bytes to skip: of the preface, then of DATA
-        self._stream = 0  # to answer after them; 0 is none
+        super().__init__(book, skipped=len(PREFACE))
+        self._stream = 0  # to answer after this frame; 0 is none
         self._used = 0  # of the connection's window
 
-    def receive(self, data: bytearray, length: int) -> list[bytes]:
-        if self._held:
-            data = bytearray(self._held) + data[:length]
-            length, self._held = len(data), b""
-        out: list[bytes] = []
-        position = 0
-        while position < length:
-            if self._left:
-                step = min(self._left, length - position)
-                position += step
-                self._left -= step
-                self._answer_if_whole(out)
-                continue
-            taken = self._frame(data, position, length, out)
-            if not taken:
-                self._held = bytes(data[position:length])
-                break
-            position += taken
-        if self._used > _OPENED // 2:
-            out.append(window_update(0, self._used))
-            self._used = 0
-        return out
-
-    def _frame(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
-        """How many bytes were taken; 0 when the frame is not complete."""
+    def _read_head(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
+        """The head of DATA, whose payload is skipped; any other frame is taken whole."""
         if length - position < FRAME_HEAD:
             return 0
         high, low, kind, flags, stream = unpack_head(data, position)
         size = high << 16 | low
         if kind == DATA:
             self._left = size
-            self._used += size
             self._stream = stream if flags & END_STREAM else 0
-            self._answer_if_whole(out)
+            self._used += size
+            if self._used > _OPENED // 2:
+                out.append(window_update(0, self._used))
+                self._used = 0
             return FRAME_HEAD
         end = position + FRAME_HEAD + size
         if end > length:
@@ -233,12 +281,14 @@ class NullGrpc:
             out.append(frame(PING, ACK, 0, bytes(data[position + FRAME_HEAD : end])))
         return FRAME_HEAD + size
 
-    def _answer_if_whole(self, out: list[bytes]) -> None:
-        if self._left == 0 and self._stream:
+    def _answer(self, out: list[bytes]) -> None:
+        if self._stream:
             self._book.enter()
             out.append(pack_id(self._stream).join(_PIECES))
             self._stream = 0
 
+
+# --- the process
 
 BUFFER = 1024 * 1024
 BACKLOG = 4096  # while the server is frozen, connections wait here
@@ -251,7 +301,7 @@ def main() -> None:
     _say({"port": listener.getsockname()[1]})
     gc.freeze()
     gc.disable()
-    _Server(listener, from_json(sys.argv[1])).run()
+    _Server(listener, Behaviour.from_json(sys.argv[1])).run()
 
 
 def _say(document: object) -> None:
@@ -290,16 +340,13 @@ class _Server:
     def _accept(self) -> None:
         sock, _ = self._listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer = self._peer()
+        peer: Peer = NullHttp(self._book, is_failing=self._behaviour.is_failing)
+        if self._behaviour.protocol == "grpc":
+            peer = NullGrpc(self._book)
         self._connections[sock.fileno()] = (sock, peer)
         self._epoll.register(sock.fileno(), select.EPOLLIN)
         if peer.greeting:
             sock.sendall(peer.greeting)
-
-    def _peer(self) -> Peer:
-        if self._behaviour.protocol == "grpc":
-            return NullGrpc(self._book)
-        return NullHttp(self._book, is_failing=self._behaviour.is_failing)
 
     def _serve(self, fd: int) -> None:
         sock, peer = self._connections[fd]

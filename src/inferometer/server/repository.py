@@ -1,8 +1,6 @@
-"""The example model repositories and pictures that come with the package."""
+"""The example model repositories and the pictures that come with the package."""
 
 from pathlib import Path
-
-from inferometer.base.errors import UsageError
 
 _HERE = Path(__file__).parent
 
@@ -17,15 +15,6 @@ def vocoder_repository() -> Path:
     return _HERE / "vocoder"
 
 
-def example_image(name: str = "mug.jpg") -> Path:
-    """One of the example pictures, by file name."""
-    path = _HERE / "images" / name
-    if path not in example_images():
-        known = ", ".join(image.name for image in example_images())
-        raise UsageError(f"there is no example picture '{name}'", remedy=f"take one of {known}")
-    return path
-
-
-def example_images() -> tuple[Path, ...]:
-    """All example pictures, smallest file first."""
-    return tuple(sorted((_HERE / "images").glob("*.jpg"), key=lambda image: image.stat().st_size))
+def example_image() -> Path:
+    """The largest of the example pictures; the others lie beside it."""
+    return _HERE / "images" / "mug.jpg"

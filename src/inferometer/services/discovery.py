@@ -63,7 +63,10 @@ def describe_model(
             f"failed to get model metadata: {error.message}",
             remedy=error.remedy or _known_models(control, name),
         ) from error
-    config = _maybe_config(control, name, version)
+    try:
+        config = _config(control, name, version)
+    except MissingError:  # plain KServe v2 servers have none; then what the metadata says is all there is
+        config = {}
     if not metadata.get("inputs") and not config:
         raise PeerError(
             f"the server says nothing about the inputs of '{name}', so no request can be made for it",
@@ -93,14 +96,6 @@ def _known_models(control: ModelSource, name: str) -> str:
     except PeerError:  # only a hint: no answer is no harm
         return ""
     return "" if name in known or not known else f"the server has {', '.join(known)}"
-
-
-def _maybe_config(control: ModelSource, name: str, version: str) -> Document:
-    """Plain KServe v2 servers have none; then what the metadata says is all there is."""
-    try:
-        return _config(control, name, version)
-    except MissingError:
-        return {}
 
 
 def _config(control: ModelSource, name: str, version: str) -> Document:

@@ -205,16 +205,10 @@ class TfServing(Service):
 
 def _choose(model_spec: Any, name: str, version: str) -> None:
     model_spec.name = name
-    number = maybe_number(version)
-    if number is not None:
-        model_spec.version.value = number
+    if is_digits(version):
+        model_spec.version.value = int(version)
     elif version:
         model_spec.version_label = version
-
-
-def maybe_number(version: str) -> int | None:
-    """A version that is a number; anything else is a label."""
-    return int(version) if is_digits(version) else None
 
 
 def _fill(described: Any, tensor: Tensor) -> None:
@@ -369,7 +363,7 @@ def _path(name: str, version: str) -> str:
     path = f"/v1/models/{quote(name, safe='')}"
     if not version:
         return path
-    return f"{path}/{'labels' if maybe_number(version) is None else 'versions'}/{quote(version, safe='')}"
+    return f"{path}/{'versions' if is_digits(version) else 'labels'}/{quote(version, safe='')}"
 
 
 def _elements(tensor: Tensor) -> list[Any]:

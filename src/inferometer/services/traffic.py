@@ -2,7 +2,7 @@
 replies must hold. Replies are opened only when that is asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -48,10 +48,8 @@ class ReplyReader(Protocol):
         """What to say of a reply with a bad status; `text` is the server's own."""
 
 
-class OutputReader(Protocol):
-    """Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
-
-    def __call__(self, reply: bytes | bytearray | memoryview, /) -> Mapping[str, bytes]: ...
+OutputReader = Callable[[bytes | bytearray | memoryview], Mapping[str, bytes]]
+"""Takes the outputs out of a whole reply, each as it lies in a Tensor. Goes to the workers: it must pickle."""
 
 
 class Conversations(Protocol):

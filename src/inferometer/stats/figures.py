@@ -29,13 +29,6 @@ class Source(Enum):
     OUTPUT = "output"  # an OutputSimilarity
 
 
-class Across(Enum):
-    """How the values of several models (or GPUs) become one."""
-
-    SUM = "sum"
-    MEAN = "mean"
-
-
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A row of the table."""
@@ -50,7 +43,7 @@ class Metric:
     source: Source = Source.RUN
     percentile: float | None = None
     interval: Callable[[Measurement], Estimate | None] | None = None  # with its error, where that is known
-    across: Across = Across.MEAN
+    is_summed: bool = False  # over several models (or GPUs); of other figures the mean is taken
     may_min: bool = False  # as a constraint
     may_max: bool = False
 
@@ -89,28 +82,24 @@ class Metric:
 
     def combine(self, values: Sequence[float]) -> float:
         total = sum(values)
-        return total if self.across is Across.SUM else total / len(values)
+        return total if self.is_summed else total / len(values)
 
 
 # --- durations: a mean, extremes and percentiles of each
 
 
-def _latency(found: Measurement) -> Distribution:
-    return found.latency
-
-
-def _first(found: Measurement) -> Distribution | None:
-    return None if found.streaming is None else found.streaming.first
-
-
-def _between(found: Measurement) -> Distribution | None:
-    return None if found.tokens is None else found.tokens.between
-
-
 _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | None]]] = {
-    "": ("perf_latency", "Latency", _latency),
-    "tpot": ("inter_token_latency", "Inter Token Latency", _between),
-    "ttft": ("time_to_first_token", "Time To First Token", _first),
+    "": ("perf_latency", "Latency", lambda found: found.latency),
+    "tpot": (
+        "inter_token_latency",
+        "Inter Token Latency",
+        lambda found: None if found.tokens is None else found.tokens.between,
+    ),
+    "ttft": (
+        "time_to_first_token",
+        "Time To First Token",
+        lambda found: None if found.streaming is None else found.streaming.first,
+    ),
 }
 """By the word before the statistic in a promise."""
 
@@ -139,9 +128,8 @@ def _duration(word: str, statistic: str) -> Metric:
         False,
         get,
         short=name if not word else word if name == "mean" else f"{word} {name}",
-        aliases=("perf_latency",)
-        if (word, name) == ("", "p99")
-        else (),  # model-analyzer's first name for it
+        # model-analyzer's first name for it
+        aliases=("perf_latency",) if (word, name) == ("", "p99") else (),
         percentile=percentile,
         interval=None if word else interval,
         may_max=True,
@@ -149,16 +137,6 @@ def _duration(word: str, statistic: str) -> Metric:
 
 
 # --- the server's time
-
-
-def _per_request(counter: str) -> Callable[[Measurement], float | None]:
-    def get(found: Measurement) -> float | None:
-        counters = None if found.server is None else found.server.counters
-        if counters is None or not counters.success_count:
-            return None
-        return float(getattr(counters, counter)) / counters.success_count
-
-    return get
 
 
 def _batch(found: Measurement) -> float | None:
@@ -169,8 +147,14 @@ def _batch(found: Measurement) -> float | None:
 
 
 def _server_time(part: str) -> Metric:
+    def per_request(found: Measurement) -> float | None:
+        counters = None if found.server is None else found.server.counters
+        if counters is None or not counters.success_count:
+            return None
+        return float(getattr(counters, f"{part}_ns")) / counters.success_count
+
     title = f"Server {part.replace('_', ' ').title()} time"
-    return Metric(f"perf_server_{part}", title, "ms", False, _per_request(f"{part}_ns"))
+    return Metric(f"perf_server_{part}", title, "ms", False, per_request)
 
 
 def _sending(found: Measurement) -> float:
@@ -195,7 +179,7 @@ def _rows() -> Iterator[Metric]:
         lambda found: found.infer_per_s.value,
         short="throughput",
         interval=lambda found: found.infer_per_s,
-        across=Across.SUM,
+        is_summed=True,
         may_min=True,
     )
     yield from (_duration("", statistic) for statistic in ("avg", "p50", "p90", "p95", "p99"))
@@ -218,16 +202,15 @@ def _rows() -> Iterator[Metric]:
         short="errors",
         may_max=True,
     )
-    total = Across.SUM
     yield _gpu(
         *("gpu_used_memory", "GPU Memory Usage", "MB", False, lambda gpu: gpu.memory_used_bytes),
-        across=total,
+        is_summed=True,
         may_max=True,
     )
-    yield _gpu("gpu_free_memory", "GPU Memory Available", "MB", True, _free, across=total)
+    yield _gpu("gpu_free_memory", "GPU Memory Available", "MB", True, _free, is_summed=True)
     yield _gpu(
         *("gpu_total_memory", "GPU Memory Available", "MB", True, lambda gpu: gpu.memory_total_bytes),
-        across=total,
+        is_summed=True,
     )
     yield _gpu("gpu_utilization", "GPU Utilization", "%", True, lambda gpu: gpu.utilization)
     yield _gpu("gpu_power_usage", "GPU Power Usage", "W", False, lambda gpu: gpu.power_w)
@@ -240,7 +223,7 @@ def _rows() -> Iterator[Metric]:
         "infer/sec",
         True,
         lambda found: None if found.tokens is None else found.tokens.output_per_s,
-        across=Across.SUM,
+        is_summed=True,
         may_min=True,
     )
     statistics = ("avg", "min", "max", "p25", "p50", "p75", "p90", "p95", "p99")

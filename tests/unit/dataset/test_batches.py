@@ -3,7 +3,7 @@
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.batches import batch, batch_expected, stream_expected, stream_steps
+from inferometer.dataset.build import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.model.numbers import decode, encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec

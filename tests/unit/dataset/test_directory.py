@@ -3,8 +3,7 @@
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.batches import batch, batch_expected
-from inferometer.dataset.build import build
+from inferometer.dataset.build import batch, batch_expected, build
 from inferometer.model.numbers import encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions

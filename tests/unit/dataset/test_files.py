@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.batches import batch
-from inferometer.dataset.build import build
+from inferometer.dataset.build import batch, build
 from inferometer.model.numbers import DATATYPES, decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions

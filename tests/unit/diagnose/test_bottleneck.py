@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.diagnose.conclude import Circumstances, Evidence, conclude
+from inferometer.diagnose.bottleneck import Evidence, conclude
 from inferometer.diagnose.diagnosis import (
     BATCHING,
     CLIENT,
@@ -22,7 +22,9 @@ from inferometer.diagnose.diagnosis import (
     TRANSPORT,
     UNKNOWN,
 )
-from inferometer.diagnose.observation import CoreUse, HostUse, Observation, Step, StepSetup
+from inferometer.diagnose.host import CoreUse, HostUse
+from inferometer.diagnose.observation import Observation, Step, StepSetup
+from inferometer.diagnose.suggest import Circumstances
 
 HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from inferometer.diagnose.observation import HostUse, observation, step_setup
+from inferometer.diagnose.host import HostUse
+from inferometer.diagnose.observation import observation, step_setup
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.stats.measurement import ClientCost, Distribution, Estimate, Level, Measurement

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.diagnose.conclude import Circumstances, Evidence, conclude
+from inferometer.diagnose.bottleneck import Evidence, conclude
 from inferometer.diagnose.diagnosis import COMPUTE, INSTANCES
 from inferometer.diagnose.fit import Measured, calibrate, fit
 from inferometer.diagnose.observation import Observation, Step, StepSetup
-from inferometer.diagnose.pipeline import Cores, with_station
-from inferometer.diagnose.queueing import predict
+from inferometer.diagnose.queueing import Cores, predict, with_station
+from inferometer.diagnose.suggest import Circumstances
 
 # Concurrency 1 to 8: throughput, latency in ms, and what preprocessing waited and worked in ms.
 ONE = (

@@ -8,8 +8,8 @@ import pytest
 
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Poisson
-from inferometer.selftest import schedule
-from inferometer.selftest.schedule import ks_distance, ks_p_value
+from inferometer.selftest import accuracy
+from inferometer.selftest.accuracy import ks_distance, ks_p_value
 
 
 def test_distance_of_a_single_gap_is_the_larger_side() -> None:
@@ -54,12 +54,12 @@ def test_true_arrivals_are_doubted_as_often_as_promised() -> None:
     ids=["constant", "two lengths", "too fast"],
 )
 def test_other_arrivals_are_told(gaps: list[float]) -> None:
-    assert ks_p_value(ks_distance(gaps, 1000), len(gaps)) < schedule.SURE
+    assert ks_p_value(ks_distance(gaps, 1000), len(gaps)) < accuracy.SURE
 
 
 def test_the_schedule_of_the_self_test_is_no_outlier_itself() -> None:
     for count in (500, 3000):
-        plan = Poisson(1000, schedule.SEED)
+        plan = Poisson(1000, accuracy.SEED)
         times = [plan.due_ns(number) for number in range(count)]
         gaps = [(later - earlier) / NS_PER_S for earlier, later in itertools.pairwise(times)]
         assert ks_p_value(ks_distance(gaps, 1000), len(gaps)) > 0.2

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_MS
-from inferometer.selftest.behaviour import Behaviour, Stall, dealt, fault, from_json
 from inferometer.selftest.check import FULL, QUICK, Thoroughness
-from inferometer.stats.quantiles import percentile
+from inferometer.selftest.null_server import Behaviour, Stall, dealt, fault
+from inferometer.stats.series import percentile
 
 ISSUE = Stall(2000 * NS_PER_MS, 500 * NS_PER_MS)
 
@@ -53,4 +53,4 @@ def test_faults_have_the_shares_that_were_promised(pace: Thoroughness) -> None:
     "behaviour", [Behaviour(), Behaviour("grpc", ISSUE, is_failing=True, keeps_arrivals=True)]
 )
 def test_a_behaviour_survives_its_way_to_the_server(behaviour: Behaviour) -> None:
-    assert from_json(behaviour.to_json()) == behaviour
+    assert Behaviour.from_json(behaviour.to_json()) == behaviour

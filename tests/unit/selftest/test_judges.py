@@ -6,16 +6,16 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_US
 from inferometer.cli.selftest import run_parts
-from inferometer.selftest import schedule
-from inferometer.selftest.behaviour import Stall, dealt
+from inferometer.selftest import accuracy
+from inferometer.selftest.accuracy import judge_faults, judge_stall
 from inferometer.selftest.check import QUICK, SCHEMA, Check, CheckResult, SelfTest, to_json
-from inferometer.selftest.faults import judge_faults, judge_stall
 from inferometer.selftest.limits import limited_by
+from inferometer.selftest.null_server import Stall, dealt
 from inferometer.stats.measurement import Distribution
 
-QUIET = schedule.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)
-BUSY = schedule.Lags(20 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
-LATE = schedule.Lags(400 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
+QUIET = accuracy.Lags(5 * NS_PER_US, 60 * NS_PER_US, NS_PER_MS)
+BUSY = accuracy.Lags(20 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
+LATE = accuracy.Lags(400 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
 
 
 @pytest.mark.parametrize(
@@ -33,17 +33,20 @@ LATE = schedule.Lags(400 * NS_PER_US, 900 * NS_PER_US, 4 * NS_PER_MS)
     ],
 )
 def test_a_schedule(
-    achieved: float, sends: schedule.Lags, timer: schedule.Lags, verdict: CheckResult
+    achieved: float, sends: accuracy.Lags, timer: accuracy.Lags, verdict: CheckResult
 ) -> None:
-    assert schedule.judge(asked_per_s=1000, achieved_per_s=achieved, sends=sends, timer=timer) is verdict
+    assert (
+        accuracy.judge_schedule(asked_per_s=1000, achieved_per_s=achieved, sends=sends, timer=timer)
+        is verdict
+    )
 
 
 @pytest.mark.parametrize(
     ("p_value", "timer", "verdict"),
     [(0.2, QUIET, CheckResult.PASS), (1e-6, QUIET, CheckResult.FAIL), (1e-6, BUSY, CheckResult.NOISY)],
 )
-def test_arrivals(p_value: float, timer: schedule.Lags, verdict: CheckResult) -> None:
-    assert schedule.judge_arrivals(p_value, timer) is verdict
+def test_arrivals(p_value: float, timer: accuracy.Lags, verdict: CheckResult) -> None:
+    assert accuracy.judge_arrivals(p_value, timer) is verdict
 
 
 @pytest.mark.parametrize(

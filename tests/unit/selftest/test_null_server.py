@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.selftest.behaviour import CYCLE, fault
-from inferometer.selftest.null_server import BROKEN_OFF, GOOD, Book, NullGrpc, NullHttp, Peer
+from inferometer.selftest.null_server import BROKEN_OFF, CYCLE, GOOD, Book, NullGrpc, NullHttp, Peer, fault
 from inferometer.wire.frames import (
     ACK,
     DATA,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table
+from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table, text_columns
 from inferometer.report.documents.levels import Rows, best, few, load_column, measured
-from inferometer.report.format import bar, duration, level_label, level_value, share
+from inferometer.report.format import NONE, bar, duration, level_label, level_value, share
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 
@@ -37,16 +37,12 @@ _COLOURS = {
     OVERHEAD: "part-overhead",
     RECEIVE: "part-receive",
 }
-_ELSE = "part-network"
+STEP_COLUMN = Column("Step", is_number=False, is_name=True)
 MOST_LEVELS = 16  # bars that fit on a page
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Nanoseconds of one request, on average."""
-
-    name: str
-    ns: float
+Pieces = dict[str, float]
+"""Nanoseconds of one request, on average, by name: in the order in which they pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +51,32 @@ class ModelTime:
 
     name: str
     calls: float
-    pieces: tuple[Piece, ...]
+    pieces: Pieces
     batch: float  # inferences per execution, as formed
 
     @property
     def ns(self) -> float:
-        return sum(piece.ns for piece in self.pieces)
+        return sum(self.pieces.values())
 
     @property
     def queue_ns(self) -> float:
-        return sum(piece.ns for piece in self.pieces if piece.name == QUEUE)
+        return self.pieces.get(QUEUE, 0.0)
 
 
-def level_pieces(measurement: Measurement) -> tuple[Piece, ...]:
-    """In the order in which they pass; those that took no time are left out."""
+def level_pieces(measurement: Measurement) -> Pieces:
+    """Those that took no time are left out."""
     latency, service = float(measurement.latency.mean_ns), float(measurement.service.mean_ns)
     client = measurement.send_ns + measurement.receive_ns
     inside = server_pieces(measurement.server)
-    inside_ns = _server_ns(measurement.server)
-    rows = (
-        Piece(WAIT, max(0.0, latency - service)),
-        Piece(SEND, float(measurement.send_ns)),
-        Piece(NETWORK if inside else "network and server", max(0.0, service - client - inside_ns)),
-        *inside,
-        Piece(RECEIVE, float(measurement.receive_ns)),
-    )
-    return tuple(row for row in rows if row.ns > 0)
+    between = max(0.0, service - client - _server_ns(measurement.server))
+    pieces = {
+        WAIT: max(0.0, latency - service),
+        SEND: float(measurement.send_ns),
+        NETWORK if inside else "network and server": between,
+        **inside,
+        RECEIVE: float(measurement.receive_ns),
+    }
+    return {name: ns for name, ns in pieces.items() if ns > 0}
 
 
 def _server_ns(model: ModelStatistics | None) -> float:
@@ -90,28 +86,26 @@ def _server_ns(model: ModelStatistics | None) -> float:
     return model.counters.success_ns / model.counters.success_count
 
 
-def server_pieces(model: ModelStatistics | None) -> tuple[Piece, ...]:
+def server_pieces(model: ModelStatistics | None) -> Pieces:
     """Queue and compute of all that worked, and what is left of the server's own time."""
     if model is None or not model.counters.success_count:
-        return ()
-    calls = model.counters.success_count
+        return {}
     total = Counters()
     for row in model.workers:
         total += row.counters
-    pieces = _pieces(total, calls)
-    rest = model.counters.success_ns / calls - sum(piece.ns for piece in pieces)
-    return (*pieces, Piece(OVERHEAD, max(0.0, rest)))
+    return _pieces(total, model.counters.success_ns, model.counters.success_count)
 
 
-def _pieces(counters: Counters, calls: int) -> tuple[Piece, ...]:
-    rows = (
-        (QUEUE, counters.queue_ns),
-        (CACHE, counters.cache_hit_ns + counters.cache_miss_ns),
-        (INPUT, counters.compute_input_ns),
-        (INFER, counters.compute_infer_ns),
-        (OUTPUT, counters.compute_output_ns),
-    )
-    return tuple(Piece(name, ns / calls) for name, ns in rows)
+def _pieces(work: Counters, served_ns: int, calls: int) -> Pieces:
+    sums = {
+        QUEUE: work.queue_ns,
+        CACHE: work.cache_hit_ns + work.cache_miss_ns,
+        INPUT: work.compute_input_ns,
+        INFER: work.compute_infer_ns,
+        OUTPUT: work.compute_output_ns,
+    }
+    pieces = {name: ns / calls for name, ns in sums.items()}
+    return {**pieces, OVERHEAD: max(0.0, served_ns / calls - sum(pieces.values()))}
 
 
 def steps(model: ModelStatistics | None) -> tuple[ModelTime, ...]:
@@ -124,16 +118,13 @@ def steps(model: ModelStatistics | None) -> tuple[ModelTime, ...]:
         return found
     own = model.counters
     work_ns = max(0.0, own.compute_ns / calls - sum(step.ns for step in found))
-    pieces = (Piece(QUEUE, own.queue_ns / calls), Piece(OWN, work_ns))
-    return (ModelTime(model.name, 1.0, pieces, _batch(own)), *found)
+    return (ModelTime(model.name, 1.0, {QUEUE: own.queue_ns / calls, OWN: work_ns}, _batch(own)), *found)
 
 
 def _step(model: ModelStatistics, calls: int) -> ModelTime:
     row = model.counters
-    pieces = _pieces(row, calls)
-    rest = Piece(OVERHEAD, max(0.0, row.success_ns / calls - sum(piece.ns for piece in pieces)))
-    shown = tuple(piece for piece in (*pieces, rest) if piece.ns > 0)
-    return ModelTime(model.name, row.success_count / calls, shown, _batch(row))
+    pieces = {name: ns for name, ns in _pieces(row, row.success_ns, calls).items() if ns > 0}
+    return ModelTime(model.name, row.success_count / calls, pieces, _batch(row))
 
 
 def _batch(counters: Counters) -> float:
@@ -145,9 +136,8 @@ def slowest_step(measurement: Measurement) -> str:
     server = measurement.server
     if server is None or not _server_ns(server):
         return ""
-    rows = steps(server) or tuple(
-        ModelTime(piece.name, 1.0, (piece,), 0.0) for piece in server_pieces(server)
-    )
+    pieces = server_pieces(server)
+    rows = steps(server) or tuple(ModelTime(name, 1.0, {name: ns}, 0.0) for name, ns in pieces.items())
     slowest = max(rows, key=lambda row: row.ns)
     part = share(min(1.0, _ratio(slowest.ns, _server_ns(server))))
     words = f"Slowest step: {slowest.name}, {duration(slowest.ns)} per request, {part} of the server's time"
@@ -168,10 +158,13 @@ def time_section(result: Result) -> Section | None:
     models = in_order(steps(found.server), result.model)
     blocks: list[Block] = [_level_bars(few(rows, MOST_LEVELS), is_part=len(rows) > MOST_LEVELS)]
     if models:
-        blocks += [_model_bars(models, label), _model_table(models, label)]
+        by_step = [(row.name, row.pieces) for row in models]
+        caption = f"Where the time goes, by step at {label}"
+        blocks += [_model_bars(models, label), _pieces_table(caption, STEP_COLUMN, by_step)]
     title = f"Where the time goes at {label}"
-    tables = (_request_table(title, found, models), _level_table(rows))
-    return Section("time", title, _lead(found), (*blocks, *tables))
+    by_level = [(level_value(level.mode, level.value), level_pieces(row)) for level, row in rows]
+    levels = _pieces_table("Where the time goes, by level", load_column(rows[0][0]), by_level)
+    return Section("time", title, _lead(found), (*blocks, _request_table(title, found, models), levels))
 
 
 def _lead(found: Measurement) -> str:
@@ -186,11 +179,11 @@ def _lead(found: Measurement) -> str:
 def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) -> Table:
     """A row for each piece; where several models work for a request, they stand for what the server did."""
     pieces, inside_ns = level_pieces(found), _server_ns(found.server)
-    inside = {piece.name for piece in server_pieces(found.server)} - {OVERHEAD} if models else set()
-    rows = [ModelTime(piece.name, 0.0, (piece,), 0.0) for piece in pieces if piece.name not in inside]
+    inside = server_pieces(found.server).keys() - {OVERHEAD} if models else set()
+    rows = [ModelTime(name, 0.0, {name: ns}, 0.0) for name, ns in pieces.items() if name not in inside]
     place = next((n for n, row in enumerate(rows) if row.name in (OVERHEAD, RECEIVE)), len(rows))
     rows[place:place] = models
-    whole_ns = sum(piece.ns for piece in pieces)
+    whole_ns = sum(pieces.values())
     lines = []
     for row in rows:
         part = _ratio(row.ns, whole_ns)
@@ -198,11 +191,7 @@ def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) 
         own = (_calls(row), duration(row.ns), queue) if models else (duration(row.ns),)
         lines.append((row.name, *own, share(min(1.0, part)), bar(part)))
     numbers = ("Calls", "Time", "Queue", "Share") if models else ("Time", "Share")
-    columns = (
-        Column("Step", is_number=False, is_name=True),
-        *map(Column, numbers),
-        Column("", is_number=False),
-    )
+    columns = (STEP_COLUMN, *map(Column, numbers), *text_columns(""))
     return Table(title, columns, tuple(lines), Depth.DRAWN if inside_ns else Depth.DETAIL)
 
 
@@ -232,15 +221,15 @@ def _level_bars(rows: Rows, *, is_part: bool) -> Bars:
     bars = []
     for level, found in rows:
         pieces = level_pieces(found)
-        total = duration(sum(piece.ns for piece in pieces))
+        total = duration(sum(pieces.values()))
         bars.append(Bar(level_label(level.mode, level.value), _segments(pieces), total))
     note = f"{MOST_LEVELS} of the levels are drawn; the table has all." if is_part else ""
     return Bars("By level", tuple(bars), note)
 
 
-def _segments(pieces: tuple[Piece, ...]) -> tuple[Segment, ...]:
+def _segments(pieces: Pieces) -> tuple[Segment, ...]:
     return tuple(
-        Segment(piece.name, piece.ns, duration(piece.ns), _COLOURS.get(piece.name, _ELSE)) for piece in pieces
+        Segment(name, ns, duration(ns), _COLOURS.get(name, "part-network")) for name, ns in pieces.items()
     )
 
 
@@ -260,24 +249,11 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _level_table(rows: Rows) -> Table:
-    lines = [(level_value(level.mode, level.value), level_pieces(found)) for level, found in rows]
-    return _pieces_table("Where the time goes, by level", load_column(rows[0][0]), lines)
-
-
-def _model_table(rows: Sequence[ModelTime], where: str) -> Table:
-    lines = [(row.name, row.pieces) for row in rows]
-    return _pieces_table(
-        f"Where the time goes, by step at {where}", Column("Step", is_number=False, is_name=True), lines
-    )
-
-
-def _pieces_table(caption: str, first: Column, lines: Sequence[tuple[str, tuple[Piece, ...]]]) -> Table:
+def _pieces_table(caption: str, first: Column, lines: Sequence[tuple[str, Pieces]]) -> Table:
     """A column for each piece that any line has."""
-    names = list(dict.fromkeys(piece.name for _, pieces in lines for piece in pieces))
+    names = list(dict.fromkeys(name for _, pieces in lines for name in pieces))
     rows = []
     for label, pieces in lines:
-        times = {piece.name: duration(piece.ns) for piece in pieces}
-        total = duration(sum(piece.ns for piece in pieces))
-        rows.append((label, *(times.get(name, "-") for name in names), total))
+        times = (duration(pieces[name]) if name in pieces else NONE for name in names)
+        rows.append((label, *times, duration(sum(pieces.values()))))
     return Table(caption, (first, *map(Column, (*names, "Together"))), tuple(rows), Depth.DETAIL)

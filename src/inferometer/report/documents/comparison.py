@@ -36,10 +36,10 @@ from inferometer.report.document import (
     Facts,
     Figure,
     Message,
-    Messages,
     Section,
     Table,
     Tone,
+    message_section,
     text_columns,
 )
 from inferometer.report.documents.levels import (
@@ -136,10 +136,10 @@ def _sentence(contrast: Contrast, baseline: str) -> str:
         return f"{contrast.variant} could not be compared with {baseline}."
     where = level_label(level.mode, level.value)
     if contrast.verdict == NO_DIFFERENCE:
-        low, high = found.percent.low, found.percent.high
         why = "there are too few requests to tell"
-        if low is not None and high is not None:
-            why = f"at {where} {found.metric} differs by {max(abs(low), abs(high)):.1f} % at most"
+        if found.percent.limits is not None:
+            most = max(map(abs, found.percent.limits))
+            why = f"at {where} {found.metric} differs by {most:.1f} % at most"
         return f"No difference shown between {contrast.variant} and {baseline}: {why}."
     word = "faster by some figures and slower by others" if contrast.verdict == MIXED else contrast.verdict
     shown = [row for row in level.differences if row.verdict != NO_DIFFERENCE] or [found]
@@ -180,20 +180,16 @@ def _figures(comparison: Comparison) -> Iterator[Figure]:
 
 
 def _problems_section(comparison: Comparison) -> Section | None:
-    if not comparison.problems:
-        return None
-    rows = tuple(Message(text, tone=Tone.BAD) for text in comparison.problems)
-    return Section("problems", "Why it is not valid", "", (Messages(rows),))
+    rows = (Message(text, tone=Tone.BAD) for text in comparison.problems)
+    return message_section("problems", "Why it is not valid", rows)
 
 
 def _gates_section(comparison: Comparison) -> Section | None:
-    if not comparison.gates:
-        return None
-    rows = tuple(
+    rows = (
         Message(f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}", tone=_GATE_TONES[gate.outcome])
         for gate in comparison.gates
     )
-    return Section("gates", "Conditions of --fail-if", "", (Messages(rows),))
+    return message_section("gates", "Conditions of --fail-if", rows)
 
 
 def _differences_section(comparison: Comparison) -> Section | None:
@@ -213,9 +209,7 @@ def _drawn(contrast: Contrast, baseline: str) -> Differences:
         DifferenceBar(
             label=row.metric,
             value=row.percent.value,
-            limits=None
-            if row.percent.low is None or row.percent.high is None
-            else (row.percent.low, row.percent.high),
+            limits=row.percent.limits,
             text=_said(row),
             tone=_TONES[row.verdict],
             group=level_label(level.mode, level.value),
@@ -381,4 +375,4 @@ def _notes_section(comparison: Comparison) -> Section | None:
         if contrast.outputs_note and comparison.is_live
     ]
     rows += [Message(text) for text in comparison.notes]
-    return Section("notes", "Notes", "", (Messages(tuple(rows)),)) if rows else None
+    return message_section("notes", "Notes", rows)

@@ -35,9 +35,10 @@ from inferometer.report.document import (
     Segment,
     Table,
     Tone,
+    message_section,
     text_columns,
 )
-from inferometer.report.documents.breakdown import time_section
+from inferometer.report.documents.breakdown import STEP_COLUMN, time_section
 from inferometer.report.documents.levels import (
     RATE_AXIS,
     distribution_section,
@@ -222,7 +223,7 @@ def _shares(diagnosis: Diagnosis) -> Bars:
 
 def _steps(steps: tuple[StepFigures, ...]) -> Table:
     columns = (
-        Column("Step", is_number=False, is_name=True),
+        STEP_COLUMN,
         *map(Column, ("Calls", "Service", "Queue")),
         *(Column(name, rank=1) for name in ("Compute", "Share of work")),
         *map(Column, ("Share", "Batch", "Instances", "Busy", "Bound")),
@@ -447,20 +448,15 @@ def _curve_table(diagnosis: Diagnosis) -> Table:
     rows = tuple(
         (
             str(row.concurrency),
-            *_found(quantity, row.throughput, row.measured_throughput),
-            *_found(duration, row.latency_ns, row.measured_latency_ns),
+            quantity(row.throughput),
+            NONE if row.measured_throughput is None else quantity(row.measured_throughput),
+            duration(row.latency_ns),
+            NONE if row.measured_latency_ns is None else duration(row.measured_latency_ns),
         )
         for row in diagnosis.curve
     )
     return Table("Model and measurement", tuple(map(Column, names)), rows, Depth.DETAIL)
 
 
-def _found(text: Callable[[float], str], *values: float | None) -> Iterator[str]:
-    return (NONE if value is None else text(value) for value in values)
-
-
 def _notes_section(diagnosis: Diagnosis) -> Section | None:
-    if not diagnosis.notes:
-        return None
-    rows = tuple(Message(_capital(note) + ".") for note in diagnosis.notes)
-    return Section("notes", "Notes", "", (Messages(rows),))
+    return message_section("notes", "Notes", (Message(_capital(note) + ".") for note in diagnosis.notes))

@@ -14,11 +14,11 @@ from inferometer.report.document import (
     Column,
     Depth,
     Message,
-    Messages,
     Section,
     Spread,
     Table,
     Tone,
+    message_section,
     text_columns,
 )
 from inferometer.report.format import (
@@ -148,16 +148,14 @@ def _rate_row(found: Measurement, rates: Rates) -> tuple[str, ...]:
 
 def errors_section(result: Result) -> Section | None:
     """Failures grouped by their kind, each with an example; None when nothing failed."""
-    rows = tuple(
+    rows = (
         Message(failure_sentence(level, group), tone=Tone.BAD)
         for level in result.levels
         if level.measurement is not None
         for group in level.measurement.failures
     )
-    if not rows:
-        return None
     lead = f"{share(result.failed_share)} of all requests failed. They are in no latency."
-    return Section("errors", "Errors", lead, (Messages(rows),))
+    return message_section("errors", "Errors", rows, lead)
 
 
 def notes_section(result: Result) -> Section | None:
@@ -171,7 +169,7 @@ def notes_section(result: Result) -> Section | None:
     for note in dict.fromkeys(remark.note for _, remark in said):
         lines = [f"{where}{first_line(remark.text)}" for where, remark in said if remark.note is note]
         rows.append(Message("\n".join(lines), note.advice))
-    return Section("notes", "Notes", "", (Messages(tuple(rows)),)) if rows else None
+    return message_section("notes", "Notes", rows)
 
 
 def _unlike(result: Result) -> Iterator[Message]:
@@ -257,19 +255,17 @@ def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = Tru
                 y=float(latency_ns),
                 tip=tip.strip(),
                 label=level_value(level.mode, level.value) if is_named else "",
-                x_limits=_limits(found.infer_per_s),
-                y_limits=_limits(estimate),
+                x_limits=error_bar(found.infer_per_s),
+                y_limits=error_bar(estimate),
                 is_doubtful=not level.is_as_asked,
             )
         )
     return tuple(points)
 
 
-def _limits(estimate: Estimate) -> tuple[float, float] | None:
-    """Of the error bar; None where no interval is known."""
-    if estimate.low is None or estimate.high is None:
-        return None
-    return max(0.0, estimate.low), estimate.high
+def error_bar(estimate: Estimate) -> tuple[float, float] | None:
+    """From where to where; None where no interval is known."""
+    return None if estimate.limits is None else (max(0.0, estimate.limits[0]), estimate.limits[1])
 
 
 # --- the latency distribution, on an axis that stretches the tail
@@ -289,9 +285,8 @@ def distribution_section(result: Result) -> Section | None:
         shade = 5 if len(drawn) == 1 else 1 + round(number * 4 / (len(drawn) - 1))
         curves.append((level_label(level.mode, level.value), found.latency, f"load-{shade}"))
     chart = distribution_chart("Share of requests answered within a latency", curves, note)
-    return Section(
-        "distribution", "Latency distribution", "", (chart, _distribution_table(rows)), is_detail=True
-    )
+    blocks = (chart, _distribution_table(rows))
+    return Section("distribution", "Latency distribution", "", blocks, is_detail=True)
 
 
 def few(rows: Rows, most: int) -> Rows:

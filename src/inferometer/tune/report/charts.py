@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
-from inferometer.report.documents.levels import line_colour
+from inferometer.report.documents.levels import error_bar, line_colour
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import RankedVariant
@@ -89,9 +89,7 @@ def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
     if len(trial.parts) > 1:
         return None
     found = trial.parts[0].figures.estimate(tag)
-    if found is None or found.low is None or found.high is None:
-        return None
-    return max(0.0, found.low), found.high
+    return None if found is None else error_bar(found)
 
 
 def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ...]:
