@@ -30,10 +30,10 @@ from inferometer.stats.measurement import (
     FailureGroup,
     Level,
     Measurement,
+    ServerMetrics,
     WindowFigures,
 )
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import ServerMetrics
 
 SERVICE_KINDS = {
     "triton": "TRITON",
