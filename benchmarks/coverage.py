@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from inferometer.stats.ends import Ends
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
 from inferometer.stats.measurement import Estimate
-from inferometer.stats.quantiles import percentile
-from inferometer.stats.series import Series
+from inferometer.stats.series import Series, percentile
 
 Times = NDArray[np.float64]
 

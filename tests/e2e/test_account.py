@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from inferometer.stats.account import Account
+from inferometer.stats.result import Account
 from tests.support import grpc_servers
 from tests.support.servers import FakeTriton, Wire, answer, never, reply
 

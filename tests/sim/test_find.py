@@ -7,9 +7,9 @@ import pytest
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.find.keeping import judge
+from inferometer.find.keeping import Judgement, judge
 from inferometer.find.run import SearchGoal, find
-from inferometer.measure.search import Tried, bounds, next_load
+from inferometer.find.search import bounds, next_load
 from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.simulation import Reply
@@ -158,7 +158,10 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
 def tried(**rows):
     """`k10=...` is kept, `b` broken, `w` undecided and within the limits, `u` undecided and beyond."""
     verdicts = {"k": "kept", "b": "broken", "w": "undecided", "u": "undecided"}
-    return [Tried(float(name[1:]), verdicts[name[0]], name[0] in "kw", runs) for name, runs in rows.items()]
+    return [
+        Judgement(float(name[1:]), verdicts[name[0]], name[0] in "kw", runs=runs)
+        for name, runs in rows.items()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from inferometer.load.plan import Closed, Constant, Open
 from inferometer.load.workers import Collected, Cost
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level
-from inferometer.measure.points import points
-from inferometer.measure.search import LastOutcome
+from inferometer.measure.points import LastOutcome, points
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.records.records import COLUMNS, NO_TIMES, from_rows

@@ -41,8 +41,8 @@ from inferometer.stats.measurement import (
     Measurement,
     WindowFigures,
 )
-from inferometer.stats.quantiles import distribution
 from inferometer.stats.result import Result
+from inferometer.stats.series import Series
 
 TOOL = "inferometer 0"
 STARTED_AT = "2025-01-02T03:04:05+00:00"
@@ -138,7 +138,7 @@ def sample_level(load: int, speed: float, failures: tuple[FailureGroup, ...] = (
 def sample_latency(mean_ms: float, count: int = 2000) -> Distribution:
     """Around `mean_ms`, from 0.7 to about 3 of it."""
     parts = (np.arange(count) + 0.5) / count
-    return distribution((mean_ms * NS_PER_MS * 0.7 * (1 - parts) ** -0.2).astype(np.int64))
+    return Series((mean_ms * NS_PER_MS * 0.7 * (1 - parts) ** -0.2).astype(np.int64)).distribution()
 
 
 def sample_statistics(server_ns: int, calls: int) -> ModelStatistics:

@@ -30,9 +30,8 @@ from inferometer.compare.comparison import (
     LevelDifference,
 )
 from inferometer.compare.turns import PERCENTILES, TurnSeries
-from inferometer.stats.difference import difference
 from inferometer.stats.figures import Metric, named
-from inferometer.stats.intervals import student_t
+from inferometer.stats.intervals import relative_difference, student_t
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.series import joined
 
@@ -98,13 +97,13 @@ def _percent(ratio: float) -> float:
 
 def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
     """The difference in percent of two figures that were measured apart, from their own 95 % intervals."""
-    found = difference(base, other)
-    value = found.relative * 100
+    found = relative_difference(base, other)
+    value = found.value * 100
     if found.low is None or found.high is None or found.low <= -1 or math.isinf(found.high):
         return Estimate(value)
     # How many sections the intervals came from is not in the file; eight are the fewest.
     wider = student_t(1 - (1 - CONFIDENCE) / looks / 2, 7) / student_t(0.975, 7)
-    centre, low, high = (math.log1p(part) for part in (found.relative, found.low, found.high))
+    centre, low, high = (math.log1p(part) for part in (found.value, found.low, found.high))
     return Estimate(
         value, _percent(centre - wider * (centre - low)), _percent(centre + wider * (high - centre))
     )

@@ -30,10 +30,9 @@ from inferometer.compare.turns import (
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import warm_up
-from inferometer.measure.points import points
+from inferometer.measure.points import LastOutcome, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
-from inferometer.measure.search import LastOutcome
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
 from inferometer.stats.watcher import Watcher

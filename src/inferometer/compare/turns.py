@@ -12,16 +12,15 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.load.plan import Closed, Periodic, Plan
-from inferometer.measure.conclusion import is_capped
+from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level_windows
-from inferometer.measure.remarks import client_remarks
 from inferometer.stats.measurement import Level
-from inferometer.stats.merge import Subject, measurement
+from inferometer.stats.merge import Subject, counters_were_reset, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
-from inferometer.stats.windows import Window, figures
+from inferometer.stats.windows import Window, figures, join_windows
 
 ROUNDS = 100  # short ones: the closer two turns, the more similar the state of the machine in both
 FEWEST_ROUNDS = 10
@@ -269,7 +268,8 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
         if candidate.instrument.metrics is not None
         else None,
     )
-    found = measurement(_without_gaps(windows, is_alone=candidate.is_alone), subject)
+    shifted = _without_gaps(windows, is_alone=candidate.is_alone)
+    found = measurement(join_windows(shifted), subject, was_reset=counters_were_reset(shifted))
     remarks = [*_remarks(series), *client_remarks(found, is_capped=is_capped(level_settings, point.plan))]
     return Level(
         mode=point.mode,

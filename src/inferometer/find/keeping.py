@@ -53,6 +53,7 @@ PARTS = (0.25, 0.5)
 PART_ALPHA = 0.05
 MEAN_SPREADS = 2.0
 MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mean
+FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -93,6 +94,7 @@ class Judgement:
     verdict: Verdict
     is_within: bool  # the figures as they were measured are within the limits
     broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
+    runs: int = 1  # how often it was measured
 
 
 def judge(promise: Slo, runs: Sequence[LoadRun], least_s: float) -> tuple[Judgement, ...]:
@@ -120,13 +122,14 @@ class _Judge:
 
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
         beyond = self._beyond(load)
+        runs = sum(run.load == load for run in self.runs)
         if broken:
-            return Judgement(load, "broken", not beyond, broken)
+            return Judgement(load, "broken", not beyond, broken, runs)
         others = [run for run in self.runs if run.load < lowest or run.load <= load]
         is_kept = not beyond and all(
             self._is_kept(number, load, others) for number in range(len(self.promise.terms))
         )
-        return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond)
+        return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond, runs)
 
     def _beyond(self, load: float) -> tuple[str, ...]:
         """Terms whose figure, as it was measured, is not within the limit."""
@@ -162,10 +165,9 @@ class _Judge:
         pool: list[tuple[LoadRun, Counts]] = []
         for higher in sorted({run.load for run in others if run.load >= load}):
             runs = [run for run in others if run.load == higher]
+            # All runs of a load count or none: those that happened to be quick prove nothing.
             if not _is_steady(runs, term):
-                return (
-                    False  # all runs of a load count or none: those that happened to be quick prove nothing
-                )
+                return False
             pool += [(run, run.terms[number]) for run in runs]
             is_long = sum(run.length_s for run, _ in pool) >= self.least_s
             if is_long and _is_proven(term, pool, group_s):
@@ -179,7 +181,8 @@ def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: floa
     rate = sum(run.requests for run, _ in pool) / length_s
     # Slow requests come in shorter groups than latency remembers; their own groups are only known once some are slow.
     waiting = math.sqrt(sum(run.dispersion * run.length_s for run, _ in pool) / length_s)
-    if _test(term, [counts for _, counts in pool], max(waiting, 1 + group_s * rate)) >= 0:
+    parts = [counts for _, counts in pool]
+    if _test(term, parts, max(waiting, 1 + group_s * rate)) >= 0:
         return False
     queued = [(run, counts) for run, counts in pool if run.is_open and not _is_far(run, term)]
     if term.name == "errors" or not queued:
@@ -189,14 +192,14 @@ def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: floa
         return False
     if term.share is None:
         # A short run of a queue that is quick by chance also scatters little: its own spread says too little.
-        mean_ns = _total(pool, "total_ns") / _total(pool, "requests")
+        mean_ns = _total(parts, "total_ns") / _total(parts, "requests")
         return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
     waited = [counts for run, counts in queued if run.dispersion >= QUEUED]
     return not waited or all(_is_lighter(term, waited, place) for place in range(len(PARTS)))
 
 
-def _total(pool: Sequence[tuple[LoadRun, Counts]], name: str) -> float:
-    return float(sum(getattr(counts, name).sum() for _, counts in pool))
+def _total(parts: Sequence[Counts], name: str) -> float:
+    return float(sum(getattr(counts, name).sum() for counts in parts))
 
 
 def _memory_s(term: Term, rate: float) -> float:
@@ -209,20 +212,18 @@ def _is_lighter(term: Term, parts: Sequence[Counts], place: int) -> bool:
     """Whether fewer are beyond a part of the limit than in a queue that is at its limit (its tail is exponential)."""
     share = MEAN_SHARE if term.share is None else term.share
     partly = [Counts(part.requests, part.partly[place], part.total_ns) for part in parts]
-    requests, beyond = (
-        float(sum(getattr(part, name).sum() for part in partly)) for name in ("requests", "beyond")
-    )
+    requests, beyond = _total(partly, "requests"), _total(partly, "beyond")
     dispersion = max(1.0, _dispersion(partly))
     return _at_most(beyond / dispersion, requests / dispersion, share ** PARTS[place]) < PART_ALPHA
 
 
 def _is_beyond(term: Term, parts: Sequence[Counts]) -> bool:
-    requests = sum(float(part.requests.sum()) for part in parts)
+    requests = _total(parts, "requests")
     if not requests:
         return term.name != "errors"  # nothing answered keeps no promise about latency
     if term.share is None:
-        return sum(float(part.total_ns.sum()) for part in parts) / requests >= term.limit
-    return sum(float(part.beyond.sum()) for part in parts) / requests > term.share
+        return _total(parts, "total_ns") / requests >= term.limit
+    return _total(parts, "beyond") / requests > term.share
 
 
 # --- tests
@@ -232,9 +233,7 @@ def _test(term: Term, parts: Sequence[Counts], least_dispersion: float = 1.0) ->
     """1 where the figure is beyond its limit for certain, -1 where it is within, 0 where that is not known."""
     if term.share is None:
         return _test_mean(term.limit, parts)
-    requests, beyond = (
-        float(sum(getattr(part, name).sum() for part in parts)) for name in ("requests", "beyond")
-    )
+    requests, beyond = _total(parts, "requests"), _total(parts, "beyond")
     if not requests:
         return 0
     dispersion = max(1.0, _dispersion(parts))
@@ -256,16 +255,13 @@ def _test_mean(limit: float, parts: Sequence[Counts]) -> int:
         float(deviations @ deviations) / (len(means) - 1) / len(means) * (1 + alike) / (1 - alike)
     )
     distance = float(means.mean()) - limit
-    return 0 if abs(distance) <= _T * error else (1 if distance > 0 else -1)
-
-
-_T = 3.2  # times the standard error: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
+    return 0 if abs(distance) <= FAR_MEAN * error else (1 if distance > 0 else -1)
 
 
 def _dispersion(parts: Sequence[Counts]) -> float:
     """How many times as much sections differ as they would if requests were independent."""
-    requests = float(sum(part.requests.sum() for part in parts))
-    share = float(sum(part.beyond.sum() for part in parts)) / requests
+    requests = _total(parts, "requests")
+    share = _total(parts, "beyond") / requests
     if not 0 < share < 1:
         return 1.0
     rests = [part.beyond - part.requests * share for part in parts]

@@ -7,12 +7,13 @@ end is held for a quarter of the time: what comes rarely, such as stalls, does n
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import Judgement, LoadRun, judge, judge_one, needed_requests
+from inferometer.find.search import Bracket, bounds, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Recorded
@@ -20,7 +21,6 @@ from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import end_load, make_instrument, start_workers
-from inferometer.measure.search import Bracket, Tried, bounds, next_load, tidy
 from inferometer.options.commands import FindOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
@@ -91,9 +91,10 @@ def find(instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal
     start = search.first_load()
     level = None
     while start is not None and not search.is_over(level):
-        load = next_load(search.tried(), start, CLOSE, is_whole=not goal.is_rate)
+        load = next_load(search.judged(), start, CLOSE, is_whole=not goal.is_rate)
         hold_ns = 0 if load is not None else search.hold_ns()
-        search.drain()
+        # What the last level left in the server's queue is not the next one's.
+        instrument.load.apply(Closed(0))
         if search.is_over(level) or (load is None and not hold_ns):
             break
         if level is not None:
@@ -151,7 +152,7 @@ class _Search:
 
     @property
     def low(self) -> float:
-        return bounds(self.tried()).low or 0.0
+        return bounds(self.judged()).low
 
     def hold_ns(self) -> int:
         """How much longer the low end must be measured, as stalls come more rarely than a load is decided."""
@@ -167,14 +168,30 @@ class _Search:
         assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
         sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load)
-        broken = [row.load for row in self.judged() if row.verdict == "broken"]
-        look = _Look(self, sections, min(broken, default=math.inf))
-        is_enough = (lambda: False) if hold_ns else look.is_decided
+        is_enough = (lambda: False) if hold_ns else self._looks(sections)
         longest_ns = hold_ns or self._longest_ns(load)
         level = self._level(Precision(0.0, longest_ns, is_enough=is_enough), point)
         self.levels.append(level)
-        self.runs.append(sections.run(look.until_ns()))
+        self.runs.append(sections.run(self.instrument.clock()))
         return level
+
+    def _looks(self, sections: LevelSections) -> Callable[[], bool]:
+        """Whether the load that is measured is decided; to be asked after each window."""
+        lowest = min((row.load for row in self.judged() if row.verdict == "broken"), default=math.inf)
+        next_ns = 0
+
+        def is_decided() -> bool:
+            nonlocal next_ns
+            now, begun = self.instrument.clock(), sections.recorded.begun_ns
+            if now < next_ns:
+                return False
+            next_ns = begun + round(LOOK * (now - begun))
+            run = sections.run(now)
+            runs = [*self.runs, run]
+            found = judge_one(self.goal.promise, runs, self.least_s, load=run.load, lowest=lowest)
+            return found.verdict != "undecided"
+
+        return is_decided
 
     def judged(self) -> tuple[Judgement, ...]:
         return judge(self.goal.promise, self.runs, self.least_s)
@@ -186,7 +203,7 @@ class _Search:
     def _longest_ns(self, load: float) -> int:
         """A level's share of the time: enough to decide by, where there is as much."""
         left, whole = self.left_ns, self.goal.duration_ns
-        is_bracketed = {row.is_within for row in self.tried()} == {True, False}
+        is_bracketed = {row.is_within for row in self.judged()} == {True, False}
         is_again = any(run.load == load for run in self.runs)
         share = (AGAIN if is_again else FINE) * left if is_bracketed else COARSE * whole
         limit = max((term.limit for term in self.goal.promise.terms if term.name != "errors"), default=0.0)
@@ -201,10 +218,6 @@ class _Search:
             return load
         rates = [run.requests / run.length_s for run in self.runs if run.length_s > 0]
         return max(rates, default=1.0) or 1.0
-
-    def drain(self) -> None:
-        """What the last level left in the server's queue is not the next one's."""
-        self.instrument.load.apply(Closed(0))
 
     def _level(self, rule: Precision, point: LoadPoint) -> Level:
         timed = replace(
@@ -228,20 +241,16 @@ class _Search:
 
     # --- what is known
 
-    def tried(self) -> list[Tried]:
-        times = [run.load for run in self.runs]
-        return [Tried(row.load, row.verdict, row.is_within, times.count(row.load)) for row in self.judged()]
-
     def finding(self) -> Finding:
         rows = self.judged()
-        known = bounds([Tried(row.load, row.verdict, row.is_within) for row in rows])
+        known = bounds(rows)
         value = _value(rows, known)
         return Finding(
             promise=self.goal.promise.text,
             mode="request_rate" if self.goal.is_rate else "concurrency",
             value=value,
-            low=self._outwards(known.low or 0.0, -1),
-            high=None if known.high is None else self._outwards(known.high, 1),
+            low=self._outwards(known.low, -1),
+            high=None if math.isinf(known.high) else self._outwards(known.high, 1),
             limited_by=self._limit(rows, value),
             knee=self._knee(value),
             confidence=CONFIDENCE,
@@ -254,7 +263,7 @@ class _Search:
 
     def _needed_s(self, value: float, known: Bracket) -> float:
         """Where the interval is open or wide because there was no time for the requests it takes."""
-        if value and known.low is not None and known.high is not None:
+        if value and known.is_closed:
             return 0.0
         load = value or min((run.load for run in self.runs), default=0.0)
         if not load:
@@ -292,31 +301,6 @@ class _Search:
 def _value(rows: tuple[Judgement, ...], known: Bracket) -> float:
     """The most that was measured within the limits, where nothing below it was beyond."""
     lowest_beyond = min(
-        (row.load for row in rows if not row.is_within or row.verdict == "broken"), default=None
+        (row.load for row in rows if not row.is_within or row.verdict == "broken"), default=math.inf
     )
-    within = [row.load for row in rows if lowest_beyond is None or row.load < lowest_beyond]
-    return max([*within, known.low or 0.0], default=0.0)
-
-
-@dataclass(slots=True)
-class _Look:
-    """Decides after a window whether its level has lasted long enough."""
-
-    search: _Search
-    sections: LevelSections
-    lowest: float  # of the loads that are known to be broken
-    next_ns: int = 0
-
-    def until_ns(self) -> int:
-        return self.search.instrument.clock()
-
-    def is_decided(self) -> bool:
-        now, begun = self.search.instrument.clock(), self.sections.recorded.begun_ns
-        if now < self.next_ns:
-            return False
-        self.next_ns = begun + round(LOOK * (now - begun))
-        run = self.sections.run(now)
-        search = self.search
-        runs = [*search.runs, run]
-        found = judge_one(search.goal.promise, runs, search.least_s, load=run.load, lowest=self.lowest)
-        return found.verdict != "undecided"
+    return max([row.load for row in rows if row.load < lowest_beyond] + [known.low])

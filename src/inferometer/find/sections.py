@@ -17,8 +17,7 @@ from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_cou
 from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
-from inferometer.stats.slo import Slo, Term
-from inferometer.stats.tokens import between_ns
+from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
 
 RECENT = 0.25  # share of a run whose requests are left out at most, because they may not have ended yet
 QUICK = 0.1  # share of requests that are quicker than a quick one
@@ -115,14 +114,8 @@ class LevelSections:
 
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
-    # One that was never sent has waited since it was due.
-    began = records.due_ns if is_open else np.where(records.sent_ns > 0, records.sent_ns, records.due_ns)
-    figures = {"latency": records.end_ns - began}
-    if "ttft" in names:
-        figures["ttft"] = np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
-    if "tpot" in names:
-        figures["tpot"] = between_ns(records)
-    return _Piece(began, records.end_ns, records.status != status.OK, figures)
+    figures = {name: durations_ns(records, name, is_open=is_open) for name in names}
+    return _Piece(began_ns(records, is_open=is_open), records.end_ns, records.status != status.OK, figures)
 
 
 def _joined(pieces: Sequence[_Piece], begun_ns: int, cut_ns: int) -> _Piece:

@@ -18,7 +18,7 @@ from inferometer.services.kind import KINDS
 
 _BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
 _WITHOUT_FIELD = frozenset(("old_start", "old_end", "old_sweep", "insecure", "mpi"))
-_LOAD_MODES = (
+LOAD_MODES = (
     "concurrency",
     "request_rate",
     "request_intervals",
@@ -76,16 +76,6 @@ def _runs_down(given: Given) -> bool:
     return any(field in given and (given[field].end or 1) < given[field].start for field in _RANGES)
 
 
-def _is_single(given: Given, field: str) -> bool:
-    if field not in given:
-        return True
-    return given[field].end in (None, given[field].start)
-
-
-def _rises(given: Given, field: str) -> bool:
-    return field in given and given[field].end is not None and given[field].start < given[field].end
-
-
 def _counts(given: Given) -> int:
     return int(given.get("request_count", 0))
 
@@ -94,13 +84,47 @@ def _latency_limit(given: Given) -> int:
     return int(given.get("latency_limit_ms", 0))
 
 
-def _old_with(option: str) -> str:
-    return f"Cannot use deprecated options -t, -c and -d with {option}"
+# --- rules that hold for several fields alike
+
+
+def _old_with(field: str) -> Rule:
+    name = option_name(field)
+    return Rule(
+        lambda a: _is_old(a) and field in a, f"Cannot use deprecated options -t, -c and -d with {name}"
+    )
 
 
 def _no_count_with(field: str) -> Rule:
     return Rule(
         lambda a: _counts(a) > 0 and field in a, f"request-count not supported with {option_name(field)}"
+    )
+
+
+def _count_covers(field: str) -> Rule:
+    return Rule(
+        lambda a: field in a and 0 < _counts(a) < int(a[field].start),
+        f"request-count can not be less than {field.replace('_', '-')}",
+    )
+
+
+def _count_of_one(field: str) -> Rule:
+    return Rule(
+        lambda a: _counts(a) > 0 and field in a and a[field].start < (a[field].end or 0),
+        f"request-count not supported with multiple {field.replace('_', '-')} values in one run",
+    )
+
+
+def _needs_metrics(field: str) -> Rule:
+    return Rule(
+        lambda a: field in a and "collect_metrics" not in a,
+        f"Must specify --collect-metrics when using the {option_name(field)} option.",
+    )
+
+
+def _one_value_with_mpi(field: str) -> Rule:
+    return Rule(
+        lambda a: "mpi" in a and field in a and a[field].end not in (None, a[field].start),
+        f"Cannot specify a {field.replace('_', ' ')} range in multi-model mode. Give a single value.",
     )
 
 
@@ -110,13 +134,11 @@ RULES = (
         "Failed to parse -m (model name). The value must be specified.",
     ),
     Rule(
-        lambda a: sum(field in a for field in _LOAD_MODES) > 1,
+        lambda a: sum(field in a for field in LOAD_MODES) > 1,
         "Cannot specify more then one inference load mode. Please choose only one of the following modes: "
-        + ", ".join(map(option_name, _LOAD_MODES)),
+        + ", ".join(map(option_name, LOAD_MODES)),
     ),
-    Rule(lambda a: _is_old(a) and "concurrency" in a, _old_with("--concurrency-range")),
-    Rule(lambda a: _is_old(a) and "request_rate" in a, _old_with("--request-rate-range")),
-    Rule(lambda a: _is_old(a) and "request_intervals" in a, _old_with("--request-intervals")),
+    *map(_old_with, (*_RANGES, "request_intervals")),
     Rule(
         lambda a: "streaming" in a and _is_without_grpc(a) and kind_of(a) not in ("triton_c_api", "openai"),
         "Streaming is only allowed with gRPC protocol and Triton C API.",
@@ -164,22 +186,8 @@ RULES = (
         lambda a: "request_parameters" in a and _is_without_grpc(a),
         "The --request-parameter option is only supported by gRPC. Use -i grpc.",
     ),
-    Rule(
-        lambda a: _counts(a) > 0 and "concurrency" in a and _counts(a) < a["concurrency"].start,
-        "request-count can not be less than concurrency",
-    ),
-    Rule(
-        lambda a: _counts(a) > 0 and "request_rate" in a and _counts(a) < int(a["request_rate"].start),
-        "request-count can not be less than request-rate",
-    ),
-    Rule(
-        lambda a: _counts(a) > 0 and _rises(a, "concurrency"),
-        "request-count not supported with multiple concurrency values in one run",
-    ),
-    Rule(
-        lambda a: _counts(a) > 0 and _rises(a, "request_rate"),
-        "request-count not supported with multiple request-rate values in one run",
-    ),
+    *map(_count_covers, _RANGES),
+    *map(_count_of_one, _RANGES),
     *map(_no_count_with, (*_AGENDAS, "periodic_concurrency")),
     Rule(
         lambda a: "fixed_schedule" in a and not names_data(a),
@@ -197,14 +205,7 @@ RULES = (
         lambda a: "binary_search" in a and any(field in a for field in (*_AGENDAS, "periodic_concurrency")),
         "Binary search needs a range. Give one with --concurrency-range or --request-rate-range.",
     ),
-    Rule(
-        lambda a: "metrics_url" in a and "collect_metrics" not in a,
-        "Must specify --collect-metrics when using the --metrics-url option.",
-    ),
-    Rule(
-        lambda a: "metrics_interval_ms" in a and "collect_metrics" not in a,
-        "Must specify --collect-metrics when using the --metrics-interval option.",
-    ),
+    *map(_needs_metrics, ("metrics_url", "metrics_interval_ms")),
     Rule(
         lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
@@ -241,14 +242,7 @@ RULES = (
         lambda a: "session_concurrency" in a and not names_data(a),
         "Must supply --input-data FILE with --session-concurrency.",
     ),
-    Rule(
-        lambda a: "mpi" in a and not _is_single(a, "concurrency"),
-        "Cannot specify a concurrency range in multi-model mode. Give a single value.",
-    ),
-    Rule(
-        lambda a: "mpi" in a and not _is_single(a, "request_rate"),
-        "Cannot specify a request rate range in multi-model mode. Give a single value.",
-    ),
+    *map(_one_value_with_mpi, _RANGES),
 )
 
 

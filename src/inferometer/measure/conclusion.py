@@ -1,43 +1,38 @@
 """From what was seen of a level to the level itself. Pure: windows and a decision in, figures and remarks out."""
 
+import errno
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Open, Plan
 from inferometer.measure.instrument import LevelSettings, LoadPoint
-from inferometer.measure.remarks import (
-    client_remarks,
-    count_remarks,
-    file_remarks,
-    host_remarks,
-    member_remarks,
-    port_remarks,
-    rate_remark,
-    rate_remarks,
-)
+from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
+from inferometer.observe.statistics import ModelStatistics
 from inferometer.records.records import Column, Records
-from inferometer.stats.doubts import DoubtEvidence, explain, moving_figure, slow_ends
-from inferometer.stats.ends import join_groups
+from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
-from inferometer.stats.merge import Subject, counters_were_reset, measurement, start_figures
+from inferometer.stats.merge import Subject, measurement, start_figures
 from inferometer.stats.readings import bounds
-from inferometer.stats.series import Series, joined
-from inferometer.stats.stopping import Precision, StopDecision, is_over
-from inferometer.stats.warm_up import fast_start
+from inferometer.stats.series import Series
+from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
 from inferometer.stats.windows import Window
 
-SLACK = 0.02  # share of the plan's time by which requests may be late at its end
+SLACK = 0.02  # share by which rates may differ, and of a plan's time by which requests may be late at its end
 LEAST_NS = 50 * NS_PER_MS
 SLOWER = 3  # times a quick request's service that is no sign of a growing queue
 LAST = 0.1  # of the requests show how it ended
 FEWEST = 5
+SLACK_COUNTED = 0.01  # share of the requests that others may add, or that may be missing, before it is said
+STOLEN_CORES = 0.05
+SPARE_FILES = 4  # left when a worker's files count as used up
+_NO_FILE = os.strerror(errno.EMFILE)
+_NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 
 
 @dataclass(slots=True)
@@ -68,27 +63,22 @@ class _Span:
 class ScheduleTiming:
     """When the requests of a plan that ends by itself were due and sent; fed with the records as they come."""
 
-    _due: _Span = field(default_factory=_Span)
-    _sent: _Span = field(default_factory=_Span)
+    due: _Span = field(default_factory=_Span)
+    sent: _Span = field(default_factory=_Span)
 
     def add(self, records: Records) -> None:
-        self._due.add(records.due_ns)
-        self._sent.add(records.sent_ns[records.sent_ns > 0])
+        self.due.add(records.due_ns)
+        self.sent.add(records.sent_ns[records.sent_ns > 0])
 
-    @property
-    def sent_per_s(self) -> float:
-        return self._sent.per_s
-
-    def pressed(self, windows: Sequence[Window]) -> Note | None:
+    def pressed(self, whole: Window) -> Note | None:
         """Whether the requests at the end were still sent when due, and answered as fast as others."""
-        service = joined([window.service_ns for window in windows])
-        lags = [window.lag_ns for window in windows if window.lag_ns is not None]
-        if not service.count or not lags:
+        service = whole.service_ns
+        if not service.count or whole.lag_ns is None:
             return None
-        room_ns = max(SLACK * self._due.length_ns, LEAST_NS)
+        room_ns = max(SLACK * self.due.length_ns, LEAST_NS)
         if _at_the_end(service) > SLOWER * service.percentile(25) + room_ns:
             return Note.OVERLOADED
-        return Note.NOT_OFFERED if _at_the_end(joined(lags)) > room_ns else None
+        return Note.NOT_OFFERED if _at_the_end(whole.lag_ns) > room_ns else None
 
 
 def _at_the_end(durations: Series) -> float:
@@ -106,8 +96,9 @@ class RawLevel:
     settings: LevelSettings
     point: LoadPoint
     decision: StopDecision
-    cold: Sequence[Window]  # left out at the start
-    windows: Sequence[Window]  # that are merged
+    cold: Window | None  # left out at the start
+    whole: Window  # what counts, joined
+    were_counters_reset: bool  # of the server, in between
     figures: Sequence[WindowFigures]  # of all windows
     start_ns: int
     examples: Mapping[int, str]
@@ -116,13 +107,9 @@ class RawLevel:
     metrics_remarks: tuple[Remark, ...]
     timing: ScheduleTiming | None = None  # of a schedule that ends by itself
 
-    @property
-    def is_capped(self) -> bool:
-        """By rate: it was the user's choice that requests wait before they are sent."""
-        return is_capped(self.settings, self.point.plan)
-
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
+    """By rate: it was the user's choice that requests wait before they are sent."""
     return isinstance(plan, Open) and (plan.cap is not None or settings.is_serial)
 
 
@@ -142,14 +129,12 @@ def conclude(raw: RawLevel) -> Level:
         promise="" if settings.promise is None else settings.promise.text,
         samples=raw.samples,
     )
-    start = start_figures(raw.cold, subject)
-    ended = any(window.count or window.failures for window in raw.windows)
-    pressed = raw.timing.pressed(raw.windows) if raw.timing is not None and ended else None
-    found = measurement(raw.windows, subject) if ended else None
+    ended = raw.whole.count or raw.whole.failures
+    pressed = raw.timing.pressed(raw.whole) if raw.timing is not None and ended else None
+    found = measurement(raw.whole, subject, was_reset=raw.were_counters_reset) if ended else None
     rates = None if found is None else _maybe_rates(raw, found)
     if found is not None and rates is not None and raw.timing is not None:
         found = _as_scheduled(raw, found, rates)
-    remarks = (*_said(raw), *_about(raw, found, rates, pressed))
     return Level(
         mode=raw.point.mode,
         value=float(raw.point.value),
@@ -157,8 +142,8 @@ def conclude(raw: RawLevel) -> Level:
         windows=tuple(raw.figures),
         is_stable=raw.decision.is_stable,
         is_over_limit=is_over(_latency_ns(found, settings.percentile), settings.latency_limit_ms),
-        remarks=remarks,
-        start=start,
+        remarks=tuple(_remarks(raw, found, rates, pressed)),
+        start=None if raw.cold is None else start_figures(raw.cold, subject),
         doubt=_maybe_doubt(raw, found),
         rates=rates,
     )
@@ -170,11 +155,10 @@ def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:
     if not isinstance(point.plan, Open):
         return None
     asked = point.value if point.asked_per_s is None else point.asked_per_s
-    answered_per_s = sum(window.answered_count for window in raw.windows) * NS_PER_S / found.duration_ns
+    answered_per_s = raw.whole.answered_count * NS_PER_S / found.duration_ns
     if raw.timing is not None:
-        return Rates(asked, raw.timing.sent_per_s, answered_per_s)
-    elapsed_ns = sum(window.expense.elapsed_ns for window in raw.windows)
-    due_per_s = sum(window.expense.due for window in raw.windows) * NS_PER_S / max(elapsed_ns, 1)
+        return Rates(asked, raw.timing.sent.per_s, answered_per_s)
+    due_per_s = raw.whole.expense.due * NS_PER_S / max(raw.whole.expense.elapsed_ns, 1)
     return Rates(asked, found.send_per_s, answered_per_s, due_per_s)
 
 
@@ -191,16 +175,16 @@ def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
     return found.latency.mean_ns if chosen is None else found.latency.percentile_ns(chosen)
 
 
-def _said(raw: RawLevel) -> Iterator[Remark]:
+# --- remarks on a level beside its figures: what limited it, and what does not fit
+
+
+def _remarks(
+    raw: RawLevel, found: Measurement | None, rates: Rates | None, pressed: Note | None
+) -> Iterator[Remark]:
     if raw.decision.remark is not None:
         yield raw.decision.remark
     yield from raw.metrics_remarks
-
-
-def _about(
-    raw: RawLevel, found: Measurement | None, rates: Rates | None, pressed: Note | None
-) -> Iterator[Remark]:
-    empty = sum(window.empty for window in raw.windows)
+    empty = raw.whole.empty
     if empty:
         yield Remark(
             Note.NO_RESPONSE, f"{empty} {'request' if empty == 1 else 'requests'} ended without a response"
@@ -209,37 +193,145 @@ def _about(
         if not empty and not (raw.decision.remark and raw.decision.remark.note is Note.NO_ANSWER):
             yield Remark(Note.NO_REPLY, "no request finished")
         return
-    yield from file_remarks(found)
-    yield from host_remarks(found)
-    yield from port_remarks(found)
+    yield from machine_remarks(found)
     if not found.request_count:
         return
     if raw.timing is not None:
         if pressed is not None and rates is not None:
-            yield rate_remark(pressed, rates)
+            yield _rate_remark(pressed, rates)
     elif rates is not None:
-        is_from_start = raw.windows[0].start_ns == raw.start_ns
-        yield from rate_remarks(rates, found, is_from_start=is_from_start)
-    yield from client_remarks(found, is_capped=raw.is_capped)
-    yield from member_remarks(found.server)
-    yield from _counted(raw, found)
+        yield from _rate_remarks(rates, found, is_from_start=raw.whole.start_ns == raw.start_ns)
+    yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan))
     if found.server is None:
         yield from _without_statistics(raw)
+        return
+    yield from member_remarks(found.server)
+    before, after = raw.whole.before, raw.whole.after
+    if before is not None and after is not None:
+        fewest, most = bounds(before, after)
+        yield from _count_remarks(raw.settings.model, found.server, fewest, most)
 
 
 def _without_statistics(raw: RawLevel) -> Iterator[Remark]:
     if raw.statistics_error is not None:
         yield Remark(Note.STATISTICS_MISSING, str(raw.statistics_error))
-    elif counters_were_reset(raw.windows):
+    elif raw.were_counters_reset:
         text = "the server's counters were reset: it was restarted, or the model was loaded again"
         yield Remark(Note.STATISTICS_MISSING, text)
 
 
-def _counted(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
-    before, after = raw.windows[0].before, raw.windows[-1].after
-    if found.server is None or before is None or after is None:
+def _rate_remarks(rates: Rates, found: Measurement, *, is_from_start: bool) -> Iterator[Remark]:
+    """By rate: whether requests were sent when they were due, and ended as sent, well or badly.
+
+    What is due is what the schedule had in the measured time: random arrivals and gaps from a file are more or fewer
+    than the rate times the time.
+    """
+    sent, ended = rates.sent_per_s, found.ended_count * NS_PER_S / found.duration_ns
+    slack = SLACK * sent + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
+    # Requests in flight are not a queue that grows: a load that has just begun fills up with rate x service time
+    # (Little's law). In a queue that grows for the whole time, they are half of what is missing.
+    in_flight = sent * found.service.percentile_ns(50) / found.duration_ns if is_from_start else 0.0
+    if ended < sent - slack - in_flight:
+        yield _rate_remark(Note.OVERLOADED, rates)
+    elif sent < (rates.asked_per_s if rates.due_per_s is None else rates.due_per_s) - slack:
+        yield _rate_remark(Note.NOT_OFFERED, rates)
+
+
+def _rate_remark(note: Note, rates: Rates) -> Remark:
+    """Overloaded, or not sent as asked: the figures that show it."""
+    sent, answered = rates.sent_per_s, rates.answered_per_s
+    if note is Note.OVERLOADED:
+        return Remark(note, f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered")
+    if rates.due_per_s is None:
+        return Remark(note, f"asked for {rates.asked_per_s:.4g} requests/s, sent {sent:.4g}")
+    return Remark(
+        note, f"{rates.due_per_s:.4g} requests/s were due by the schedule, and {sent:.4g} were sent"
+    )
+
+
+def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:
+    """Whether this tool or this machine is the limit."""
+    limit = client_limit(found, is_capped=is_capped)
+    if limit is not None:
+        yield Remark(Note.CLIENT_LIMITED, limit)
+
+
+def machine_remarks(found: Measurement) -> Iterator[Remark]:
+    """What this machine ran short of: files, local ports, or, if it is a virtual one, time of its host's processors."""
+    client = found.client
+    if client.file_limit and client.files >= client.file_limit - SPARE_FILES:
+        text = f"a worker had {client.files} files open, and the system allows {client.file_limit}"
+        yield Remark(Note.FEW_FILES, text)
+    elif any(_NO_FILE in group.example for group in found.failures):  # at a moment when nobody counted them
+        yield Remark(
+            Note.FEW_FILES, f"a worker could open no more files: the system allows {client.file_limit}"
+        )
+    if client.stolen_cores >= STOLEN_CORES:
+        text = (
+            f"this machine wanted to work and had no processor for {client.stolen_cores:.0%} of a core's time"
+        )
+        yield Remark(Note.STOLEN, f"{text}: figures are worse than the server is")
+    if any(_NO_PORT in group.example for group in found.failures):
+        opened = f"after {client.connects} connections were opened" if client.connects else ""
+        yield Remark(Note.FEW_PORTS, f"no local port was free {opened}".rstrip())
+
+
+def member_remarks(server: ModelStatistics) -> Iterator[Remark]:
+    """Models that the model's code was said to call, and did not. Members of an ensemble may rest behind its cache.
+
+    And models whose figures are those of one version, while others were called too."""
+    yield from _versions(server)
+    if server.is_ensemble:
         return
-    yield from count_remarks(raw.settings.model, found.server, bounds(before, after))
+    for member in server.members:
+        if not member.was_called:
+            yield Remark(Note.MEMBER_NOT_CALLED, f"'{server.name}' did not call '{member.name}'")
+
+
+def _count_remarks(model: ModelSpec, server: ModelStatistics, fewest: int, most: int) -> Iterator[Remark]:
+    """Whether the server has counted our requests, of which there are at least so many and at most, and no others."""
+    counted = server.counters.success_count
+    if counted > most + SLACK_COUNTED * most:
+        text = f"the server counted {counted} requests of '{server.name}', and at most {most} were from here"
+        yield Remark(Note.OTHER_CLIENTS, text)
+    elif counted < fewest - SLACK_COUNTED * fewest:
+        text = f"the server counted {counted} requests of '{server.name}', and {fewest} or more were answered"
+        yield Remark(Note.NOT_COUNTED, text)
+    calls = Counter(_calls(model))
+    for member in {row.name: row for row in _ensemble_members(server)}.values():
+        counted, called_most = member.counters.success_count, calls[member.name] * most
+        if called_most and counted > called_most + SLACK_COUNTED * called_most:
+            called = f"at most {called_most} came from '{server.name}'"
+            text = f"the server counted {counted} requests of '{member.name}', and {called}"
+            yield Remark(Note.OTHER_CLIENTS, text)
+
+
+def _calls(model: ModelSpec) -> Iterator[str]:
+    """The models that one request of an ensemble calls, each as often as it is called."""
+    members = {member.name: member for member in model.composing}
+    for step in model.config.get("ensemble_scheduling", {}).get("step", ()):
+        name = step.get("model_name", "")
+        if name in members:
+            yield name
+            yield from _calls(members[name])
+
+
+def _ensemble_members(server: ModelStatistics) -> Iterator[ModelStatistics]:
+    """Those that only the ensemble decides how often to call; other models call theirs as they like."""
+    for member in server.members if server.is_ensemble else ():
+        yield member
+        yield from _ensemble_members(member)
+
+
+def _versions(server: ModelStatistics) -> Iterator[Remark]:
+    if server.also_called:
+        others = ", ".join(server.also_called)
+        yield Remark(
+            Note.SEVERAL_VERSIONS,
+            f"version {server.version} of '{server.name}' is shown, and version {others} was called too",
+        )
+    for member in server.members:
+        yield from _versions(member)
 
 
 # --- why figures are not sure
@@ -249,14 +341,14 @@ def _is_unsure(raw: RawLevel) -> bool:
     rule, remark = raw.settings.rule, raw.decision.remark
     if isinstance(rule, Precision) and rule.precision == 0:
         return False  # nobody asked for any
-    return remark is not None and remark.note in _UNSURE and any(window.count for window in raw.windows)
+    return remark is not None and remark.note in _UNSURE and raw.whole.count > 0
 
 
 def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     """Why the figures are not as sure as asked, or else that they changed while they were measured."""
     if found is None or not found.request_count:
         return None
-    counted = raw.figures[sum(window.number for window in raw.cold) :]
+    counted = raw.figures[0 if raw.cold is None else raw.cold.number :]
     started = fast_start(counted) if raw.settings.finds_warm_up else None
     if started is not None:
         return started
@@ -272,16 +364,8 @@ def _doubt(raw: RawLevel, found: Measurement, counted: Sequence[WindowFigures]) 
         found=found,
         name=latency_name(chosen),
         latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
-        slow_ends_us=_slow_ends(raw.windows),
+        slow_ends_us=slow_ends(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
         precision=rule.precision if isinstance(rule, Precision) else None,
-        is_capped=raw.is_capped,
+        is_capped=is_capped(raw.settings, raw.point.plan),
     )
     return explain(evidence)
-
-
-def _slow_ends(windows: Sequence[Window]) -> NDArray[np.int64]:
-    """When requests ended that took far longer than most, microseconds into the measurement."""
-    median_ns = joined([window.latency_ns for window in windows]).percentile(50)
-    begin_ns = windows[0].start_ns
-    ends = [window.ends.groups().later((window.start_ns - begin_ns) // NS_PER_US) for window in windows]
-    return slow_ends(join_groups(ends), median_ns)

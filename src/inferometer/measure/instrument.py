@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
-from inferometer.load.workers import Load, ResizableLoad
+from inferometer.load.workers import Collected, Load, ResizableLoad
 from inferometer.measure.journal import RequestJournal
-from inferometer.measure.silence import LIMIT_NS
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot
@@ -16,6 +15,8 @@ from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
 
 FAR_NS = 3600 * NS_PER_S
+SILENCE_NS = 60 * NS_PER_S
+GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +68,27 @@ class Instrument:
     journal: RequestJournal | None = None
     resizable: ResizableLoad | None = None
     most_workers: int = 1
-    silence_ns: int = LIMIT_NS  # after so long without any answer a run is given up
+    silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long requests have been outstanding without a word from the server.
+
+    Time without requests says nothing: a schedule may have pauses. The pause after a failed request is silence too.
+    """
+
+    limit_ns: int
+    since_ns: int
+    _heard: int = 0
+    _is_failing: bool = False  # the last request that ended had no answer
+
+    def is_over(self, collected: Collected) -> bool:
+        """Whether the limit is passed, given what was collected now."""
+        answered = collected.records.is_answered
+        if len(answered):
+            self._is_failing = not answered.any()
+        is_idle = not collected.outstanding and not self._is_failing
+        if answered.any() or collected.heard != self._heard or is_idle:
+            self.since_ns, self._heard = collected.seen_ns, collected.heard
+        return collected.seen_ns - self.since_ns >= self.limit_ns

@@ -31,9 +31,8 @@ class _Span:
     value: float
     boundaries_ns: tuple[int, ...]
     count: int  # good requests that ended in them
-    start_ns: (
-        int  # what ended before belongs to an earlier load, though a window may begin with an earlier send
-    )
+    # What ended before belongs to an earlier load, though a window may begin with an earlier send.
+    start_ns: int
 
 
 @dataclass(slots=True)

@@ -5,9 +5,8 @@ from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import conclude
-from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import FAR_NS, GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.measure.level_run import LevelRun
-from inferometer.measure.silence import GONE_NS, Silence
 from inferometer.observe.poller import polling
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
@@ -34,35 +33,24 @@ def warm_up(instrument: Instrument, plan: Plan) -> bool:
 
 def measure_level(instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> Level:
     """Apply the point's plan and measure it by the settings."""
-    run, decision = _measured(instrument, settings, point)
-    return _concluded(instrument, point, run, decision)
+    return measure_level_windows(instrument, settings, point)[0]
 
 
 def measure_level_windows(
     instrument: Instrument, settings: LevelSettings, point: LoadPoint
 ) -> tuple[Level, tuple[Window, ...]]:
     """The level with the windows it is made of, for those who merge them with others."""
-    run, decision = _measured(instrument, settings, point)
-    return _concluded(instrument, point, run, decision), tuple(run.windows)
-
-
-def _measured(
-    instrument: Instrument, settings: LevelSettings, point: LoadPoint
-) -> tuple[LevelRun, StopDecision]:
     instrument.watcher.level_started(point.mode, point.value)
     run = LevelRun(instrument, settings, point)
     run.start()
     with polling(instrument.metrics):
-        return run, _measure_windows(instrument, run)
-
-
-def _concluded(instrument: Instrument, point: LoadPoint, run: LevelRun, decision: StopDecision) -> Level:
+        decision = _measure_windows(instrument, run)
     level = conclude(run.raw(decision))
     if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
         instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count, start_ns=run.start_ns)
     instrument.watcher.level_finished(level)
-    return level
+    return level, tuple(run.windows)
 
 
 def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
@@ -92,13 +80,11 @@ def measure_with_enough_workers(instrument: Instrument, settings: LevelSettings,
         most = min(most, point.plan.concurrency)  # each needs a request of its own
     elif isinstance(point.plan, Periodic):
         most = 1
-    while _is_limited(level) and workers.count < most and not instrument.watcher.is_interrupted():
+    while workers.count < most and not instrument.watcher.is_interrupted():
+        if level.is_cut_short or not level.has_remark(Note.CLIENT_LIMITED):
+            break
         if instrument.journal is not None:
             instrument.journal.forget_level()
         workers.resize(min(2 * workers.count, most))
         level = measure_level(instrument, settings, point)
     return level
-
-
-def _is_limited(level: Level) -> bool:
-    return not level.is_cut_short and any(remark.note is Note.CLIENT_LIMITED for remark in level.remarks)

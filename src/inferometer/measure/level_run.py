@@ -18,14 +18,11 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import NEVER, Arrivals, Open
 from inferometer.load.workers import Collected, Cost
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
-from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
-from inferometer.measure.silence import GONE_NS, Silence
+from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import EMPTY, Records, join
-from inferometer.stats.goodput import limits
-from inferometer.stats.lateness import Lateness
 from inferometer.stats.measurement import WindowFigures
-from inferometer.stats.merge import latency_estimate, rate_estimate
+from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
@@ -34,11 +31,20 @@ from inferometer.stats.stopping import (
     Precision,
     Stability,
     StopDecision,
+    cold_windows,
     judge_precision,
     judge_stability,
 )
-from inferometer.stats.warm_up import cold_windows
-from inferometer.stats.windows import Expense, OpenWindow, Window, add_failures, condensed, figures, split
+from inferometer.stats.windows import (
+    Expense,
+    Window,
+    WindowRules,
+    add_failures,
+    condensed,
+    figures,
+    join_windows,
+    split,
+)
 
 # So long before a window's end nothing more is collected: the counters come first. They are asked for early by half
 # the time that the call takes, as long as that is not a stall.
@@ -53,13 +59,18 @@ class LevelRun:
     """The windows of a level as they fill, and when there are enough of them."""
 
     def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
-        self._bench = instrument
+        self._instrument = instrument
         self._settings = settings
         self._point = point
         self._is_open = isinstance(point.plan, Open)
         self._is_scheduled = self._is_open and settings.is_whole
         self._timing = ScheduleTiming()
-        self._lateness = Lateness()
+        self._rules = WindowRules(
+            is_open=self._is_open,
+            has_tokens=settings.has_tokens,
+            promise=settings.promise,
+            drops_empty=settings.model.is_decoupled,
+        )
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -68,11 +79,11 @@ class LevelRun:
         self._is_mute = False
         self._was_silent = False  # in the window that was closed last
         self._is_finished = False
-        self._start_ns = 0
+        self.start_ns = 0  # what ended before is not of this level
         self._last_good_ns = 0
         self._silent_since_ns = 0
         self._last_end_ns = 0
-        self._open = OpenWindow(0)
+        self._open = self._rules.new_window(0)
         self._collected: Collected
         self._cost: Cost
         self._cost_ns = 0
@@ -90,40 +101,40 @@ class LevelRun:
         self._sent_before = 0
 
     def start(self) -> None:
-        instrument, plan = self._bench, self._point.plan
+        instrument, plan = self._instrument, self._point.plan
         if self._settings.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
             earlier = instrument.load.collect(instrument.clock())
-            self._start_ns = instrument.clock()
+            self.start_ns = instrument.clock()
             self._schedule_ns = instrument.load.apply(plan)
-            self._collected = instrument.load.collect(self._start_ns)
-            self._cost, self._cost_ns = earlier.cost, self._start_ns
+            self._collected = instrument.load.collect(self.start_ns)
+            self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
             self._schedule_ns = instrument.load.apply(plan)
             self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
-            self._start_ns = instrument.clock() if self._before is None else self._before.middle_ns
+            self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._collected.cost, self._collected.seen_ns
         self._due = self._due_by(self._cost_ns)
-        self._rest = split(self._collected.records, self._start_ns)[1]
+        self._rest = split(self._collected.records, self.start_ns)[1]
         self._is_finished = self._collected.is_finished and self._settings.is_whole
-        self._last_good_ns = self._silence.since_ns = self._start_ns
+        self._last_good_ns = self._silence.since_ns = self.start_ns
         self._sent_before = self._cost.sent
         self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
-        self._open = self._new_window(self._start_ns)
+        self._open = self._rules.new_window(self.start_ns)
 
     def _read_counters(self) -> CounterReading | None:
         if self._statistics_error is not None:
             return None  # one failure may have taken its whole time limit, with the load going on
-        asked_ns = self._bench.clock()
+        asked_ns = self._instrument.clock()
         try:
-            counters = self._bench.read_counters()
+            counters = self._instrument.read_counters()
         except PeerError as error:
             self._statistics_error = error
             return None  # a server that is gone cannot be asked; the client's figures remain
         if counters is None:
             return None
-        answered_ns = self._bench.clock()
+        answered_ns = self._instrument.clock()
         self._lead_ns = min((answered_ns - asked_ns) // 2, LONGEST_LEAD_NS)
         return self._readings.begin(counters, asked_ns, answered_ns)
 
@@ -180,7 +191,7 @@ class LevelRun:
             if self._is_given_up:
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             # The classic rule lets the window end; it is compared with others.
-            if isinstance(self._settings.rule, Precision) and self._bench.watcher.is_interrupted():
+            if isinstance(self._settings.rule, Precision) and self._instrument.watcher.is_interrupted():
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
 
@@ -192,10 +203,10 @@ class LevelRun:
                 return int(inside.end_ns[-1])
             if self._is_finished and self._last_end_ns:
                 return self._last_end_ns
-            if self._is_given_up or self._is_finished or self._bench.watcher.is_interrupted():
+            if self._is_given_up or self._is_finished or self._instrument.watcher.is_interrupted():
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             if self._settings.is_whole:
-                self._collect(self._bench.clock() + self._settings.patience_ns)
+                self._collect(self._instrument.clock() + self._settings.patience_ns)
             else:
                 self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
 
@@ -210,30 +221,32 @@ class LevelRun:
 
     def _collect_until_end(self, end_ns: int) -> None:
         """Collect; if that leads to the window's end, read the server's counters just then, first of all."""
-        clock = self._bench.clock
+        clock = self._instrument.clock
         self._is_read = end_ns - clock() <= NEAR_NS
         if not self._is_read:
             self._collect(end_ns - NEAR_NS)
             return
-        self._bench.load.wait(end_ns - self._lead_ns)
+        self._instrument.load.wait(end_ns - self._lead_ns)
         self._after = self._read_counters()
         self._collect(max(end_ns, clock()))
 
     def _collect(self, until_ns: int) -> None:
-        self._collected = self._bench.load.collect(until_ns)
+        self._collected = self._instrument.load.collect(until_ns)
         self._is_mute = self._silence.is_over(self._collected)
         self._readings.add(self._collected.records, self._collected.seen_ns, self._collected.outstanding)
-        fresh = split(self._collected.records, self._start_ns)[1]
+        fresh = split(self._collected.records, self.start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._settings.is_whole and self._collected.is_finished
         self._loop_lags.append(np.array([self._collected.loop_lag_ns]))
-        elapsed_s = (self._collected.seen_ns - self._start_ns) / NS_PER_S
-        self._bench.watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+        elapsed_s = (self._collected.seen_ns - self.start_ns) / NS_PER_S
+        self._instrument.watcher.ticked(
+            elapsed_s, self._open.count, self._open.ended_count - self._open.count
+        )
 
     def _take(self, records: Records) -> None:
         if not len(records):
             return
-        self._open.add(records)
+        self._rules.add(self._open, records)
         self._last_end_ns = int(records.end_ns[-1])
         if self._is_scheduled:
             self._timing.add(records)
@@ -275,9 +288,14 @@ class LevelRun:
 
     def _close(self, end_ns: int) -> None:
         after, self._after, self._is_read = self._after, None, False
-        window = self._open.close(end_ns, expense=self._expense(), before=self._before, after=after)
-        if self._bench.metrics is not None:
-            window = replace(window, samples=self._bench.metrics.take())
+        window = replace(
+            self._open,
+            end_ns=end_ns,
+            expense=self._expense(),
+            before=self._before,
+            after=after,
+            samples=() if self._instrument.metrics is None else self._instrument.metrics.take(),
+        )
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         self._was_silent = self._has_silence()
         is_lead = self._settings.is_whole and not self.windows and not self._open.ended_count
@@ -290,17 +308,12 @@ class LevelRun:
         self.figures.append(
             figures(
                 window,
-                level_start_ns=self._start_ns,
+                level_start_ns=self.start_ns,
                 batch=self._settings.batch,
                 chosen=self._settings.percentile,
             )
         )
-        self._open = self._new_window(end_ns)
-
-    @property
-    def start_ns(self) -> int:
-        """What ended before is not of this level."""
-        return self._start_ns
+        self._open = self._rules.new_window(end_ns)
 
     @property
     def spanned_ns(self) -> tuple[int, ...]:
@@ -309,18 +322,6 @@ class LevelRun:
         Where the load was given up, or interrupted, some ended after the time that counts.
         """
         return (*self.boundaries_ns[:-1], max(self.boundaries_ns[-1], self._last_end_ns))
-
-    def _new_window(self, start_ns: int) -> OpenWindow:
-        settings = self._settings
-        bounds = None if settings.promise is None else limits(settings.promise)
-        return OpenWindow(
-            start_ns,
-            self._is_open,
-            settings.has_tokens,
-            bounds,
-            drops_empty=settings.model.is_decoupled,
-            lateness=self._lateness,
-        )
 
     def _expense(self) -> Expense:
         old, new = self._cost, self._collected.cost
@@ -354,14 +355,14 @@ class LevelRun:
 
     def judge(self) -> StopDecision:
         recent = self.figures if self._settings.is_whole else self.figures[-MERGED:]
-        was_answered = self._last_good_ns > self._start_ns
+        was_answered = self._last_good_ns > self.start_ns
         is_silent = was_answered and self._is_silent
         is_failing = is_silent or (_is_failing(recent) and not self._is_enough())
         may_recover = is_failing and was_answered and self._has_time
         if self._is_given_up or (is_silent and not may_recover and not self._settings.is_whole):
             self._cut_silence()
             return StopDecision(is_done=True, is_stable=False, remark=self._given_up())
-        if self._bench.watcher.is_interrupted():
+        if self._instrument.watcher.is_interrupted():
             return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
         if may_recover or (self._settings.is_whole and self._is_going_on):
             return GO_ON
@@ -388,7 +389,7 @@ class LevelRun:
         rule, now_ns = self._settings.rule, self._collected.seen_ns
         if self._settings.is_whole or not isinstance(rule, Precision):
             return False
-        return now_ns - self._last_good_ns < GONE_NS and now_ns - self._start_ns < rule.duration_ns
+        return now_ns - self._last_good_ns < GONE_NS and now_ns - self.start_ns < rule.duration_ns
 
     def _is_enough(self) -> bool:
         """Failures may decide what the level is for."""
@@ -403,13 +404,13 @@ class LevelRun:
 
     def _given_up(self) -> Remark:
         """Why the level ends here, and what was left undone."""
-        answered_s = (self._last_good_ns - self._start_ns) / NS_PER_S
+        answered_s = (self._last_good_ns - self.start_ns) / NS_PER_S
         text = f"the server gave its last good answer {answered_s:.1f} s into the level"
         if not answered_s:
             text = "the server gave no good answer"
         note = Note.SERVER_GONE
         if self._is_mute:
-            note, limit_s = Note.NO_ANSWER, self._bench.silence_ns / NS_PER_S
+            note, limit_s = Note.NO_ANSWER, self._instrument.silence_ns / NS_PER_S
             text += f", and for {limit_s:g} s no answer at all"
         asked = self._point.plan.count
         unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
@@ -423,7 +424,7 @@ class LevelRun:
         return self._settings.window_ns is not None and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> StopDecision:
-        elapsed_ns = self.windows[-1].end_ns - self._start_ns
+        elapsed_ns = self.windows[-1].end_ns - self.start_ns
         if rule.is_enough is not None:
             is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
             return StopDecision(is_done=is_done, is_stable=is_done)
@@ -431,9 +432,10 @@ class LevelRun:
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
             return GO_ON
         chosen = self._settings.percentile
+        whole = join_windows(warm)
         estimates = [
-            ("throughput", rate_estimate(warm, self._settings.batch)),
-            (latency_name(chosen), latency_estimate(warm, chosen)),
+            ("throughput", rate_estimate(whole, self._settings.batch)),
+            (latency_name(chosen), latency_estimate(whole, chosen)),
         ]
         return judge_precision(rule, elapsed_ns, estimates)
 
@@ -449,31 +451,33 @@ class LevelRun:
 
     def raw(self, decision: StopDecision) -> RawLevel:
         """What was seen, from which `conclude` makes the level."""
-        poller = self._bench.metrics
+        poller = self._instrument.metrics
         cold = self._cold_count()
+        counted = self.windows[cold:] or [self._open]
+        whole = join_windows(counted)
         return RawLevel(
             settings=self._settings,
             point=self._point,
             decision=decision,
-            cold=self.windows[:cold],
-            windows=self.windows[cold:],
+            cold=join_windows(self.windows[:cold]) if cold else None,
+            whole=whole,
+            were_counters_reset=counters_were_reset(counted),
             figures=self.figures,
-            start_ns=self._start_ns,
-            examples=self._bench.load.examples(),
-            samples=self._samples(self.windows[cold:]),
+            start_ns=self.start_ns,
+            examples=self._instrument.load.examples(),
+            samples=self._samples(whole),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             timing=self._timing if self._is_scheduled else None,
         )
 
-    def _samples(self, windows: list[Window]) -> tuple[Sample, ...] | None:
+    def _samples(self, whole: Window) -> tuple[Sample, ...] | None:
         """Of the merged windows; where none was taken in them, the last one before their end."""
-        poller = self._bench.metrics
+        poller = self._instrument.metrics
         if poller is None:
             return None
-        within = tuple(sample for window in windows for sample in window.samples)
-        if within or poller.latest is None:
-            return within
+        if whole.samples or poller.latest is None:
+            return whole.samples
         return (poller.latest,)
 
 

@@ -1,6 +1,6 @@
 """The levels a run visits: options -> load points."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -21,23 +21,14 @@ from inferometer.load.plan import (
     Schedule,
     parse_shape,
 )
+from inferometer.measure.checks import LOAD_MODES
 from inferometer.measure.instrument import LoadPoint
-from inferometer.measure.search import LastOutcome, binary, linear
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 
 THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
 RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
 
-_MODES = (
-    "request_rate",
-    "request_intervals",
-    "fixed_schedule",
-    "replay",
-    "shape_load",
-    "periodic_concurrency",
-    "session_concurrency",
-)
 _WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
 
 
@@ -67,9 +58,16 @@ class Agenda:
         return Open(self.schedule, cap=cap, count=self.count, steps=self.steps)
 
 
+@dataclass(slots=True)
+class LastOutcome:
+    """Whether the level that was measured last has passed; whoever measures it says so here."""
+
+    passed: bool = True
+
+
 def load_mode(options: Options) -> str:
-    """By the field that asks for it."""
-    return next((mode for mode in _MODES if getattr(options, mode)), "concurrency")
+    """By the field that asks for it; without one, by concurrency."""
+    return next((mode for mode in LOAD_MODES[1:] if getattr(options, mode)), "concurrency")
 
 
 def is_rate(options: Options) -> bool:
@@ -81,59 +79,39 @@ def points(
     options: Options, last: float | None, outcome: LastOutcome, agenda: Agenda | None = None
 ) -> Iterator[LoadPoint]:
     """One after the other, each chosen after the outcome of the one before; `last` is the end of the range."""
+    cap = _cap(options)
     if agenda is not None:
-        yield _agenda_point(options, agenda)
+        before = None if agenda.before is None else agenda.before.plan(cap)
+        yield LoadPoint("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
     elif options.periodic_concurrency is not None:
-        yield _periodic_point(options)
+        span = options.periodic_concurrency
+        ramp = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
+        # The classic tool's export says 1.
+        yield LoadPoint("concurrency", 1, ramp, before=Closed(ramp.start, options.warmup_request_count))
     elif options.session_concurrency is not None:
         yield LoadPoint("concurrency", options.session_concurrency, Closed(options.session_concurrency))
     elif options.request_intervals is not None:
-        yield _intervals_point(options, options.request_intervals)
+        times_ns = read_intervals(options.request_intervals)
+        plan = Open(Intervals(times_ns), cap=cap, count=options.request_count or None)
+        asked = len(times_ns) * NS_PER_S / times_ns[-1]
+        yield LoadPoint("request_rate", float(int(asked)), plan, asked)
     else:
         yield from _range_points(options, last, outcome)
 
 
-def _agenda_point(options: Options, agenda: Agenda) -> LoadPoint:
-    cap = _cap(options)
-    before = None if agenda.before is None else agenda.before.plan(cap)
-    return LoadPoint("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
-
-
-def _periodic_point(options: Options) -> LoadPoint:
-    span = options.periodic_concurrency
-    assert span is not None
-    plan = Periodic(int(span.start), int(span.last), int(span.step), options.request_period)
-    before = Closed(plan.start, options.warmup_request_count)
-    return LoadPoint("concurrency", 1, plan, before=before)  # the classic tool's export says 1
-
-
-def _intervals_point(options: Options, path: str) -> LoadPoint:
-    times_ns = read_intervals(path)
-    plan = Open(Intervals(times_ns), cap=_cap(options), count=options.request_count or None)
-    asked = len(times_ns) * NS_PER_S / times_ns[-1]
-    return LoadPoint("request_rate", float(int(asked)), plan, asked)
-
-
 def _range_points(options: Options, last: float | None, outcome: LastOutcome) -> Iterator[LoadPoint]:
-    count = options.request_count or None
-    make: Callable[[float], LoadPoint]
-    if options.request_rate is not None:
-        span = options.request_rate
-
-        def make(value: float) -> LoadPoint:
-            plan = Open(rate_schedule(options, value), cap=_cap(options), count=count)
-            return LoadPoint("request_rate", value, plan, value)
-    else:
-        span = options.concurrency or Range(1)
-
-        def make(value: float) -> LoadPoint:
-            return LoadPoint("concurrency", value, Closed(int(value), count))
-
+    rate, count = options.request_rate, options.request_count or None
+    span = rate or options.concurrency or Range(1)
     if options.binary_search and last is not None:
-        values = binary(span.start, last, span.step, outcome, is_whole=options.request_rate is None)
+        values = _binary(span.start, last, span.step, outcome, is_whole=rate is None)
     else:
-        values = linear(span.start, last, span.step, outcome)
-    yield from map(make, values)
+        values = _linear(span.start, last, span.step, outcome)
+    for value in values:
+        if rate is None:
+            yield LoadPoint("concurrency", value, Closed(int(value), count))
+        else:
+            plan = Open(rate_schedule(options, value), cap=_cap(options), count=count)
+            yield LoadPoint("request_rate", value, plan, value)
 
 
 def _cap(options: Options) -> int | None:
@@ -155,6 +133,34 @@ def most_streams(options: Options, *, has_sequences: bool) -> int:
     if not options.streaming or options.periodic_concurrency is not None or has_sequences:
         return 0
     return options.max_threads or (RATE_THREADS if is_rate(options) else THREADS)
+
+
+def _linear(start: float, end: float | None, step: float, outcome: LastOutcome) -> Iterator[float]:
+    """start, start + step ... up to `end` (None: no end), as long as each one passes; the first one in any case."""
+    number = 0
+    while True:
+        value = start + number * step
+        if number and (not outcome.passed or (end is not None and value > end)):
+            return
+        yield value
+        number += 1
+
+
+def _binary(
+    start: float, end: float, step: float, outcome: LastOutcome, *, is_whole: bool
+) -> Iterator[float]:
+    """The two ends, then the middle between the highest that passed and the lowest that failed."""
+    yield start
+    if not outcome.passed:
+        return
+    yield end
+    if outcome.passed:
+        return
+    low, high = start, end
+    while high - low > step:
+        middle = (low + high) // 2 if is_whole else (low + high) / 2
+        yield middle
+        low, high = (middle, high) if outcome.passed else (low, middle)
 
 
 def rate_schedule(options: Options, rate: float) -> Schedule:

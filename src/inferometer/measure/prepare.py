@@ -73,9 +73,8 @@ class Habits:
     """What a command does in a way of its own while a measurement is prepared."""
 
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
-    metrics_warnings: Callable[[Sample], tuple[str, ...]] = (
-        warnings_about  # after the first look at the metrics
-    )
+    # After the first look at the metrics.
+    metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
     data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
     bad_data: str = ""  # stands before the reason when input data cannot be read
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
@@ -91,7 +90,12 @@ def prepare(
     habits = habits or Habits()
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
-    host = host or _host(options)
+    # Who holds the Triton: the given installation, one in the usual place, or that of the wheel.
+    host = host or Host(
+        models=(options.model, *(name for name, _ in options.bls_composing_models)),
+        repository=check_repository(Path(options.model_repository or "")),
+        directory=installation(options.triton_directory, "--triton-server-directory"),
+    )
     endpoint = Endpoint(LOOPBACK, free_port())
     with asked_host(host, endpoint.port):
         return replace(_prepare(options, endpoint, command, habits), host=host)
@@ -106,15 +110,6 @@ def moved(setup: Setup, host: Host) -> Setup:
         traffic=replace(setup.traffic, wiring=wiring),
         service=open_service(setup.options, Connection(endpoint, setup.options.headers)),
         host=host,
-    )
-
-
-def _host(options: Options) -> Host:
-    """Who holds the Triton: the given installation, one in the usual place, or that of the wheel."""
-    return Host(
-        models=(options.model, *(name for name, _ in options.bls_composing_models)),
-        repository=check_repository(Path(options.model_repository or "")),
-        directory=installation(options.triton_directory, "--triton-server-directory"),
     )
 
 
@@ -141,7 +136,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     metrics, metrics_warnings = _metrics(options, endpoint, habits)
     last, warnings = _last_level(options)
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
-    level_settings = _recipe(options, model, agenda, habits)
+    level_settings = _level_settings(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
@@ -163,7 +158,11 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             effective=_effective(options, level_settings, dataset, last, agenda),
             host=describe_host(),
             server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
-            model=_described(model),
+            model={
+                **dataclasses.asdict(model),
+                "any_cache": model.any_cache,
+                "any_sequence": model.any_sequence,
+            },
             remarks=_missing(options, server),
         ),
         service=service,
@@ -173,8 +172,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             *found,
             *traffic.findings,
             *warnings,
-            *_ignored(options),
-            *_mended(options),
+            *_without_effect(options),
             *metrics_warnings,
             *_few_files(options, last),
         ),
@@ -272,27 +270,18 @@ def _metrics(
     return metrics, habits.metrics_warnings(metrics.look())
 
 
-def _ignored(options: Options) -> tuple[str, ...]:
-    """What was asked and has no effect."""
-    if "json" not in (options.input_format, options.output_format):
-        return ()
-    if options.protocol != "http":
-        return ("WARNING: The tensor formats are only for HTTP; gRPC carries tensors in its own form.",)
-    if options.shared_memory != "none":
-        return ("WARNING: Tensors in shared memory are binary; the tensor formats do not apply to them.",)
-    return ()
-
-
-def _mended(options: Options) -> tuple[str, ...]:
-    """What was asked of sequences and cannot be had, and what is taken instead."""
-    warnings = []
-    if options.sequence_length is not None and options.sequence_length <= 0:
-        warnings.append(
-            f"WARNING: The sequence length must be > 0, but is {options.sequence_length}; the default is used."
-        )
+def _without_effect(options: Options) -> Iterator[str]:
+    """What was asked and has no effect, or cannot be had, and what is taken instead."""
+    if "json" in (options.input_format, options.output_format):
+        if options.protocol != "http":
+            yield "WARNING: The tensor formats are only for HTTP; gRPC carries tensors in its own form."
+        elif options.shared_memory != "none":
+            yield "WARNING: Tensors in shared memory are binary; the tensor formats do not apply to them."
+    length = options.sequence_length
+    if length is not None and length <= 0:
+        yield f"WARNING: The sequence length must be > 0, but is {length}; the default is used."
     if options.sequence_ids is not None and options.sequence_ids[0] == 0:
-        warnings.append("WARNING: 0 is an invalid start sequence id; sequences start at 1.")
-    return tuple(warnings)
+        yield "WARNING: 0 is an invalid start sequence id; sequences start at 1."
 
 
 @contextmanager
@@ -314,22 +303,22 @@ def _last_level(options: Options) -> tuple[float | None, tuple[str, ...]]:
     end = span.start if span.end is None else span.end
     if options.asynchronous or is_rate(options):
         return end or None, ()
+    given = options.max_threads
     if end:
-        highest = int(max(span.start, end))
-        given = options.max_threads
-        is_overridden = given is not None and given < highest
-        words = (
-            f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range."
+        if given is None or given >= int(max(span.start, end)):
+            return end, ()
+        return end, (
+            f"WARNING: Overriding max_threads specification of {given} to ensure requested concurrency range.",
         )
-        return end, ((words,) if is_overridden else ())
-    limit = options.max_threads or THREADS
+    limit = given or THREADS
     return limit, (
         f"WARNING: The maximum attainable concurrency will be limited by max_threads specification ({limit}).",
     )
 
 
-def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits) -> LevelSettings:
-    is_counted = options.measurement_mode == "count_windows"
+def _level_settings(
+    options: Options, model: ModelSpec, agenda: Agenda | None, habits: Habits
+) -> LevelSettings:
     common = LevelSettings(
         model=model,
         batch=options.batch or 1,
@@ -365,7 +354,7 @@ def _recipe(options: Options, model: ModelSpec, agenda: Agenda | None, habits: H
             window_ns=max(duration_ns // SLICES, NS_PER_MS),
             finds_warm_up=habits.finds_warm_up,
         )
-    if is_counted:
+    if options.measurement_mode == "count_windows":
         return replace(common, window_count=options.measurement_request_count)
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
 
@@ -426,8 +415,3 @@ def _asked(options: Options) -> dict[str, Any]:
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked
-
-
-def _described(model: ModelSpec) -> Mapping[str, Any]:
-    document = dataclasses.asdict(model)
-    return {**document, "any_cache": model.any_cache, "any_sequence": model.any_sequence}

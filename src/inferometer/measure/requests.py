@@ -39,9 +39,9 @@ def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: T
 
 
 def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
-    for entry in () if trace is None else trace.entries:
-        if not entry.is_plain:
-            raise trace_error(trace, entry, "the data of a sequence model follows its sequences")
+    if trace is not None and (entry := next((line for line in trace.entries if not line.is_plain), None)):
+        detail = "the data of a sequence model follows its sequences"
+        raise trace.error(entry, detail, remedy="leave out step, stream and data")
     streams, expected = stream_steps(dataset, model), stream_expected(dataset, model)
     ends = list(accumulate(len(stream) for stream in streams))
     first, end = options.sequence_ids or (1, None)
@@ -63,11 +63,6 @@ def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: T
 
 def _flat(streams: Streams) -> tuple[Step, ...]:
     return tuple(step for stream in streams for step in stream)
-
-
-def trace_error(trace: Trace | None, entry: TraceLine, detail: str) -> UsageError:
-    assert trace is not None
-    return trace.error(entry, detail, remedy="leave out step, stream and data")
 
 
 # --- requests that a trace chooses
@@ -100,14 +95,10 @@ def _replayed(
         numbers.append(own[entry.data])
     return replace(
         plain,
-        steps=plain.steps + _batched(tuple(added), model),
+        steps=plain.steps + _flat(stream_steps(Dataset("json", (tuple(added),)), model)),
         expected=None if plain.expected is None else plain.expected + ((),) * len(added),
         numbers=tuple(numbers),
     )
-
-
-def _batched(steps: tuple[Step, ...], model: ModelSpec) -> tuple[Step, ...]:
-    return _flat(stream_steps(Dataset("json", (steps,)), model))
 
 
 def _number(trace: Trace, entry: TraceLine, dataset: Dataset, plain: Requests, turn: int) -> int:

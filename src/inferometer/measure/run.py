@@ -8,27 +8,25 @@ from dataclasses import replace
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
-from inferometer.load.plan import Closed, Open, Periodic, Plan
+from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
-from inferometer.measure.instrument import Instrument, LoadPoint
+from inferometer.measure.instrument import SILENCE_NS, Instrument
 from inferometer.measure.level import measure_with_enough_workers, warm_up
-from inferometer.measure.points import is_rate, points
+from inferometer.measure.points import LastOutcome, is_rate, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import maybe_other_kind
-from inferometer.measure.search import LastOutcome
-from inferometer.measure.silence import silence_limit_ns
 from inferometer.observe.poller import Poller
-from inferometer.observe.statistics import Snapshot, snapshot
+from inferometer.observe.statistics import snapshot
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
 from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.undo import Tracer, asked_settings, traced
-from inferometer.stats.account import account
 from inferometer.stats.measurement import Level
-from inferometer.stats.result import Result
+from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
 
 MOST_WORKERS = 1024
+NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
@@ -76,10 +74,6 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
     return traced(setup.service, wanted)
 
 
-def _hosted(setup: Setup) -> AbstractContextManager[object]:
-    return nullcontext() if setup.host is None else closing(setup.host)
-
-
 def _region(setup: Setup) -> AbstractContextManager[None]:
     if setup.shared is None:
         return nullcontext()
@@ -110,7 +104,8 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
         spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
     )
     try:
-        with _traced(setup), _region(setup), _hosted(setup), workers as load:
+        hosted = nullcontext() if setup.host is None else closing(setup.host)
+        with _traced(setup), _region(setup), hosted, workers as load:
             if setup.host is not None:
                 setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load
@@ -130,21 +125,20 @@ def _most_workers(setup: Setup) -> int:
 
 def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument:
     options = setup.options
-    found = Instrument(
+    timeout_ns = round(options.request_timeout_s * NS_PER_S)
+    window_ns = options.measurement_interval_ms * NS_PER_MS
+    return Instrument(
         load,
         monotonic_ns,
-        lambda: _read_counters(setup),
+        lambda: snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None,
         watcher,
         _maybe_poller(setup),
         setup.journal,
-        silence_ns=silence_limit_ns(
-            timeout_ns=round(options.request_timeout_s * NS_PER_S),
-            window_ns=options.measurement_interval_ms * NS_PER_MS,
-        ),
+        resizable=load if options.workers == "auto" else None,
+        most_workers=_most_workers(setup),
+        # A longer time-out or window says that answers may take longer.
+        silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
-    if options.workers != "auto":
-        return found
-    return replace(found, resizable=load, most_workers=_most_workers(setup))
 
 
 def _maybe_poller(setup: Setup) -> Poller | None:
@@ -178,19 +172,16 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
         before = point.value
         if options.warmup_request_count:
             watcher.level_started(point.mode, point.value)
-            warm_up(instrument, _warm_up_plan(point, options.warmup_request_count))
+            plan = point.before
+            if plan is None:
+                assert not isinstance(point.plan, Periodic)
+                plan = replace(point.plan, count=options.warmup_request_count)
+            warm_up(instrument, plan)
         level = _with_hint(setup, measure_with_enough_workers(instrument, setup.level_settings, point))
         yield level
         outcome.passed = level.is_stable and not level.is_over_limit
         if level.is_cut_short or watcher.is_interrupted():
             return
-
-
-def _warm_up_plan(point: LoadPoint, count: int) -> Plan:
-    if point.before is not None:
-        return point.before
-    assert not isinstance(point.plan, Periodic)
-    return replace(point.plan, count=count)
 
 
 def _with_hint(setup: Setup, level: Level) -> Level:
@@ -200,7 +191,3 @@ def _with_hint(setup: Setup, level: Level) -> Level:
         return level
     hint = maybe_other_kind(setup.options, Connection(setup.traffic.wiring.endpoint, setup.options.headers))
     return replace(level, remarks=(*level.remarks, Remark(Note.WRONG_KIND, hint))) if hint else level
-
-
-def _read_counters(setup: Setup) -> Snapshot | None:
-    return snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None

@@ -120,10 +120,10 @@ def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
     return dataclasses.field(default_factory=cls, metadata={_ROWS: tuple(also)})
 
 
-def rows(cls: type, *, title: str = "", prefix: str = "") -> Groups:
+def rows(cls: type, *, prefix: str = "") -> Groups:
     """The options of a class, by the groups of the help."""
     found: dict[str, list[Option]] = {}
-    for group, row in _rows(cls, title, prefix):
+    for group, row in _rows(cls, "", prefix):
         found.setdefault(group, []).append(row)
     return tuple((group, tuple(members)) for group, members in found.items())
 

@@ -11,9 +11,8 @@ from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import GpuFigures, ServerMetrics
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of one file have the same columns."""

@@ -22,13 +22,14 @@ from inferometer.stats.measurement import (
     FailureGroup,
     Level,
     Measurement,
+    QueueFigures,
     SequenceFigures,
+    ServerMetrics,
     StartFigures,
     Streaming,
     TokenFigures,
 )
 from inferometer.stats.result import Finding
-from inferometer.stats.server_metrics import QueueFigures, ServerMetrics
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",

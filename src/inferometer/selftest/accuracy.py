@@ -20,7 +20,7 @@ from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
 from inferometer.selftest.drive import HelperProcess, MeasuredLoad, NullServer, run_load, workers
 from inferometer.selftest.null_server import Behaviour, Stall, dealt
 from inferometer.stats.measurement import Distribution, Measurement
-from inferometer.stats.quantiles import Durations, percentile
+from inferometer.stats.series import Durations, percentile
 
 SMALL = 64  # bytes of a request
 

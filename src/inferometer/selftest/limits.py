@@ -23,7 +23,7 @@ from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
 from inferometer.selftest.drive import NullServer, run_load, workers
 from inferometer.selftest.null_server import Behaviour
 from inferometer.stats.measurement import Measurement
-from inferometer.stats.quantiles import percentile
+from inferometer.stats.series import percentile
 
 # --- machine
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
-from inferometer.stats.quantiles import BINS_PER_OCTAVE
+from inferometer.stats.series import BINS_PER_OCTAVE
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 LATE_SHARE = 0.1  # of the median latency that may be our own late sending
@@ -27,9 +27,8 @@ LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
-MOST_LONGER = (
-    60  # times as long as was measured: beyond, one event decides the width and its root says nothing
-)
+# Times as long as was measured: beyond, one event decides the width and its root says nothing.
+MOST_LONGER = 60
 
 
 @dataclass(frozen=True, slots=True)

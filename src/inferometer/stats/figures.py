@@ -95,22 +95,18 @@ class Metric:
 # --- durations: a mean, extremes and percentiles of each
 
 
-def _latency(found: Measurement) -> Distribution:
-    return found.latency
-
-
-def _first(found: Measurement) -> Distribution | None:
-    return None if found.streaming is None else found.streaming.first
-
-
-def _between(found: Measurement) -> Distribution | None:
-    return None if found.tokens is None else found.tokens.between
-
-
 _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | None]]] = {
-    "": ("perf_latency", "Latency", _latency),
-    "tpot": ("inter_token_latency", "Inter Token Latency", _between),
-    "ttft": ("time_to_first_token", "Time To First Token", _first),
+    "": ("perf_latency", "Latency", lambda found: found.latency),
+    "tpot": (
+        "inter_token_latency",
+        "Inter Token Latency",
+        lambda found: None if found.tokens is None else found.tokens.between,
+    ),
+    "ttft": (
+        "time_to_first_token",
+        "Time To First Token",
+        lambda found: None if found.streaming is None else found.streaming.first,
+    ),
 }
 """By the word before the statistic in a promise."""
 
@@ -139,9 +135,8 @@ def _duration(word: str, statistic: str) -> Metric:
         False,
         get,
         short=name if not word else word if name == "mean" else f"{word} {name}",
-        aliases=("perf_latency",)
-        if (word, name) == ("", "p99")
-        else (),  # model-analyzer's first name for it
+        # model-analyzer's first name for it
+        aliases=("perf_latency",) if (word, name) == ("", "p99") else (),
         percentile=percentile,
         interval=None if word else interval,
         may_max=True,
@@ -149,16 +144,6 @@ def _duration(word: str, statistic: str) -> Metric:
 
 
 # --- the server's time
-
-
-def _per_request(counter: str) -> Callable[[Measurement], float | None]:
-    def get(found: Measurement) -> float | None:
-        counters = None if found.server is None else found.server.counters
-        if counters is None or not counters.success_count:
-            return None
-        return float(getattr(counters, counter)) / counters.success_count
-
-    return get
 
 
 def _batch(found: Measurement) -> float | None:
@@ -169,8 +154,14 @@ def _batch(found: Measurement) -> float | None:
 
 
 def _server_time(part: str) -> Metric:
+    def per_request(found: Measurement) -> float | None:
+        counters = None if found.server is None else found.server.counters
+        if counters is None or not counters.success_count:
+            return None
+        return float(getattr(counters, f"{part}_ns")) / counters.success_count
+
     title = f"Server {part.replace('_', ' ').title()} time"
-    return Metric(f"perf_server_{part}", title, "ms", False, _per_request(f"{part}_ns"))
+    return Metric(f"perf_server_{part}", title, "ms", False, per_request)
 
 
 def _sending(found: Measurement) -> float:

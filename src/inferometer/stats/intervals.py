@@ -47,8 +47,7 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Estimate
-from inferometer.stats.quantiles import rank
-from inferometer.stats.series import Series, Sketch, Sorted
+from inferometer.stats.series import Series, Sketch, Sorted, rank
 
 MOST_SECTIONS = 64
 FEWEST_SECTIONS = 8
@@ -160,9 +159,9 @@ def mean_margin(series: Series) -> Margin | None:
 
 def mean_estimate(value: float, width: Margin | None) -> Estimate:
     """The mean with its interval."""
-    return (
-        Estimate(value) if width is None else Estimate(value, max(0.0, value - width.down), value + width.up)
-    )
+    if width is None:
+        return Estimate(value)
+    return Estimate(value, max(0.0, value - width.down), value + width.up)
 
 
 def percentile_estimates(series: Series, wanted: Iterable[int]) -> dict[int, Estimate]:
@@ -249,13 +248,15 @@ class _Parts:
 
     def __init__(self, series: Series, sections: int, pieces: list[Sketch]) -> None:
         self._pieces = pieces
-        self._values = np.empty(0, dtype=np.int64) if pieces else series.values()
-        ends = np.cumsum([part.count for part in pieces]) if pieces else None
-        edges = _edges(series.count, ends, sections)
-        self._starts = edges[:-1]
-        self._sizes = np.diff(edges if ends is None else np.concatenate(([0], ends))[edges]).astype(
-            np.float64
-        )
+        self._values = series.values()
+        if pieces:
+            places = np.cumsum([0, *(part.count for part in pieces)])
+            edges = _nearest(places, sections)
+            sizes = np.diff(places[edges])
+        else:
+            edges = np.linspace(0, series.count, sections + 1).astype(np.int64)
+            sizes = np.diff(edges)
+        self._starts, self._sizes = edges[:-1], sizes.astype(np.float64)
 
     @staticmethod
     def of(series: Series) -> "_Parts | None":
@@ -376,6 +377,34 @@ def _bunch_ends(ends: Groups) -> NDArray[np.bool_]:
     return np.append(is_long, True)
 
 
+# --- of a difference
+
+
+def relative_difference(before: Estimate, after: Estimate) -> Estimate:
+    """Of two figures that were measured apart from each other, as a share of the first: 0.1 is ten percent more.
+
+    Each side's distance to the end of its interval adds up in squares, on the scale of ratios, so that lopsided
+    intervals count as they are and swapping the two turns the answer round.
+    """
+    if before.value <= 0 or after.value <= 0:
+        return Estimate(0.0 if before.value == after.value else math.inf)
+    relative = after.value / before.value - 1
+    down, up = _distances(before), _distances(after)
+    if down is None or up is None:
+        return Estimate(relative)
+    ratio = math.log(after.value / before.value)
+    low = math.expm1(ratio - math.hypot(up[0], down[1]))
+    return Estimate(relative, low, math.expm1(ratio + math.hypot(up[1], down[0])))
+
+
+def _distances(estimate: Estimate) -> tuple[float, float] | None:
+    """From the value down to the low end and up to the high end, as logarithms of ratios."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    down = math.inf if estimate.low <= 0 else math.log(estimate.value / estimate.low)
+    return down, math.log(estimate.high / estimate.value)
+
+
 # --- sections
 
 
@@ -387,13 +416,6 @@ def _section_count(units: int) -> int | None:
         if count < FEWEST_SECTIONS:
             return None
     return count
-
-
-def _edges(values: int, ends: NDArray[np.int64] | None, sections: int) -> NDArray[np.int64]:
-    """Where sections of about equal size begin, and where the last ends: of values, or of pieces that end there."""
-    if ends is None:
-        return np.linspace(0, values, sections + 1).astype(np.int64)
-    return _nearest(np.concatenate(([0], ends)), sections)
 
 
 def _nearest(places: NDArray[np.int64], sections: int) -> NDArray[np.int64]:

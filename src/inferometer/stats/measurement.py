@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import ModelStatistics
-from inferometer.stats.server_metrics import ServerMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +119,51 @@ class SequenceFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuFigures:
+    """One GPU: the mean of utilisation and power, the most memory in use, and how much it has."""
+
+    uuid: str
+    utilization: float | None  # 0 to 1
+    power_w: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """The queue of one model that was busy; the times are of the requests that ended between two samples."""
+
+    model: str
+    version: str
+    pending_mean: float | None
+    pending_max: float | None
+    requests: int | None
+    queue_us: float | None  # mean per request
+
+
+@dataclass(frozen=True, slots=True)
+class HostFigures:
+    """This host, when the server runs on it: all cores together, and its GPUs as NVML sees them."""
+
+    cpu_share: float | None
+    memory_used_bytes: int
+    gpus: tuple[GpuFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMetrics:
+    """What the server's metrics endpoint said over the merged windows."""
+
+    polls: int
+    gpus: tuple[GpuFigures, ...]  # in the order of their UUIDs
+    cpu_share: float | None
+    memory_used_bytes: int | None  # the most
+    memory_total_bytes: int | None
+    queues: tuple[QueueFigures, ...]
+    host: HostFigures | None
+
+
+@dataclass(frozen=True, slots=True)
 class WindowFigures:
     """One window in a line."""
 
@@ -222,20 +266,24 @@ class Level:
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
     rates: Rates | None = None  # None by concurrency
 
+    def has_remark(self, *notes: Note) -> bool:
+        """Of any of these kinds."""
+        return any(remark.note in notes for remark in self.remarks)
+
     @property
     def is_cut_short(self) -> bool:
         """Something broke in the middle; what was measured until then counts."""
-        return self.is_given_up or any(remark.note is Note.WORKER_LOST for remark in self.remarks)
+        return self.is_given_up or self.has_remark(Note.WORKER_LOST)
 
     @property
     def is_given_up(self) -> bool:
         """The server no longer answered, so nothing more was sent."""
-        return any(remark.note in (Note.SERVER_GONE, Note.NO_ANSWER) for remark in self.remarks)
+        return self.has_remark(Note.SERVER_GONE, Note.NO_ANSWER)
 
     @property
     def is_as_asked(self) -> bool:
         """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
-        return not self.is_cut_short and not any(remark.note in SPOILING for remark in self.remarks)
+        return not self.is_cut_short and not self.has_remark(*SPOILING)
 
     @property
     def is_reported(self) -> bool:

@@ -1,32 +1,39 @@
 """Windows -> Measurement: the merged figures of a level."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
+from typing import TypeVar
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
-from inferometer.observe.metrics import Sample
+from inferometer.observe.host import Gpu
+from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
-from inferometer.stats.ends import join_groups
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
 from inferometer.stats.measurement import (
     ClientCost,
     Estimate,
     FailureGroup,
     Goodput,
+    GpuFigures,
+    HostFigures,
     Measurement,
+    QueueFigures,
     SequenceFigures,
+    ServerMetrics,
     StartFigures,
-    Streaming,
 )
-from inferometer.stats.series import Series, joined
-from inferometer.stats.server_metrics import server_metrics
-from inferometer.stats.tokens import token_figures
-from inferometer.stats.windows import Window, add_failures, join_expenses, join_streams
+from inferometer.stats.series import Series
+from inferometer.stats.windows import Window
 
 SHOWN = (50, 90, 95, 99)
+
+Number = TypeVar("Number", int, float)
+Key = TypeVar("Key", str, tuple[str, str])
+Row = TypeVar("Row", Gpu, Queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,59 +49,49 @@ class Subject:
     samples: Sequence[Sample] | None = None  # of the server's metrics; None when they are not collected
 
 
-def measurement(windows: Sequence[Window], subject: Subject) -> Measurement:
-    """The figures of windows that follow each other."""
-    latency = joined([window.latency_ns for window in windows])
-    duration_ns = windows[-1].end_ns - windows[0].start_ns
-    count = latency.count
-    elapsed_ns = sum(window.expense.elapsed_ns for window in windows)
+def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> Measurement:
+    """The figures of a window, usually one that many were joined to; `was_reset` as in `counters_were_reset`."""
+    count = whole.count
     wanted = _wanted(subject.percentile)
-    whole = latency.distribution(wanted)
-    lags = [window.lag_ns for window in windows if window.lag_ns is not None]
-    failed = sum(window.failed_count for window in windows)
-    empty = sum(window.empty for window in windows)
+    latency = whole.latency_ns.distribution(wanted)
     return Measurement(
         batch=subject.batch,
-        duration_ns=duration_ns,
+        duration_ns=whole.duration_ns,
         request_count=count,
-        failed_count=failed,
-        delayed_count=sum(window.delayed for window in windows),
-        infer_per_s=rate_estimate(windows, subject.batch),
-        send_per_s=_sent(windows) * NS_PER_S / max(elapsed_ns, 1),
-        latency=whole,
-        latency_intervals=_latency_estimates(latency, wanted),
-        service=joined([window.service_ns for window in windows]).distribution() if lags else whole,
-        send_ns=sum(window.send_ns for window in windows) // max(count, 1),
-        receive_ns=sum(window.receive_ns for window in windows) // max(count, 1),
-        received_bytes=sum(window.received_bytes for window in windows),
-        client=_client_cost(windows, joined(lags) if lags else None),
-        server=_server(windows, subject.model),
-        failures=_failures(windows, subject),
-        streaming=_streaming(windows, duration_ns),
-        sequences=_sequences(windows, duration_ns),
-        tokens=token_figures([window.tokens for window in windows if window.tokens is not None], duration_ns),
-        goodput=_goodput(windows, subject, duration_ns, count + failed),
-        empty_count=empty,
+        failed_count=whole.failed_count,
+        delayed_count=whole.delayed,
+        infer_per_s=rate_estimate(whole, subject.batch),
+        send_per_s=_sent(whole) * NS_PER_S / max(whole.expense.elapsed_ns, 1),
+        latency=latency,
+        latency_intervals=_latency_estimates(whole.latency_ns, wanted),
+        service=latency if whole.lag_ns is None else whole.service_ns.distribution(),
+        send_ns=whole.send_ns // max(count, 1),
+        receive_ns=whole.receive_ns // max(count, 1),
+        received_bytes=whole.received_bytes,
+        client=_client_cost(whole),
+        server=None if was_reset else _server(whole, subject.model),
+        failures=_failures(whole, subject),
+        streaming=whole.streams.figures(whole.duration_ns),
+        sequences=_sequences(whole),
+        tokens=None if whole.tokens is None else whole.tokens.figures(whole.duration_ns),
+        goodput=_goodput(whole, subject),
+        empty_count=whole.empty,
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
 
 
-def _sent(windows: Sequence[Window]) -> int:
+def _sent(whole: Window) -> int:
     """Requests that went out: some were begun and never had a connection."""
-    unsent = sum(window.unsent_count for window in windows)
-    if unsent and unsent == sum(window.count + window.failed_count + window.empty for window in windows):
+    unsent = whole.unsent_count
+    if unsent and unsent == whole.ended_count:
         return 0
-    return max(0, sum(window.expense.sent for window in windows) - unsent)
+    return max(0, whole.expense.sent - unsent)
 
 
-def start_figures(windows: Sequence[Window], subject: Subject) -> StartFigures | None:
-    """Of the windows that are left out of the measurement; None when there are none."""
-    if not windows:
-        return None
-    duration_ns = windows[-1].end_ns - windows[0].start_ns
-    latency = joined([window.latency_ns for window in windows])
-    rate = latency.count * subject.batch * NS_PER_S / duration_ns
-    return StartFigures(duration_ns, latency.count, rate, latency.distribution(_wanted(subject.percentile)))
+def start_figures(whole: Window, subject: Subject) -> StartFigures:
+    """Of what is left out of the measurement."""
+    latency = whole.latency_ns.distribution(_wanted(subject.percentile))
+    return StartFigures(whole.duration_ns, whole.count, whole.infer_per_s(subject.batch), latency)
 
 
 def _latency_estimates(latency: Series, wanted: Sequence[int]) -> tuple[tuple[str, Estimate], ...]:
@@ -109,54 +106,47 @@ def _mean_estimate(latency: Series) -> Estimate:
     return mean_estimate(float(latency.mean), mean_margin(latency))
 
 
-def latency_estimate(windows: Sequence[Window], chosen: int | None) -> Estimate:
+def latency_estimate(window: Window, chosen: int | None) -> Estimate:
     """Of the mean, or of the chosen percentile."""
-    latency = joined([window.latency_ns for window in windows])
+    latency = window.latency_ns
     if not latency.count:
         return Estimate(0.0)
-    return (
-        _mean_estimate(latency) if chosen is None else percentile_estimates(latency, _wanted(chosen))[chosen]
-    )
+    if chosen is None:
+        return _mean_estimate(latency)
+    return percentile_estimates(latency, _wanted(chosen))[chosen]
 
 
-def rate_estimate(windows: Sequence[Window], batch: int) -> Estimate:
-    start_ns = windows[0].start_ns
-    span_ns = windows[-1].end_ns - start_ns
-    ends = [window.ends.groups().later((window.start_ns - start_ns) // NS_PER_US) for window in windows]
-    count = sum(window.count for window in windows)
-    return rate_interval(count * batch * NS_PER_S / span_ns, join_groups(ends), span_ns // NS_PER_US)
+def rate_estimate(window: Window, batch: int) -> Estimate:
+    return rate_interval(window.infer_per_s(batch), window.ends.groups(), window.duration_ns // NS_PER_US)
 
 
 def _wanted(chosen: int | None) -> list[int]:
     return sorted({*SHOWN, *(() if chosen is None else (chosen,))})
 
 
-def _client_cost(windows: Sequence[Window], lag: Series | None) -> ClientCost:
-    whole = join_expenses([window.expense for window in windows])
-    elapsed_ns = whole.elapsed_ns
-    requests = sum(window.count + window.failed_count + window.empty for window in windows)
+def _client_cost(whole: Window) -> ClientCost:
+    spent, lag = whole.expense, whole.lag_ns
+    elapsed_ns, requests = spent.elapsed_ns, whole.ended_count
     return ClientCost(
-        workers=len(whole.cpu_ns),
-        cpu_share=max(whole.cpu_ns, default=0) / elapsed_ns if elapsed_ns else 0.0,
-        cpu_us_per_request=sum(whole.cpu_ns) / NS_PER_US / requests if requests else 0.0,
-        reconnects=whole.reconnects,
-        connect_ns=whole.connect_ns // whole.connects if whole.connects else 0,
-        connects=whole.connects,
-        files=whole.files,
-        file_limit=whole.file_limit,
-        stolen_cores=whole.stolen_ns / elapsed_ns if elapsed_ns else 0.0,
-        loop_lag_p50_ns=whole.loop_lags_ns.percentile(50),
-        loop_lag_max_ns=whole.loop_lags_ns.distribution().max_ns,
+        workers=len(spent.cpu_ns),
+        cpu_share=max(spent.cpu_ns, default=0) / elapsed_ns if elapsed_ns else 0.0,
+        cpu_us_per_request=sum(spent.cpu_ns) / NS_PER_US / requests if requests else 0.0,
+        reconnects=spent.reconnects,
+        connect_ns=spent.connect_ns // spent.connects if spent.connects else 0,
+        connects=spent.connects,
+        files=spent.files,
+        file_limit=spent.file_limit,
+        stolen_cores=spent.stolen_ns / elapsed_ns if elapsed_ns else 0.0,
+        loop_lag_p50_ns=spent.loop_lags_ns.percentile(50),
+        loop_lag_max_ns=spent.loop_lags_ns.distribution().max_ns,
         lag_p50_ns=0 if lag is None else lag.percentile(50),
         lag_p99_ns=0 if lag is None else lag.percentile(99),
     )
 
 
-def _server(windows: Sequence[Window], model: ModelSpec) -> ModelStatistics | None:
-    before, after = windows[0].before, windows[-1].after
-    if before is None or after is None or counters_were_reset(windows):
-        return None
-    return difference(model, before.counters, after.counters)
+def _server(whole: Window, model: ModelSpec) -> ModelStatistics | None:
+    before, after = whole.before, whole.after
+    return None if before is None or after is None else difference(model, before.counters, after.counters)
 
 
 def counters_were_reset(windows: Sequence[Window]) -> bool:
@@ -166,36 +156,22 @@ def counters_were_reset(windows: Sequence[Window]) -> bool:
     return any(is_reset(before, after) for before, after in pairwise(counters))
 
 
-def _streaming(windows: Sequence[Window], duration_ns: int) -> Streaming | None:
-    whole = join_streams([window.streams for window in windows])
-    if not whole.responses.count:
-        return None
-    responses = whole.responses.total
-    return Streaming(
-        responses=responses,
-        per_s=responses * NS_PER_S / duration_ns,
-        per_request=whole.responses.distribution(),
-        first=whole.first_ns.distribution(),
-        gaps=whole.gap_ns.distribution(),
-    )
-
-
-def _goodput(windows: Sequence[Window], subject: Subject, duration_ns: int, ended: int) -> Goodput | None:
+def _goodput(whole: Window, subject: Subject) -> Goodput | None:
     if not subject.promise:
         return None
-    number = sum(window.kept for window in windows)
-    per_s = number * subject.batch * NS_PER_S / duration_ns
-    return Goodput(subject.promise, number, per_s, number / ended if ended else 0.0)
+    per_s = whole.kept * subject.batch * NS_PER_S / whole.duration_ns
+    ended = whole.count + whole.failed_count
+    return Goodput(subject.promise, whole.kept, per_s, whole.kept / ended if ended else 0.0)
 
 
-def _sequences(windows: Sequence[Window], duration_ns: int) -> SequenceFigures | None:
-    whole = joined([window.sequence_ns for window in windows])
-    if not whole.count:
+def _sequences(whole: Window) -> SequenceFigures | None:
+    count = whole.sequence_ns.count
+    if not count:
         return None
-    return SequenceFigures(whole.count, whole.count * NS_PER_S / duration_ns, whole.distribution())
+    return SequenceFigures(count, count * NS_PER_S / whole.duration_ns, whole.sequence_ns.distribution())
 
 
-def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup, ...]:
+def _failures(whole: Window, subject: Subject) -> tuple[FailureGroup, ...]:
     return tuple(
         FailureGroup(
             kind=status.kind(code),
@@ -206,5 +182,90 @@ def _failures(windows: Sequence[Window], subject: Subject) -> tuple[FailureGroup
             mean_ns=found.total_ns // found.count,
             max_ns=found.longest_ns,
         )
-        for code, found in sorted(add_failures(windows).items())
+        for code, found in sorted(whole.failures.items())
     )
+
+
+# --- samples of the server's metrics; what was not there is None
+
+
+def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
+    """The figures of samples in the order they were taken."""
+    queues = [_queue(*key, rows) for key, rows in _by_key(sample.queues for sample in samples)]
+    return ServerMetrics(
+        polls=len(samples),
+        gpus=gpu_figures(sample.gpus for sample in samples),
+        cpu_share=_mean(sample.cpu_share for sample in samples),
+        memory_used_bytes=_most(sample.memory_used_bytes for sample in samples),
+        memory_total_bytes=_first(sample.memory_total_bytes for sample in samples),
+        queues=tuple(row for row in queues if row.requests or row.pending_max),
+        host=_host(samples),
+    )
+
+
+def gpu_figures(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
+    return tuple(
+        GpuFigures(
+            uuid=uuid,
+            utilization=_mean(gpu.utilization for gpu in rows),
+            power_w=_mean(gpu.power_w for gpu in rows),
+            memory_used_bytes=_most(gpu.memory_used_bytes for gpu in rows),
+            memory_total_bytes=_first(gpu.memory_total_bytes for gpu in rows),
+        )
+        for uuid, rows in _by_key(looks)
+    )
+
+
+def _by_key(looks: "Iterable[Mapping[Key, Row]]") -> "list[tuple[Key, list[Row]]]":
+    """What every look has of each key, in the order of the keys."""
+    rows: dict[Key, list[Row]] = {}
+    for look in looks:
+        for key, row in look.items():
+            rows.setdefault(key, []).append(row)
+    return sorted(rows.items(), key=itemgetter(0))
+
+
+def _queue(model: str, version: str, rows: Sequence[Queue]) -> QueueFigures:
+    requests = _growth([row.requests for row in rows])
+    waited_us = _growth([row.queue_us for row in rows])
+    return QueueFigures(
+        model=model,
+        version=version,
+        pending_mean=_mean(row.pending for row in rows),
+        pending_max=_most(row.pending for row in rows),
+        requests=None if requests is None else round(requests),
+        queue_us=None if waited_us is None or not requests else waited_us / requests,
+    )
+
+
+def _host(samples: Sequence[Sample]) -> HostFigures | None:
+    seen = [sample.host for sample in samples if sample.host is not None]
+    if not seen:
+        return None
+    busy_s, total_s = seen[-1].busy_s - seen[0].busy_s, seen[-1].total_s - seen[0].total_s
+    return HostFigures(
+        cpu_share=max(0.0, busy_s / total_s) if total_s > 0 else None,
+        memory_used_bytes=max(look.memory_used_bytes for look in seen),
+        gpus=gpu_figures(look.gpus for look in seen),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _most(values: Iterable[Number | None]) -> Number | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _first(values: Iterable[int | None]) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _growth(values: Sequence[float | None]) -> float | None:
+    """Of a counter; None with fewer than two values, or when the server was restarted."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or known[-1] < known[0]:
+        return None
+    return known[-1] - known[0]

@@ -34,22 +34,14 @@ class CounterReading:
         return (self.asked_ns + self.answered_ns) // 2
 
 
-@dataclass(frozen=True, slots=True)
-class CountBounds:
-    """How many requests of ours the server can have counted between two readings."""
+def bounds(before: CounterReading, after: CounterReading) -> tuple[int, int]:
+    """The fewest and the most requests of ours that the server can have counted between two readings.
 
-    fewest: int
-    most: int
-
-
-def bounds(before: CounterReading, after: CounterReading) -> CountBounds:
-    """A failed request may be counted or not; one that is outstanding may be, one that has just ended may not yet."""
+    A failed request may be counted or not; one that is outstanding may be, one that has just ended may not yet.
+    """
     slack = before.outstanding + after.outstanding
-    failed = after.failed - before.failed
-    return CountBounds(
-        fewest=max(0, after.ended - before.ended_after - failed - slack),
-        most=after.ended_after - before.ended + slack,
-    )
+    fewest = after.ended - before.ended_after - (after.failed - before.failed) - slack
+    return max(0, fewest), after.ended_after - before.ended + slack
 
 
 @dataclass(slots=True)

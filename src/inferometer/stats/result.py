@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 
 from inferometer.base.notes import Remark
 from inferometer.options.effective import Effective
-from inferometer.stats.account import Account
+from inferometer.records.records import Totals
 from inferometer.stats.measurement import Level
 
 
@@ -16,9 +16,8 @@ class JudgedLoad:
 
     load: float
     verdict: str  # kept, broken or undecided
-    broken: tuple[
-        str, ...
-    ] = ()  # terms of the promise that are beyond their limit, of an undecided one as measured
+    # Terms of the promise that are beyond their limit, of an undecided one as measured.
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,51 @@ class Finding:
     confidence: float | None = None
     judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where every request of a run is: in a level's figures, left out of them, or cut off at the end.
+
+    sent == good + failed + empty + left_out_good + left_out_failed + cut_off.
+
+    A server cannot have seen more requests than sent - unsent + resent.
+    """
+
+    sent: int  # requests that were begun, as the workers count them
+    good: int  # in the levels' figures, as are the next two
+    failed: int
+    empty: int  # streams that ended well without a response
+    left_out_good: int  # ended in a warm-up, between levels, in windows that do not count, or after the last
+    left_out_failed: int
+    cut_off: int  # still running at the end: cancelled
+    unsent: int  # of all that failed or were cut off: no byte went out, since no connection was made
+    resent: int  # times a request was sent again: the server had closed the connection or refused it
+
+    @property
+    def is_complete(self) -> bool:
+        """Every request is in a count; after the death of a worker those that it carried are not."""
+        ended = self.good + self.failed + self.empty + self.left_out_good + self.left_out_failed
+        return self.sent == ended + self.cut_off
+
+
+def account(levels: Sequence[Level], totals: Totals) -> Account:
+    """Of a run with these levels, by workers with these totals."""
+    found = [level.measurement for level in levels if level.measurement is not None]
+    good = sum(row.request_count for row in found)
+    failed = sum(row.failed_count for row in found)
+    empty = sum(row.empty_count for row in found)
+    return Account(
+        sent=totals.sent,
+        good=good,
+        failed=failed,
+        empty=empty,
+        left_out_good=totals.good - good - empty,
+        left_out_failed=totals.failed - failed,
+        cut_off=totals.cut_off,
+        unsent=totals.unsent,
+        resent=totals.resent,
+    )
 
 
 def _is_number(value: object) -> bool:

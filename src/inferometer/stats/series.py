@@ -7,6 +7,8 @@ A sketch is a histogram whose bins are all as wide in proportion. A bin holds th
 binary digits, so none is wider than 1/2048 of its values: 0.05 %. Whole numbers below 4096 have a bin each. That is how
 floating point numbers are written, so the bin of a value is the front of its bits. Only bins that hold something are
 kept. Count, sum, squares, least and greatest are exact.
+
+Percentiles have one definition everywhere: the nearest value to p/100 of the way (`rank`).
 """
 
 import math
@@ -17,13 +19,24 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.stats import quantiles
 from inferometer.stats.measurement import Distribution
 
 Durations = NDArray[np.int64]
 
+PERCENTILES = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+BINS_PER_OCTAVE = 16  # of a histogram: bounds 4 % apart
 DIGITS = 11  # of a value after its first one
 _SHIFT = 52 - DIGITS  # bits of a 64-bit floating point number that are left out
+
+
+def rank(p: float, count: int) -> int:
+    """Index of percentile `p` among `count` sorted values: the nearest one to p/100 of the way."""
+    return math.floor(p / 100 * (count - 1) + 0.5)
+
+
+def percentile(durations: Durations, p: float) -> int:
+    index = rank(p, len(durations))
+    return int(np.partition(durations, index)[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +68,8 @@ class Sketch:
         place = int(np.searchsorted(self.bins, _bins(np.array([value]))[0], side="right"))
         return int(self.counts[:place].sum())
 
-    def values(self) -> Durations:
-        """The least whole number of each bin."""
-        return _lowest(self.bins)
+    def histogram(self) -> tuple[tuple[int, int], ...]:
+        return _histogram(_lowest(self.bins), self.counts)
 
     def _find(self, index: int) -> tuple[int, int]:
         """The place of the bin that holds this rank, and how many values are in those before."""
@@ -134,8 +146,6 @@ _LEAST = 1 << 12  # values of a piece
 _WAITING = 1 << 15  # values that become sketches at a time
 _MANY = 256  # arrays that wait to be put together
 
-Places = NDArray[np.int64]
-
 
 class Series:
     """Grows at its end. Where the order does not matter, one piece is enough."""
@@ -154,9 +164,8 @@ class Series:
     def append(self, values: Durations) -> None:
         if not len(values):
             return
-        self._raw.append(
-            values if values.base is None else values.copy()
-        )  # a view would keep all of its table
+        # A view would keep all of its table.
+        self._raw.append(values if values.base is None else values.copy())
         self.held += len(values)
         if self.held > (_WAITING if self._sketches else EXACT):
             self._fold()
@@ -222,17 +231,17 @@ class Series:
 
     @property
     def deviation(self) -> int:
-        """Sample standard deviation; 0 for fewer than two values."""
-        if self.is_exact:
-            return quantiles.deviation(self.values())
-        return _deviation(join(self.pieces()))
+        """Sample standard deviation, in whole nanoseconds; 0 for fewer than two values."""
+        if self.count < 2:
+            return 0
+        squares = _squares(self.values(), self.mean) if self.is_exact else join(self.pieces()).squares
+        return math.isqrt(int(squares) // (self.count - 1))
 
     def percentile(self, p: float) -> int:
         """0 when there are no values."""
         if self.is_exact:
-            return quantiles.percentile(self.values(), p) if self.held else 0
-        whole = join(self.pieces())
-        return whole.at(quantiles.rank(p, whole.count))
+            return percentile(self.values(), p) if self.held else 0
+        return join(self.pieces()).at(rank(p, self.count))
 
     def last(self, count: int) -> "Series":
         """The last values, this many of them, or a few more where there are only sketches."""
@@ -246,35 +255,39 @@ class Series:
         return found
 
     def distribution(self, more: Iterable[float] = ()) -> Distribution:
-        if self.is_exact:
-            return quantiles.distribution(self.values(), more)
-        whole = join(self.pieces())
-        percentiles = sorted({*quantiles.PERCENTILES, *more})
+        """All figures, with these percentiles besides the usual ones."""
+        if not self.count:
+            return Distribution(0, 0, 0, 0, 0, ())
+        whole = self.sorted()
         return Distribution(
             count=whole.count,
-            mean_ns=whole.total // whole.count,
-            std_ns=_deviation(whole),
+            mean_ns=self.mean,
+            std_ns=self.deviation,
             min_ns=whole.least,
             max_ns=whole.greatest,
-            percentiles=tuple((p, whole.at(quantiles.rank(p, whole.count))) for p in percentiles),
-            histogram=quantiles.histogram(whole.values(), whole.counts),
+            percentiles=tuple((p, whole.at(rank(p, whole.count))) for p in sorted({*PERCENTILES, *more})),
+            histogram=whole.histogram(),
         )
 
 
 class Ordered:
-    """Values in order, by their rank: what a sketch is, exactly."""
+    """At least one value, in order: what a sketch is, exactly."""
 
-    __slots__ = ("_values", "count")
+    __slots__ = ("_values", "count", "greatest", "least")
 
     def __init__(self, ordered: Durations) -> None:
         self._values = ordered
         self.count = len(ordered)
+        self.least, self.greatest = int(ordered[0]), int(ordered[-1])
 
     def at(self, index: int) -> int:
         return int(self._values[index])
 
     def around(self, index: int) -> tuple[int, int]:
         return self.at(index), self.at(index)
+
+    def histogram(self) -> tuple[tuple[int, int], ...]:
+        return _histogram(self._values)
 
 
 Sorted = Ordered | Sketch
@@ -293,5 +306,23 @@ def joined(parts: Sequence[Series]) -> Series:
     return whole
 
 
-def _deviation(whole: Sketch) -> int:
-    return math.isqrt(int(whole.squares) // (whole.count - 1)) if whole.count > 1 else 0
+def _squares(durations: Durations, centre: int) -> float:
+    """Of the distances to the centre, added up."""
+    total = 0.0
+    for start in range(0, len(durations), 1 << 20):  # in blocks: a long run must not be held three times
+        block = (durations[start : start + (1 << 20)] - centre).astype(np.float64)
+        total += float(block @ block)
+    return total
+
+
+def _histogram(ordered: Durations, counts: Durations | None = None) -> tuple[tuple[int, int], ...]:
+    """Counts below bounds that grow by a constant factor, empty ones left out; `counts` of each value, if not one."""
+    low, high = max(int(ordered[0]), 1), max(int(ordered[-1]), 1)
+    first = math.floor(math.log2(low) * BINS_PER_OCTAVE)
+    last = math.ceil(math.log2(high) * BINS_PER_OCTAVE) + 1
+    bounds = np.ceil(2.0 ** (np.arange(first, last + 1) / BINS_PER_OCTAVE)).astype(np.int64)
+    below = np.searchsorted(ordered, bounds, side="left")
+    if counts is not None:
+        below = np.concatenate(([0], np.cumsum(counts)))[below]
+    within = np.diff(below, prepend=0)
+    return tuple((int(bound), int(count)) for bound, count in zip(bounds, within, strict=True) if count)

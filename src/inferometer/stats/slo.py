@@ -3,11 +3,16 @@
 import re
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from inferometer.base.errors import UsageError
 from inferometer.base.units import parse_duration_ns, parse_share
+from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.measurement import Measurement
-from inferometer.stats.quantiles import PERCENTILES
+from inferometer.stats.series import PERCENTILES, Durations
+from inferometer.stats.streams import between_ns
 
 _TERM = re.compile(
     r"\s*(?:(?P<figure>ttft|tpot)(?:[ _](?P<of>p\d{1,2}(?:\.\d+)?))?|(?P<name>[a-z]+|p\d{1,2}(?:\.\d+)?))"
@@ -97,3 +102,29 @@ def _refusal(part: str, whole: str) -> UsageError:
         remedy="write figures and limits like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, errors<0.1%'; "
         f"percentiles are {', '.join(f'{p:g}' for p in PERCENTILES)}",
     )
+
+
+# --- a promise and single requests
+
+
+def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
+    """What each request took, by a figure that terms are about; -1 where it has none."""
+    if figure == "ttft":
+        return np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
+    if figure == "tpot":
+        return between_ns(records)
+    return records.end_ns - began_ns(records, is_open=is_open)
+
+
+def began_ns(records: Records, *, is_open: bool) -> Durations:
+    """From when latency counts. A request that was never sent has waited since it was due."""
+    return records.due_ns if is_open else np.where(records.sent_ns > 0, records.sent_ns, records.due_ns)
+
+
+def kept(records: Records, promise: Slo, *, is_open: bool) -> int:
+    """How many of these good requests are each within all limits of the promise, whatever their percentile."""
+    good: NDArray[np.bool_] = np.ones(len(records), dtype=np.bool_)
+    for term in promise.terms:
+        if term.figure != "errors":
+            good &= durations_ns(records, term.figure, is_open=is_open) < term.limit
+    return int(good.sum())

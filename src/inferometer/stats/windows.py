@@ -4,24 +4,25 @@ A request belongs to the window in which it ends, wherever it started: throughpu
 other without a gap, so every request that ends while a level is measured is in exactly one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from inferometer.base import status
-from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.observe.metrics import Sample
-from inferometer.records.records import Records
+from inferometer.records.records import NO_TIMES, Column, Records
 from inferometer.stats.ends import Ends, join_ends
-from inferometer.stats.goodput import Limits, kept
-from inferometer.stats.lateness import Lateness
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.readings import CounterReading
 from inferometer.stats.series import EXACT, PIECES, Series, joined
-from inferometer.stats.tokens import Tokens, join_tokens
+from inferometer.stats.slo import Slo, began_ns, kept
+from inferometer.stats.streams import Streams, Tokens, join_streams, join_tokens
 
 MOST_WINDOWS = 256  # that are kept apart
+DELAY_NS = NS_PER_MS
+KEPT_MOMENTS = 4096  # at which the sender was awake; a request is late by far fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,55 +62,23 @@ class Expense:
     loop_lags_ns: Series = field(default_factory=Series)
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Of the good requests of a window that were answered with a stream."""
-
-    responses: Series = field(default_factory=Series)  # how many each had
-    first_ns: Series = field(default_factory=Series)  # from the send to the first response
-    gap_ns: Series = field(default_factory=Series)  # between responses
-
-    def add(self, records: Records) -> None:
-        """Good requests; nothing is added when none of them was streamed."""
-        if not len(records.times):
-            return
-        answered = records.stamps > 0
-        starts = np.cumsum(records.stamps[answered])[
-            :-1
-        ]  # where the times of all but the first request begin
-        gaps = np.diff(records.times)
-        within = np.ones(len(gaps), dtype=np.bool_)
-        within[starts - 1] = False  # not from the last response of one request to the first of the next
-        self.responses.append(records.responses)
-        self.first_ns.append((records.first_ns - records.sent_ns)[answered])
-        self.gap_ns.append(gaps[within])
-
-
-def join_streams(parts: Sequence[Streams]) -> Streams:
-    return Streams(
-        joined([part.responses for part in parts]),
-        joined([part.first_ns for part in parts]),
-        joined([part.gap_ns for part in parts]),
-    )
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Window:
-    """What ended between `start_ns` and `end_ns`, or in windows that were joined."""
+    """What ended between `start_ns` and `end_ns`, or in windows that were joined. `WindowRules` fill it."""
 
     start_ns: int
     end_ns: int
     latency_ns: Series  # of good requests, in the order of their ends
     service_ns: Series  # the same one unless latency counts from due times
-    sequence_ns: Series  # whole sequences, from when their first request was due
-    ends: Ends  # of good requests, microseconds after the start
-    send_ns: int  # sums over good requests
-    receive_ns: int
-    received_bytes: int
-    first_sent_ns: int  # 0 when nothing ended
-    failures: dict[int, FailureCount]
-    delayed: int = 0  # requests that were held up
     lag_ns: Series | None = None  # from when they were due to the send, where latency counts from due times
+    sequence_ns: Series = field(default_factory=Series)  # sequences, from when their first request was due
+    ends: Ends = field(default_factory=Ends)  # of good requests, microseconds after the start
+    send_ns: int = 0  # sums over good requests
+    receive_ns: int = 0
+    received_bytes: int = 0
+    first_sent_ns: int = 0  # 0 when nothing ended
+    failures: dict[int, FailureCount] = field(default_factory=dict)
+    delayed: int = 0  # requests that were held up
     streams: Streams = field(default_factory=Streams)
     tokens: Tokens | None = None
     kept: int = 0  # requests within the limits of the promise
@@ -124,31 +93,27 @@ class Window:
     def count(self) -> int:
         return self.latency_ns.count
 
-    def columns(self) -> "Iterator[Series | Ends]":
-        """All that grows with the number of requests."""
-        yield from (self.latency_ns, self.ends, self.sequence_ns, self.expense.loop_lags_ns)
-        if self.lag_ns is not None:
-            yield from (self.service_ns, self.lag_ns)
-        yield from (self.streams.responses, self.streams.first_ns, self.streams.gap_ns)
-        if self.tokens is not None:
-            yield from (self.tokens.output, self.tokens.prompt, self.tokens.between_ns)
-
     @property
     def failed_count(self) -> int:
         return sum(failure.count for failure in self.failures.values())
 
     @property
+    def ended_count(self) -> int:
+        """Requests that ended, well or badly or without a response."""
+        return self.count + self.empty + self.failed_count
+
+    @property
     def answered_count(self) -> int:
         """Requests that the server answered, well or badly."""
-        return self.count + self.empty + self._failed(status.NO_ANSWER, is_among=False)
+        return self.ended_count - self._failed(status.NO_ANSWER)
 
     @property
     def unsent_count(self) -> int:
         """Requests that failed before they could be sent."""
-        return self._failed(status.NOT_SENT, is_among=True)
+        return self._failed(status.NOT_SENT)
 
-    def _failed(self, codes: tuple[int, ...], *, is_among: bool) -> int:
-        return sum(row.count for code, row in self.failures.items() if (code in codes) is is_among)
+    def _failed(self, codes: tuple[int, ...]) -> int:
+        return sum(row.count for code, row in self.failures.items() if code in codes)
 
     @property
     def duration_ns(self) -> int:
@@ -157,120 +122,119 @@ class Window:
     def infer_per_s(self, batch: int) -> float:
         return self.count * batch * NS_PER_S / self.duration_ns
 
+    def columns(self) -> "Iterator[Series | Ends]":
+        """All that grows with the number of requests."""
+        yield from (self.latency_ns, self.ends, self.sequence_ns, self.expense.loop_lags_ns)
+        if self.lag_ns is not None:
+            yield from (self.service_ns, self.lag_ns)
+        yield from self.streams.columns()
+        if self.tokens is not None:
+            yield from self.tokens.columns()
+
+    def begin_at_first_send(self) -> None:
+        """Count time from the first request on instead of from when the window was opened."""
+        if self.first_sent_ns:
+            self.ends.begin_later((self.first_sent_ns - self.start_ns) // NS_PER_US)
+            self.start_ns = self.first_sent_ns
+
 
 @dataclass(slots=True)
-class OpenWindow:
-    """A window that still fills."""
+class Lateness:
+    """Which requests were sent late because the sender could not send them, and not because the system woke it late.
 
-    start_ns: int
+    A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. One that was
+    awake after the request was due (it sent another, or got a reply) and still had not sent it was held up: no slot was
+    free, or it was too slow. Requests of a level come in the order of their ends, piece by piece.
+    """
+
+    _sends: Column = field(default_factory=lambda: NO_TIMES)
+    _ends: Column = field(default_factory=lambda: NO_TIMES)
+
+    def count(self, records: Records) -> int:
+        """How many of these were held up for longer than `DELAY_NS`."""
+        sends = np.concatenate((self._sends, records.sent_ns))
+        ends = np.concatenate((self._ends, records.end_ns))
+        self._sends, self._ends = sends[-KEPT_MOMENTS:], ends[-KEPT_MOMENTS:]
+        late = records.sent_ns - records.due_ns > DELAY_NS
+        if not late.any():
+            return 0
+        sent, due = records.sent_ns[late], records.due_ns[late]
+        # Another request that was sent, or a reply that came, up to the very moment of the send.
+        awake = np.maximum(_last(sends, sent - 1), _last(ends, sent))
+        return int((awake - due > DELAY_NS).sum())
+
+
+def _last(moments: Column, until: Column) -> Column:
+    """The last of the moments up to each of the times; 0 where there is none."""
+    known = np.sort(np.append(moments, 0))
+    found: Column = known[np.maximum(np.searchsorted(known, until, side="right") - 1, 0)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRules:
+    """How the requests of a level are counted."""
+
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
     has_tokens: bool = False
-    limits: Limits | None = None  # of a promise
+    promise: Slo | None = None  # that each request is held to
     drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
-    lateness: Lateness = field(default_factory=Lateness)  # of the whole level
-    count: int = 0
-    _latency: Series = field(default_factory=lambda: Series(pieces=PIECES))
-    _service: Series = field(default_factory=lambda: Series(pieces=PIECES))
-    _lag: Series = field(default_factory=lambda: Series(pieces=PIECES))
-    _sequence: Series = field(default_factory=Series)
-    _ends: Ends = field(default_factory=Ends)
-    _delayed: int = 0
-    _send_ns: int = 0
-    _receive_ns: int = 0
-    _received: int = 0
-    _first_sent_ns: int = 0
-    _failures: dict[int, FailureCount] = field(default_factory=dict)
-    _streams: Streams = field(default_factory=Streams)
-    _tokens: Tokens = field(default_factory=Tokens)
-    _kept: int = 0
-    _empty: int = 0
+    lateness: Lateness = field(default_factory=Lateness)
 
-    @property
-    def ended_count(self) -> int:
-        """Requests that ended, well or badly or without a response."""
-        return self.count + self._empty + sum(failure.count for failure in self._failures.values())
+    def new_window(self, start_ns: int) -> Window:
+        latency = Series(pieces=PIECES)
+        return Window(
+            start_ns,
+            start_ns,
+            latency_ns=latency,
+            service_ns=Series(pieces=PIECES) if self.is_open else latency,
+            lag_ns=Series(pieces=PIECES) if self.is_open else None,
+            tokens=Tokens() if self.has_tokens else None,
+        )
 
-    @property
-    def failures(self) -> Mapping[int, FailureCount]:
-        return self._failures
-
-    def add(self, records: Records) -> None:
-        """Take requests that ended in this window, in the order of their ends."""
+    def add(self, window: Window, records: Records) -> None:
+        """Requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
-        sent = int(np.where(records.sent_ns > 0, records.sent_ns, records.due_ns).min())
-        self._first_sent_ns = min(self._first_sent_ns or sent, sent)
-        self._add_failures(records)
+        sent = int(began_ns(records, is_open=False).min())
+        window.first_sent_ns = min(window.first_sent_ns or sent, sent)
+        self._add_failures(window, records.failed)
         good = records.good
         if self.drops_empty:
             ended, good = len(good), good.where(good.responses > 0)
-            self._empty += ended - len(good)
-        self.count += len(good)
+            window.empty += ended - len(good)
         latency = good.end_ns - (good.due_ns if self.is_open else good.sent_ns)
-        self._latency.append(latency)
-        if self.is_open:
-            self._service.append(good.end_ns - good.sent_ns)
-            self._lag.append(good.sent_ns - good.due_ns)
-            self._delayed += self.lateness.count(records)
+        window.latency_ns.append(latency)
+        if window.lag_ns is not None:
+            window.service_ns.append(good.end_ns - good.sent_ns)
+            window.lag_ns.append(good.sent_ns - good.due_ns)
+            window.delayed += self.lateness.count(records)
         # The end mark of a stream may come a window later than its last response: that counts as at the start.
-        self._ends.append(np.maximum((good.end_ns - self.start_ns) // NS_PER_US, 0), latency)
-        self._send_ns += int((good.wrote_ns - good.sent_ns).sum())
+        window.ends.append(np.maximum((good.end_ns - window.start_ns) // NS_PER_US, 0), latency)
+        window.send_ns += int((good.wrote_ns - good.sent_ns).sum())
         # Responses of a stream come one by one, each at once: the time between them is the server's.
-        self._receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
-        self._received += int(good.received.sum())
-        self._streams.add(good)
-        if self.has_tokens:
-            self._tokens.add(good)
-        if self.limits is not None:
-            self._kept += kept(good, self.limits, is_open=self.is_open)
+        window.receive_ns += int((good.end_ns - good.first_ns)[good.stamps == 0].sum())
+        window.received_bytes += int(good.received.sum())
+        window.streams.add(good)
+        if window.tokens is not None:
+            window.tokens.add(good)
+        if self.promise is not None:
+            window.kept += kept(good, self.promise, is_open=self.is_open)
         last = good.sequence_started_ns > 0
-        self._sequence.append((good.end_ns - good.sequence_started_ns)[last])
+        window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
 
-    def _add_failures(self, records: Records) -> None:
-        failed = records.failed
-        if not len(failed):
-            return
-        # One that was never sent has waited since it was due.
-        began = failed.due_ns if self.is_open else np.where(failed.sent_ns > 0, failed.sent_ns, failed.due_ns)
+    def _add_failures(self, window: Window, failed: Records) -> None:
+        began = began_ns(failed, is_open=self.is_open)
         for code in np.unique(failed.status):
             alike = failed.status == code
             ends = failed.end_ns[alike]
             took = ends - began[alike]
             found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
-            old = self._failures.get(int(code))
-            self._failures[int(code)] = found if old is None else old.and_later(found)
+            _add_failure(window.failures, int(code), found)
 
-    def begin_at_first_send(self) -> None:
-        """Count time from the first request on instead of from when the window was opened."""
-        if self._first_sent_ns:
-            self._ends.begin_later((self._first_sent_ns - self.start_ns) // NS_PER_US)
-            self.start_ns = self._first_sent_ns
 
-    def close(
-        self, end_ns: int, *, expense: Expense, before: CounterReading | None, after: CounterReading | None
-    ) -> Window:
-        return Window(
-            start_ns=self.start_ns,
-            end_ns=end_ns,
-            latency_ns=self._latency,
-            service_ns=self._service if self.is_open else self._latency,
-            sequence_ns=self._sequence,
-            ends=self._ends,
-            send_ns=self._send_ns,
-            receive_ns=self._receive_ns,
-            received_bytes=self._received,
-            first_sent_ns=self._first_sent_ns,
-            failures=self._failures,
-            delayed=self._delayed,
-            lag_ns=self._lag if self.is_open else None,
-            streams=self._streams,
-            tokens=self._tokens if self.has_tokens else None,
-            kept=self._kept,
-            empty=self._empty,
-            expense=expense,
-            before=before,
-            after=after,
-        )
+def _add_failure(failures: dict[int, FailureCount], code: int, later: FailureCount) -> None:
+    failures[code] = failures[code].and_later(later) if code in failures else later
 
 
 def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
@@ -278,7 +242,7 @@ def add_failures(windows: Sequence[Window]) -> dict[int, FailureCount]:
     total: dict[int, FailureCount] = {}
     for window in windows:
         for code, found in window.failures.items():
-            total[code] = total[code].and_later(found) if code in total else found
+            _add_failure(total, code, found)
     return total
 
 
@@ -303,6 +267,8 @@ def condensed(windows: Sequence[Window]) -> list[Window]:
 def join_windows(windows: Sequence[Window]) -> Window:
     """Windows that follow each other as one."""
     first, last = windows[0], windows[-1]
+    if len(windows) == 1:
+        return first
     latency = joined([window.latency_ns for window in windows])
     lags = [window.lag_ns for window in windows if window.lag_ns is not None]
     return Window(

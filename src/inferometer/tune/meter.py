@@ -28,8 +28,8 @@ from inferometer.observe.poller import MetricsEndpoint
 from inferometer.options.options import Options
 from inferometer.server.in_process import Host
 from inferometer.stats.figures import MEGA, METRICS, Source
-from inferometer.stats.measurement import Estimate, Level, Measurement
-from inferometer.stats.server_metrics import GpuFigures, gpu_figures
+from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
+from inferometer.stats.merge import gpu_figures
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.deployment import Deployment

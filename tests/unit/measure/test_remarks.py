@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from inferometer.base.notes import Note
-from inferometer.measure.remarks import file_remarks, host_remarks, member_remarks, port_remarks
+from inferometer.measure.conclusion import machine_remarks, member_remarks
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.stats.measurement import ClientCost, FailureGroup
 
@@ -20,7 +20,6 @@ CALLED, RESTED = model("called"), model("rested", was_called=False)
 @pytest.mark.parametrize(
     ("server", "texts"),
     [
-        (None, []),
         (model("alone"), []),
         (model("bls", CALLED), []),
         (model("bls", CALLED, RESTED), ["'bls' did not call 'rested'"]),
@@ -42,8 +41,8 @@ def test_other_versions_that_were_called_are_noted_however_deep():
 
 @pytest.mark.parametrize(("stolen", "is_said"), [(0.0, False), (0.04, False), (0.05, True), (1.2, True)])
 def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
-    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, stolen_cores=stolen))
-    assert [remark.note for remark in host_remarks(found)] == ([Note.STOLEN] if is_said else [])
+    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, stolen_cores=stolen), failures=())
+    assert [remark.note for remark in machine_remarks(found)] == ([Note.STOLEN] if is_said else [])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
 def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
     client = ClientCost(1, 0.1, 30.0, 0, 0, files=files, file_limit=limit)
     found = SimpleNamespace(client=client, failures=(FailureGroup("connect", 3, reason, 0.1, 0.2),))
-    assert [remark.note for remark in file_remarks(found)] == ([Note.FEW_FILES] if is_said else [])
+    assert [remark.note for remark in machine_remarks(found)] == ([Note.FEW_FILES] if is_said else [])
 
 
 @pytest.mark.parametrize(
@@ -69,4 +68,4 @@ def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
 def test_ports_that_are_used_up_are_noted(reason, is_said):
     failure = FailureGroup("connect", 3, f"connection to 127.0.0.1:8000 failed: {reason}", 0.1, 0.2)
     found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, connects=28_232), failures=(failure,))
-    assert [remark.note for remark in port_remarks(found)] == ([Note.FEW_PORTS] if is_said else [])
+    assert [remark.note for remark in machine_remarks(found)] == ([Note.FEW_PORTS] if is_said else [])

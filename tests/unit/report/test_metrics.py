@@ -8,9 +8,8 @@ import pytest
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.report.csv import main_csv
 from inferometer.report.sentences import metrics_sentences
-from inferometer.stats.measurement import Measurement
+from inferometer.stats.measurement import GpuFigures, HostFigures, Measurement, QueueFigures, ServerMetrics
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import GpuFigures, HostFigures, QueueFigures, ServerMetrics
 from tests.support.reports import classic_report
 
 AAA = GpuFigures("GPU-aaa", 0.1961538, 55.3, 1_000_000_026, 50_000_000_000)

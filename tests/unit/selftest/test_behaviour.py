@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inferometer.base.units import NS_PER_MS
 from inferometer.selftest.check import FULL, QUICK, Thoroughness
 from inferometer.selftest.null_server import Behaviour, Stall, dealt, fault
-from inferometer.stats.quantiles import percentile
+from inferometer.stats.series import percentile
 
 ISSUE = Stall(2000 * NS_PER_MS, 500 * NS_PER_MS)
 

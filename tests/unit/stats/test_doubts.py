@@ -17,7 +17,7 @@ from inferometer.stats.doubts import (
 )
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import ClientCost, Estimate, Measurement, WindowFigures
-from inferometer.stats.quantiles import distribution
+from inferometer.stats.series import Series
 
 MS = 1_000_000
 RNG = np.random.default_rng(3)
@@ -26,7 +26,7 @@ STEADY = [100.0 + k % 3 for k in range(20)]
 
 
 def spread(latencies):
-    return distribution((np.asarray(latencies) * MS).astype(np.int64))
+    return Series((np.asarray(latencies) * MS).astype(np.int64)).distribution()
 
 
 def measurement(latencies, client=IDLE):

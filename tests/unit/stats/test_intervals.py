@@ -8,13 +8,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from inferometer.stats.difference import Direction, difference
 from inferometer.stats.ends import Ends
 from inferometer.stats.intervals import (
     mean_estimate,
     mean_margin,
     percentile_estimates,
     rate_interval,
+    relative_difference,
 )
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import Precision, judge_precision
@@ -182,8 +182,8 @@ def _ends_inside(rule, series, ends_us, truth):
 def false_alarms(found):
     """Each run against ten others."""
     pairs = [(found[number], found[(number + k) % RUNS]) for number in range(RUNS) for k in range(1, 11)]
-    changes = [difference(one, other).change for one, other in pairs]
-    return np.mean([change in (Direction.HIGHER, Direction.LOWER) for change in changes])
+    changes = [relative_difference(one, other) for one, other in pairs]
+    return np.mean([change.low is not None and (change.low > 0 or change.high < 0) for change in changes])
 
 
 def test_steady_series_has_no_width():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferometer.records.records import COLUMNS, from_rows
-from inferometer.stats.lateness import Lateness
+from inferometer.stats.windows import Lateness
 
 MS = 1_000_000
 

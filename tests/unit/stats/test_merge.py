@@ -1,6 +1,6 @@
 """The arithmetic from windows to a measurement, on a handful of requests that can be checked by hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,11 +8,10 @@ import pytest
 from inferometer.base import status
 from inferometer.model.spec import ModelSpec
 from inferometer.records.records import COLUMNS, Records, from_rows
-from inferometer.stats.goodput import Limits, kept, limits
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.merge import Subject, measurement, start_figures
-from inferometer.stats.slo import parse_slo
-from inferometer.stats.windows import Expense, OpenWindow, Window
+from inferometer.stats.slo import kept, parse_slo
+from inferometer.stats.windows import Expense, Window, WindowRules, join_windows
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -50,14 +49,15 @@ def records(*requests: Request) -> Records:
 
 def window(*requests: Request, start_s: int = 0, expense: Expense | None = None, **options: object) -> Window:
     """One second."""
-    found = OpenWindow(start_s * S, **options)  # type: ignore[arg-type]
-    found.add(records(*requests))
-    return found.close((start_s + 1) * S, expense=expense or Expense(), before=None, after=None)
+    rules = WindowRules(**options)  # type: ignore[arg-type]
+    found = rules.new_window(start_s * S)
+    rules.add(found, records(*requests))
+    return replace(found, end_ns=(start_s + 1) * S, expense=expense or Expense())
 
 
 def measured(*windows: Window, batch: int = 1, promise: str = "") -> Measurement:
     spec = ModelSpec("m", "1", max_batch_size=8, inputs=(), outputs=())
-    return measurement(windows, Subject(spec, batch, None, 0, {}, promise))
+    return measurement(join_windows(windows), Subject(spec, batch, None, 0, {}, promise))
 
 
 TWO = (
@@ -129,30 +129,33 @@ def test_failures_have_their_own_times():
 
 
 def test_goodput_is_a_share_of_all_that_ended():
-    promise = Limits(latency_ns=35 * MS)
+    promise = parse_slo("latency<35ms")
     requests = (Request(0, 0, 30), Request(0, 0, 40), Request(0, 0, 34), Request(0, 0, 50, code=status.RESET))
-    found = measured(window(*requests, limits=promise), batch=2, promise="latency<35ms").goodput
+    found = measured(window(*requests, promise=promise), batch=2, promise=promise.text).goodput
     assert found is not None
     assert (found.count, found.per_s, found.share) == (2, 4.0, 0.5)
 
 
 def test_time_to_the_first_token_runs_from_the_send_whatever_was_due():
     late = records(Request(due=0, sent=100, first=130, end=200))
-    assert kept(late, Limits(first_ns=31 * MS), is_open=True) == 1
-    assert kept(late, Limits(first_ns=30 * MS), is_open=True) == 0  # the limit itself is not kept
-    assert kept(late, Limits(latency_ns=150 * MS), is_open=True) == 0
-    assert kept(late, Limits(latency_ns=150 * MS), is_open=False) == 1
+    assert kept(late, parse_slo("ttft<31ms"), is_open=True) == 1
+    assert kept(late, parse_slo("ttft<30ms"), is_open=True) == 0  # the limit itself is not kept
+    assert kept(late, parse_slo("latency<150ms"), is_open=True) == 0
+    assert kept(late, parse_slo("latency<150ms"), is_open=False) == 1
 
 
-def test_limits_of_a_request_are_the_strictest_of_the_promise():
-    found = limits(parse_slo("p50<10ms, p99<50ms, ttft<20ms, ttft p99<9ms, tpot<3ms"))
-    assert found == Limits(10 * MS, 9 * MS, 3 * MS)
-    assert limits(parse_slo("errors<1%")) == Limits()
+@pytest.mark.parametrize(
+    ("promise", "count"),
+    [("p50<10ms, p99<50ms", 1), ("p50<50ms, ttft<20ms, ttft p99<9ms", 2), ("errors<1%", 3)],
+)
+def test_a_request_is_held_to_the_strictest_limit_of_a_figure(promise, count):
+    found = records(
+        Request(0, 100, 109, first=105), Request(0, 100, 120, first=108), Request(0, 100, 140, first=115)
+    )
+    assert kept(found, parse_slo(promise), is_open=False) == count
 
 
 def test_start_is_measured_apart():
-    found = start_figures(TWO, Subject(ModelSpec("m", "1", 8, (), ()), 2, None, 0, {}))
-    assert found is not None
+    found = start_figures(join_windows(TWO), Subject(ModelSpec("m", "1", 8, (), ()), 2, None, 0, {}))
     assert (found.duration_ns, found.request_count, found.infer_per_s) == (2 * S, 3, 3.0)
     assert found.latency.max_ns == 100 * MS
-    assert start_figures((), Subject(ModelSpec("m", "1", 8, (), ()), 2, None, 0, {})) is None

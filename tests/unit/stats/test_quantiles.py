@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.stats.quantiles import deviation, distribution, mean, percentile
+from inferometer.stats.series import Series, percentile
 
 durations = st.lists(st.integers(0, 10**10), min_size=1, max_size=200)
 
@@ -37,19 +37,19 @@ def test_percentile_takes_the_nearest_rank(values, p, expected):
 
 @given(durations)
 def test_mean_and_deviation_are_whole_and_truncated(values):
-    assert mean(array(values)) == sum(values) // len(values)
+    assert Series(array(values)).mean == sum(values) // len(values)
     if len(values) > 1:
         exact = statistics.stdev(values)
-        assert math.isclose(deviation(array(values)), exact, rel_tol=1e-6, abs_tol=1.5)
+        assert math.isclose(Series(array(values)).deviation, exact, rel_tol=1e-6, abs_tol=1.5)
 
 
 def test_deviation_of_one_value_is_zero():
-    assert deviation(array([7])) == 0
+    assert Series(array([7])).deviation == 0
 
 
 @given(durations)
 def test_distribution_holds_every_value_once(values):
-    found = distribution(array(values), (33,))
+    found = Series(array(values)).distribution((33,))
     assert found.count == len(values) == sum(count for _, count in found.histogram)
     assert (found.min_ns, found.max_ns) == (min(values), max(values))
     assert found.percentile_ns(33) == sorted(values)[math.floor(0.33 * (len(values) - 1) + 0.5)]
@@ -58,4 +58,4 @@ def test_distribution_holds_every_value_once(values):
 
 
 def test_no_values_give_an_empty_distribution():
-    assert distribution(array([])).percentile_ns(50) == 0
+    assert Series(array([])).distribution().percentile_ns(50) == 0

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.intervals import mean_margin, percentile_estimates, rate_interval
-from inferometer.stats.quantiles import distribution, rank
-from inferometer.stats.series import EXACT, PIECES, Series, join, joined, sketch
+from inferometer.stats.series import EXACT, PIECES, Series, join, joined, rank, sketch
 
 ERROR = 1 / 2048  # as docs/measurement.md states it
 MS = 1_000_000
@@ -36,7 +35,7 @@ def test_sketch_is_close_to_the_exact_figures(shape):
     values = SHAPES[shape].astype(np.int64)
     series = Series(values)
     series.condense(16)
-    found, exact = series.distribution((33,)), distribution(values, (33,))
+    found, exact = series.distribution((33,)), Series(values).distribution((33,))
     assert (found.count, found.mean_ns, found.min_ns, found.max_ns) == (
         exact.count,
         exact.mean_ns,
@@ -71,7 +70,7 @@ def test_few_values_are_kept_as_they_are():
     values = RNG.integers(0, 10**9, EXACT)
     series = grown(values, 9999)
     assert series.is_exact
-    assert series.distribution() == distribution(values)
+    assert series.distribution() == Series(values).distribution()
     assert (series.values() == values).all()
 
 

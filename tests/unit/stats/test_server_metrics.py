@@ -2,7 +2,8 @@
 
 from inferometer.observe.host import Gpu, HostSample
 from inferometer.observe.metrics import Queue, Sample
-from inferometer.stats.server_metrics import GpuFigures, QueueFigures, server_metrics
+from inferometer.stats.measurement import GpuFigures, QueueFigures
+from inferometer.stats.merge import server_metrics
 
 MODEL = ("simple", "1")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferometer.stats.measurement import WindowFigures
-from inferometer.stats.warm_up import cold_windows, fast_start, steady_from
+from inferometer.stats.stopping import cold_windows, fast_start, steady_from
 
 RUNS = 300
 WINDOWS = 20

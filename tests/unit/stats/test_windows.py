@@ -7,14 +7,14 @@ import pytest
 
 from inferometer.base import status
 from inferometer.records.records import COLUMNS, from_rows
-from inferometer.stats.ends import Ends
 from inferometer.stats.series import Series
-from inferometer.stats.windows import Expense, OpenWindow, Streams, Window, figures, join_expenses
+from inferometer.stats.streams import Streams
+from inferometer.stats.windows import Expense, Window, WindowRules, figures, join_expenses
 
 
 def window(durations):
     values = Series(np.array(durations, dtype=np.int64))
-    return Window(0, 10**9, values, values, Series(), Ends(), 0, 0, 0, 0, {})
+    return Window(0, 10**9, values, values)
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,12 @@ def ended(*requests):
 
 @pytest.mark.parametrize(("drops_empty", "count", "empty"), [(True, 2, 3), (False, 5, 0)])
 def test_a_stream_without_a_response_is_no_request_of_the_window(drops_empty, count, empty):
-    found = OpenWindow(0, drops_empty=drops_empty)
-    found.add(ended((10, 0, 0), (20, 3, 0), (30, 0, 0), (40, 1, 0), (50, 0, status.RESET), (60, 0, 0)))
+    rules = WindowRules(drops_empty=drops_empty)
+    found = rules.new_window(0)
+    rules.add(found, ended((10, 0, 0), (20, 3, 0), (30, 0, 0), (40, 1, 0), (50, 0, status.RESET), (60, 0, 0)))
     assert (found.count, found.ended_count) == (count, 6)
-    row = figures(
-        found.close(10**9, expense=Expense(), before=None, after=None),
-        level_start_ns=0,
-        batch=1,
-        chosen=None,
-    )
+    found.end_ns = 10**9
+    row = figures(found, level_start_ns=0, batch=1, chosen=None)
     assert (row.request_count, row.empty_count, row.failed_count) == (count, empty, 1)
     assert row.latency_ns == (30 if drops_empty else 32)
 
@@ -78,10 +75,10 @@ def test_gaps_are_those_within_a_stream(stamps, gaps):
 
 
 def test_a_stream_that_ended_before_its_window_counts_as_at_the_windows_start():
-    found = OpenWindow(10_000)
-    found.add(ended((5_000, 1, 0), (12_000, 1, 0)))
-    window = found.close(20_000, expense=Expense(), before=None, after=None)
-    assert window.ends.groups().last_us.tolist() == [0, 2]
+    rules = WindowRules()
+    found = rules.new_window(10_000)
+    rules.add(found, ended((5_000, 1, 0), (12_000, 1, 0)))
+    assert found.ends.groups().last_us.tolist() == [0, 2]
 
 
 def test_joined_windows_have_spent_what_each_of_them_has_spent():

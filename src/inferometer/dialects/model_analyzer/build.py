@@ -13,7 +13,7 @@ from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.dialects.model_analyzer import rules
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import LLM, Config, ModelEntry, called
-from inferometer.dialects.model_analyzer.flags import NOT_HERE, Flags, words
+from inferometer.dialects.model_analyzer.flags import SET_BY_TUNER, words
 from inferometer.dialects.model_analyzer.load_generator import LoadGenerator, find_generator
 from inferometer.dialects.model_analyzer.values import ints, whole
 from inferometer.dialects.perf_analyzer.options import parse_classic
@@ -59,7 +59,6 @@ class ProfileJob:
 
     config: Config
     settings: TuneSettings
-    flags: Mapping[str, Flags]  # of the load generator, by model
     generator: LoadGenerator | None = None  # None: the built-in one
     warnings: tuple[str, ...] = ()
 
@@ -113,14 +112,8 @@ def profile_job(config: Config, program: Program) -> ProfileJob:
         watch_gpus=False if config.dcgm_disable else (config.always_report_gpu_metrics or None),
         idle_s=config.duration_seconds,
     )
-    flags = {model.name: config.flags(model) for model in models}
-    return ProfileJob(
-        config=config,
-        settings=settings,
-        flags=flags,
-        generator=find_generator(config, flags, settings.launch),
-        warnings=tuple(dict.fromkeys(rules.warnings(config))),
-    )
+    warnings = tuple(dict.fromkeys(rules.warnings(config)))
+    return ProfileJob(config, settings, find_generator(config, settings.launch), warnings)
 
 
 def _is_by_rate(config: Config, models: Sequence[ModelEntry]) -> bool:
@@ -216,7 +209,7 @@ def _options(
     protocol = str(flags.get("protocol", config.client_protocol))
     if config.has("perf_analyzer_path"):
         return changed(Options(), model=model.name, protocol=protocol.lower())
-    handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *NOT_HERE, "protocol")}
+    handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *SET_BY_TUNER, "protocol")}
     # Without it, a page of metrics and its interval would be refused.
     handed.setdefault("collect-metrics", True)
     try:

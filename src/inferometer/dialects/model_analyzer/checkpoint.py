@@ -409,7 +409,7 @@ class SentData:
         )
 
 
-def take_in(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
+def take_over(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
     """Measurements of a classic checkpoint the journal does not have yet; how many there were.
 
     Names stay where they are free. A name that stands for something else here is given anew; a model's own

@@ -105,7 +105,7 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
         if earlier is not None:
             console.info(f"Loaded checkpoint from file {earlier.path}")
             if not (earlier.is_ours and had_measured):
-                count = checkpoint.take_in(journal, earlier, _sent_data(job))
+                count = checkpoint.take_over(journal, earlier, _sent_data(job))
                 console.info(f"Took over {count} measurements from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
@@ -124,7 +124,7 @@ def _sent_data(job: ProfileJob) -> SentData:
         known = session.sent_prompts([row for row in job.settings.models if row.name in models])
         return meter.fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
 
-    flags = {model: data_flags(rows) for model, rows in job.flags.items()}
+    flags = {model: data_flags(rows) for model, rows in job.config.flags_by_model.items()}
     return SentData(protocol, flags, mark)
 
 

@@ -363,6 +363,10 @@ class Config:
         found: Flags = model.get("perf_analyzer_flags", self.perf_analyzer_flags)
         return found
 
+    @property
+    def flags_by_model(self) -> Mapping[str, Flags]:
+        return {model.name: self.flags(model) for model in self.profile_models}
+
 
 KEYS: Mapping[str, Key] = {row.name: row.metadata["key"] for row in fields(Config) if "key" in row.metadata}
 DEFAULTS = Config()

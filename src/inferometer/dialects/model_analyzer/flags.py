@@ -53,7 +53,7 @@ DATA_FLAGS = (
 
 # Options of the load generator that the tuner sets itself, and how the user tells the tuner instead. The classic tool
 # passes them on with a warning, so a file that has them must not be refused.
-NOT_HERE = {
+SET_BY_TUNER = {
     "model-name": "profile_models names the models",
     "latency-report-file": "the tables are below export_path",
     "verbose": "-v shows more",

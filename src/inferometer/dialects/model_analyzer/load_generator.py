@@ -18,7 +18,7 @@ from pathlib import Path
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config, called
-from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SHORT, Flags, data_flags, words
+from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SHORT, data_flags, words
 from inferometer.server.in_process import USUAL_DIRECTORY, installed_library
 from inferometer.stats.figures import MEGA
 from inferometer.stats.measurement import Estimate
@@ -56,27 +56,16 @@ _GPU_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
-    """What a load generator is to load itself: Triton's installation, and the folder of the variants."""
-
-    directory: Path
-    variants: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """A program that sends the load, with the options it is started with."""
+    """A program that sends the load, with the configuration it is started with."""
 
     path: str
     config: Config
-    flags: Mapping[str, Flags]  # of the user, by model
-    library: Library | None = None  # launch mode c_api: there is no server
+    library: Path | None = None  # of Triton, which it loads itself: launch mode c_api has no server
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_generator(
-    config: Config, flags: Mapping[str, Flags], launch: LaunchSettings
-) -> LoadGenerator | None:
+def find_generator(config: Config, launch: LaunchSettings) -> LoadGenerator | None:
     """The one that was asked for; None is the built-in one."""
     name = config.perf_analyzer_path
     if name is None:
@@ -87,12 +76,12 @@ def find_generator(
             f"the load generator '{name}' is not an executable program",
             remedy="check --perf-analyzer-path, or leave it out to use the built-in one",
         )
-    library = None
-    if launch.mode == IN_PROCESS:
-        directory = Path(launch.install_path or USUAL_DIRECTORY)
-        installed_library(directory, called("triton_install_path"))
-        library = Library(directory, config.output_model_repository_path, launch.environment)
-    return LoadGenerator(str(Path(found).absolute()), config, flags, library)
+    path = str(Path(found).absolute())
+    if launch.mode != IN_PROCESS:
+        return LoadGenerator(path, config)
+    library = Path(launch.install_path or USUAL_DIRECTORY)
+    installed_library(library, called("triton_install_path"))
+    return LoadGenerator(path, config, library, launch.environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +106,7 @@ def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
     return {"measurement-mode": mode, **({name: size} if start else {})}
 
 
-def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -> list[str]:
+def command(generator: LoadGenerator, run: _Run, deployment: Deployment, start: int) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
     given: dict[str, object] = {
         "model-name": run.model if generator.library is None else run.variant,
@@ -125,7 +114,7 @@ def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -
         "latency-report-file": str(run.table),
         "verbose-csv": True,
         **_load(run.load),
-        **_where(generator, site),
+        **_where(generator, deployment),
     }
     if generator.config.bls_composing_models:
         given["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
@@ -135,14 +124,14 @@ def command(generator: LoadGenerator, run: _Run, site: Deployment, start: int) -
     return [generator.path, *words((name, given[name]) for name in ordered if name in given)]
 
 
-def _where(generator: LoadGenerator, site: Deployment) -> dict[str, object]:
+def _where(generator: LoadGenerator, deployment: Deployment) -> dict[str, object]:
     """The server to ask, or what to load where there is none."""
-    library, config, addresses = generator.library, generator.config, site.addresses
-    if library is not None:
+    config, addresses = generator.config, deployment.addresses
+    if generator.library is not None:
         return {
             "service-kind": "triton_c_api",
-            "triton-server-directory": str(library.directory),
-            "model-repository": str(library.variants),
+            "triton-server-directory": str(generator.library),
+            "model-repository": str(config.output_model_repository_path),
         }
     found: dict[str, object] = {
         "url": addresses.grpc if config.client_protocol == "grpc" else addresses.http,
@@ -197,7 +186,7 @@ def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
 
 def fingerprint(generator: LoadGenerator, models: Sequence[str]) -> str:
     """Of what is sent to these models, as far as it is not the default."""
-    flags = generator.flags
+    flags = generator.config.flags_by_model
     rows = [(model, found) for model in models if (found := data_flags(flags.get(model, ())))]
     if generator.library is not None:
         rows.append(("", {"service-kind": ["triton_c_api"]}))
@@ -235,7 +224,7 @@ class ProgramMeter:
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(self.generator, models)
 
-    def measure(self, proposal: Proposal, site: Deployment, *, is_fresh: bool) -> TrialFigures:
+    def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             runs = [
                 _Run(
@@ -243,24 +232,22 @@ class ProgramMeter:
                     variant.name,
                     load,
                     Path(folder) / f"{variant.model}-results.csv",
-                    dict(self.generator.flags.get(variant.model, ())),
+                    dict(self._config.flags_by_model.get(variant.model, ())),
                 )
                 for variant, load in proposal.parts
             ]
             for start in range(self._config.perf_analyzer_max_auto_adjusts):
-                failures = self._start(runs, site, start)
+                failures = self._start(runs, deployment, start)
                 if not failures:
-                    return self._figures(runs, site)
+                    return self._figures(runs, deployment)
                 if not any(mark in row.output for row in failures for mark in _UNSTABLE):
                     break
         reason, output = failures[0].reason, failures[0].output.strip()
         shown = f"{reason}: {output[:SHOWN]}" if output else reason
         raise TrialError(f"{self.generator.path}: {shown}")
 
-    def _start(self, runs: Sequence[_Run], site: Deployment, start: int) -> "list[_Failure]":
-        library = self.generator.library
-        environment = os.environ if library is None else {**os.environ, **library.environment}
-        commands = [command(self.generator, run, site, start) for run in runs]
+    def _start(self, runs: Sequence[_Run], deployment: Deployment, start: int) -> "list[_Failure]":
+        commands = [command(self.generator, run, deployment, start) for run in runs]
         try:
             for words_ in commands:
                 self._running.append(
@@ -269,7 +256,7 @@ class ProgramMeter:
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT,
-                        env=environment,
+                        env={**os.environ, **self.generator.environment},
                     )
                 )
             deadline = time.monotonic() + self._config.perf_analyzer_timeout
@@ -331,13 +318,13 @@ class ProgramMeter:
         with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
             sink.write(output)
 
-    def _figures(self, runs: Sequence[_Run], site: Deployment) -> TrialFigures:
+    def _figures(self, runs: Sequence[_Run], deployment: Deployment) -> TrialFigures:
         parts: list[Figures] = []
         gpus: tuple[tuple[str, Figures], ...] = ()
         for run in runs:
             figures, found = read_table(run.table.read_text())
             gpus = gpus or found
-            used = None if site.pid is None else resident(site.pid)
+            used = None if deployment.pid is None else resident(deployment.pid)
             rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
             parts.append(Figures((*figures.values, *rows)))
         return TrialFigures(tuple(parts), gpus)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer.config import FORMATS, KEYS, LLM, Config, ModelEntry, called
-from inferometer.dialects.model_analyzer.flags import NOT_HERE, OWN_SERVER_FLAGS
+from inferometer.dialects.model_analyzer.flags import OWN_SERVER_FLAGS, SET_BY_TUNER
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.server.ports import choose_ports
 from inferometer.stats.figures import LATENCY_P99, OLD_LATENCY, TOKEN_TAGS
@@ -228,9 +228,9 @@ def _model_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
         yield f"{where} has no effect in launch mode {IN_PROCESS}"
     yield from _token_warnings(config, model)
     for name, _ in () if config.has("perf_analyzer_path") else config.flags(model):
-        if name in NOT_HERE:
+        if name in SET_BY_TUNER:
             where = f"{model.path('perf_analyzer_flags')}.{name}"
-            yield f"{where} has no effect on the built-in load generator: {NOT_HERE[name]}"
+            yield f"{where} has no effect on the built-in load generator: {SET_BY_TUNER[name]}"
     if "triton_docker_args" in model.own:
         yield f"{model.where}.triton_docker_args has no effect: give them at the top level"
 

@@ -31,11 +31,11 @@ from inferometer.stats.measurement import (
     Level,
     Measurement,
     Rates,
+    ServerMetrics,
     Streaming,
     WindowFigures,
 )
 from inferometer.stats.result import Result
-from inferometer.stats.server_metrics import ServerMetrics
 
 SERVICE_KINDS = {
     "triton": "TRITON",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inferometer.options.effective import Effective
 from inferometer.report.saved import to_html, to_markdown
 from inferometer.stats.measurement import Estimate
-from inferometer.stats.quantiles import distribution
+from inferometer.stats.series import Series
 from tests.support.reports import sample_result
 
 TIMES = st.lists(st.integers(1, 10**12), min_size=1, max_size=40)
@@ -20,7 +20,7 @@ RATES = st.floats(0, 1e9, allow_nan=False)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TIMES, RATES, st.floats(-1e9, 1e9), st.booleans(), st.booleans(), st.integers(0, 8))
 def test_a_page_of_any_figures(times, rate, low, has_server, is_rate, windows):
-    latency = distribution(np.array(times, dtype=np.int64))
+    latency = Series(np.array(times, dtype=np.int64)).distribution()
     result = sample_result()
     levels = []
     for number, level in enumerate(result.levels):

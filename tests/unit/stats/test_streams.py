@@ -7,16 +7,16 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.records.records import COLUMNS, Records, from_rows
-from inferometer.stats.goodput import kept, limits
-from inferometer.stats.slo import parse_slo
-from inferometer.stats.tokens import Tokens, join_tokens, token_figures
+from inferometer.stats.slo import kept, parse_slo
+from inferometer.stats.streams import Tokens, join_tokens
 
 MS = 1_000_000
+START = 1000  # when all were sent, and due unless said otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A good request that was due and sent at 0; `times` are those of its responses, in milliseconds."""
+    """A good request; times count from when it was sent: `times` are those of its responses, in milliseconds."""
 
     end: int
     times: tuple[int, ...] = ()
@@ -30,16 +30,17 @@ def records(*answers: Answered) -> Records:
     for answer in answers:
         first = answer.times[0] if answer.times else answer.end
         row = dict.fromkeys(COLUMNS, 0) | {
-            "due_ns": answer.due * MS,
-            "first_ns": first * MS,
-            "end_ns": answer.end * MS,
+            "due_ns": (START + answer.due) * MS,
+            "sent_ns": START * MS,
+            "first_ns": (START + first) * MS,
+            "end_ns": (START + answer.end) * MS,
             "responses": len(answer.times) or 1,
             "stamps": len(answer.times),
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt,
         }
         rows.append([row[name] for name in COLUMNS])
-    times = [time * MS for answer in answers for time in answer.times]
+    times = [(START + time) * MS for answer in answers for time in answer.times]
     return from_rows(np.array(rows, dtype=np.int64), np.array(times, dtype=np.int64))
 
 
@@ -69,13 +70,13 @@ def test_figures_over_windows():
         tokens(Answered(50, (10, 30), tokens=5, prompt=2)),
         tokens(Answered(60, (20, 30))),
     ]
-    figures = token_figures(parts, 2000 * MS)
-    assert figures is not None
+    whole = join_tokens(parts)
+    assert whole is not None
+    figures = whole.figures(2000 * MS)
     assert (figures.output, figures.output_per_s, figures.prompt, figures.prompt_per_s) == (7, 3.5, 2, 1.0)
     assert (figures.per_answer.min_ns, figures.per_answer.max_ns, figures.from_events) == (2, 5, 1)
     assert (figures.between.min_ns, figures.between.max_ns) == (5 * MS, 10 * MS)
     assert join_tokens([]) is None
-    assert token_figures([], MS) is None
 
 
 @pytest.mark.parametrize(
@@ -95,12 +96,12 @@ def test_figures_over_windows():
 )
 def test_each_request_is_held_to_the_promise(promise: str, count: int):
     found = records(Answered(50, (10, 20, 30)), Answered(60, (20, 50)), Answered(70, (30,)))
-    assert kept(found, limits(parse_slo(promise)), is_open=False) == count
+    assert kept(found, parse_slo(promise), is_open=False) == count
 
 
 def test_by_rate_latency_counts_from_the_due_time():
     found = records(Answered(50, due=20))
-    limit = limits(parse_slo("latency<40ms"))
+    limit = parse_slo("latency<40ms")
     assert kept(found, limit, is_open=True) == 1
     assert kept(found, limit, is_open=False) == 0
 
