@@ -99,13 +99,15 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
 
     The JSON file grows with every level.
     """
-    from inferometer.report.saved import document, write_page, write_result
+    from inferometer.base.answer_file import write
+    from inferometer.report.saved import document, write_page
     from inferometer.report.terminal import show
 
     options, outputs, result = setup.options, Outputs(), setup.result
     with progress_shown(options.verbose) as progress:
         for result in start(progress):
-            write_result(result, options.json, outputs)
+            # A disk that is full now may have room after the next level.
+            outputs.file(options.json, partial(write, result))
     outputs.attempt(SCREEN, lambda: show(document(result)))
     outputs.file(options.csv, partial(_write_table, result))
     outputs.file(options.html, lambda path: write_page(path, result))

@@ -1,13 +1,18 @@
 """The inputs of a run: streams of steps, each step the tensors of one batch-1 request; the user's files of them."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import Tensor
 
 Step = tuple[Tensor, ...]
 Streams = tuple[tuple[Step, ...], ...]
+
+MALFORMED = "Input data file is malformed."
+UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,14 @@ def read_bytes(path: str | Path) -> bytes:
 
 def unreadable(path: str | Path, error: OSError) -> UsageError:
     return UsageError(f"cannot read the data file {path}: {error.strerror or error}")
+
+
+def parse_json(text: bytes, wrong: str, *, remedy: str = "") -> Any:
+    """The value; `wrong` begins what is said where there is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{wrong}{error}", remedy=remedy) from None
 
 
 def split_lines(data: bytes) -> list[bytes]:

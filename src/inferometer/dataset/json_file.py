@@ -25,7 +25,7 @@ from itertools import zip_longest
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step, add_streams, unreadable
+from inferometer.dataset.dataset import MALFORMED, UNPARSED, Dataset, Step, add_streams, unreadable
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import (
     Shape,
@@ -49,7 +49,6 @@ _ELEMENT_NAMES = {  # of integers: uint8_t and so on
 }
 _IGNORED_KEY = "model"
 _TIMESTAMP = "timestamp"
-_MALFORMED = "Input data file is malformed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class _Part:
         return self.field == "data"
 
     def error(self, detail: str, *, remedy: str = "") -> UsageError:
-        return UsageError(f"{_MALFORMED} {self.file}: {detail}", remedy=remedy)
+        return UsageError(f"{MALFORMED} {self.file}: {detail}", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +144,7 @@ def _read(
     except OSError as error:
         raise unreadable(path, error) from None
     except JsonError as error:
-        raise UsageError(
-            f"failed to parse the specified json file for reading provided data: {path}, {error}"
-        ) from None
+        raise UsageError(f"{UNPARSED.format(path)}{error}") from None
 
 
 def _document(model: ModelSpec, part: _Part, reader: JsonReader) -> tuple[_Content, _Content | None]:
@@ -232,7 +229,7 @@ def _stream(part: _Part, stream: int, reader: JsonReader) -> list[Step]:
 def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
     """The step, and when it is sent where there is a schedule."""
     if reader.peek() != "{":
-        raise place.error(_MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
+        raise place.error(MALFORMED, f"a step must be an object, but is {_describe(reader.glance())}")
     specs = {spec.name: spec for spec in place.part.specs}
     found: dict[str, Tensor] = {}
     time_ms: float | None = None
@@ -260,7 +257,7 @@ def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
 def _time_ms(place: _Place, value: Any) -> float:
     time = value[0] if isinstance(value, list) and len(value) == 1 else value
     if type(time) not in (int, float) or not 0 <= time < math.inf:
-        raise place.error(_MALFORMED, f"expected milliseconds from 0 on, as in [250], found {_brief(value)}")
+        raise place.error(MALFORMED, f"expected milliseconds from 0 on, as in [250], found {_brief(value)}")
     return float(time)
 
 
@@ -269,16 +266,16 @@ def _tensor(spec: TensorSpec, place: _Place, reader: JsonReader) -> Tensor:
     if begin == "[":
         return _finished(spec, place, _from_list(spec, place, reader), None)
     if begin != "{":
-        raise place.error(_MALFORMED, f"expected a list or an object, found {_describe(reader.glance())}")
+        raise place.error(MALFORMED, f"expected a list or an object, found {_describe(reader.glance())}")
     data: bytes | None = None
     shape: Shape | None = None
     for key in reader.names():
         if key == "shape":
             shape = _checked(spec, place, reader.value())
         elif key not in ("content", "b64"):
-            raise place.error(_MALFORMED, f"the key '{key}' is none of content, b64 and shape")
+            raise place.error(MALFORMED, f"the key '{key}' is none of content, b64 and shape")
         elif data is not None:
-            raise place.error(_MALFORMED, "'content' and 'b64' cannot both be given")
+            raise place.error(MALFORMED, "'content' and 'b64' cannot both be given")
         else:
             data = _from_content(spec, place, reader) if key == "content" else _from_b64(place, reader)
     if data is None:
@@ -292,7 +289,7 @@ def _from_content(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
         return _from_list(spec, place, reader)
     if begin != "{":
         found = _describe(reader.glance())
-        raise place.error(_MALFORMED, f"expected 'content' to be a list or an object, found {found}")
+        raise place.error(MALFORMED, f"expected 'content' to be a list or an object, found {found}")
     data: bytes | None = None
     for key in reader.names():
         if key != "b64":
@@ -306,7 +303,7 @@ def _from_content(spec: TensorSpec, place: _Place, reader: JsonReader) -> bytes:
 
 def _from_b64(place: _Place, reader: JsonReader) -> bytes:
     if reader.peek() != '"':
-        raise place.error(_MALFORMED, f"expected 'b64' to be a string, found {_describe(reader.glance())}")
+        raise place.error(MALFORMED, f"expected 'b64' to be a string, found {_describe(reader.glance())}")
     decoded = BytesIO()
     rest = ""
     try:
@@ -387,7 +384,7 @@ def _count(spec: TensorSpec, place: _Place, data: bytes) -> int:
 
 def _checked(spec: TensorSpec, place: _Place, shape: Any) -> Shape:
     if not isinstance(shape, list) or any(type(dim) is not int or dim < 0 for dim in shape):
-        raise place.error(_MALFORMED, f"expected 'shape' to be a list of integers, found {_brief(shape)}")
+        raise place.error(MALFORMED, f"expected 'shape' to be a list of integers, found {_brief(shape)}")
     if not fits(tuple(shape), spec):
         noun = place.part.noun
         raise place.error(

@@ -13,7 +13,16 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step, add_streams, read_bytes, split_lines
+from inferometer.dataset.dataset import (
+    MALFORMED,
+    UNPARSED,
+    Dataset,
+    Step,
+    add_streams,
+    parse_json,
+    read_bytes,
+    split_lines,
+)
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
@@ -22,7 +31,6 @@ POOL = 128  # different prompts that are made: servers may remember the beginnin
 WORDS_OF_A_PROMPT = 100
 _PROMPT_KEYS = ("prompt", "text", "text_input", "input")
 _LONGEST_MS = 1e15
-_MALFORMED = "Input data file is malformed."
 _EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
@@ -71,10 +79,7 @@ def _read_prompts(path: str) -> tuple[Step, ...]:
 def _line(path: str, number: int, line: bytes) -> Step:
     if not line.lstrip().startswith(b"{"):
         return _prompt(line.decode("utf-8", "replace"))
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"line {number} of {path} begins like JSON, but is not: {error}") from None
+    row = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
     if isinstance(row.get("messages"), list):
         return (Tensor("messages", "JSON", (1,), compact(row["messages"])),)
     found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
@@ -114,12 +119,7 @@ def _time_ms(step: Step) -> float:
 def _rows(path: str) -> list[Any]:
     if Path(path).is_dir():
         raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
-    try:
-        document = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"failed to parse the specified json file for reading provided data: {path}, {error}"
-        ) from None
+    document = parse_json(read_bytes(path), UNPARSED.format(path))
     if not isinstance(document, dict) or "data" not in document:
         raise UsageError(
             f"The json file doesn't contain data field: {path}",
@@ -128,22 +128,22 @@ def _rows(path: str) -> list[Any]:
     rows = document["data"]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, type(rows[0])) for row in rows):
         raise UsageError(
-            f"{_MALFORMED} {path}: 'data' must be a list of steps or a list of lists of steps",
+            f"{MALFORMED} {path}: 'data' must be a list of steps or a list of lists of steps",
             remedy=_EXAMPLE,
         )
     if any(row == [] for row in rows):
-        raise UsageError(f"{_MALFORMED} {path}: a stream of 'data' is empty", remedy="give at least one step")
+        raise UsageError(f"{MALFORMED} {path}: a stream of 'data' is empty", remedy="give at least one step")
     return rows
 
 
 def _step(path: str, stream: int, number: int, row: Any) -> Step:
     where = f"(stream {stream}, step {number} of {path})"
     if not isinstance(row, dict):
-        raise UsageError(f"{_MALFORMED} A step is not an object {where}")
+        raise UsageError(f"{MALFORMED} A step is not an object {where}")
     payload = row.get("payload")
     if not isinstance(payload, list) or len(payload) != 1 or not isinstance(payload[0], dict):
         raise UsageError(
-            f"{_MALFORMED} 'payload' must be a list with exactly one object {where}",
+            f"{MALFORMED} 'payload' must be a list with exactly one object {where}",
             remedy='write {"payload": [{"model": "...", "messages": [...]}]}',
         )
     tensors = [Tensor("payload", "JSON", (1,), compact(payload[0]))]
@@ -169,7 +169,7 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
         what = "a number of milliseconds"
         is_right = type(found) in (int, float) and least <= found < _LONGEST_MS
     if not is_right:
-        raise UsageError(f"{_MALFORMED} '{key}' must be a list with {what} {where}")
+        raise UsageError(f"{MALFORMED} '{key}' must be a list with {what} {where}")
     return found  # type: ignore[no-any-return]
 
 
@@ -221,10 +221,7 @@ def build_messages(options: DataOptions) -> Dataset:
 
 
 def _read(path: Path) -> list[Step]:
-    try:
-        document = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}", remedy=_SHAPE) from None
+    document = parse_json(read_bytes(path), f"{path} is not JSON: ", remedy=_SHAPE)
     rows = document.get("data") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not rows:
         raise UsageError(f"{path} has no list of calls under 'data'", remedy=_SHAPE)

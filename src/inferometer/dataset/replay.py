@@ -15,7 +15,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.dataset.dataset import read_bytes, split_lines
+from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
 
 _TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
 _FARTHEST = 1e15
@@ -67,10 +67,7 @@ def read_trace(path: str, *, speed: float = 1.0) -> Trace:
 
 def _entry(path: str, number: int, line: bytes) -> TraceLine:
     where = place(path, number)
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not JSON: {error}", remedy="write one object per line") from None
+    found = parse_json(line, f"{where} is not JSON: ", remedy="write one object per line")
     if not isinstance(found, dict):
         raise UsageError(f"{where} is no object", remedy='write it like {"timestamp": 250}')
     step, stream = _number(where, found, "step"), _number(where, found, "stream")

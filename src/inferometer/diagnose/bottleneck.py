@@ -234,28 +234,17 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     kind = max(shares, key=lambda name: shares[name])
     share = shares[kind] / top.latency_s
     idle = f"no step is busy more than {busiest.utilisation:.0%} of the time"
-    if kind == NETWORK:
-        return Verdict(
-            NETWORK,
-            f"{share:.0%} of the latency passes between client and server, and {idle}: the network and its buffers.",
-        )
-    if kind == OVERHEAD:
-        words = f"{share:.0%} of the latency is the server's own work around the steps, and {idle}."
-        return Verdict(OVERHEAD, words)
-    if kind == QUEUE:
-        slowest = max(table, key=lambda row: row.queue_ns)
-        return Verdict(
-            QUEUE,
-            f"{share:.0%} of the latency is waiting, most of it before {slowest.name}, though {idle}: requests come in "
-            "bursts, or a queue delay holds them back.",
-            slowest.name,
-        )
-    return Verdict(
-        LIGHT,
-        f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
+    slowest = max(table, key=lambda row: row.queue_ns).name
+    sentences = {
+        NETWORK: f"{share:.0%} of the latency passes between client and server, and {idle}: "
+        "the network and its buffers.",
+        OVERHEAD: f"{share:.0%} of the latency is the server's own work around the steps, and {idle}.",
+        QUEUE: f"{share:.0%} of the latency is waiting, most of it before {slowest}, though {idle}: "
+        "requests come in bursts, or a queue delay holds them back.",
+        LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
         "More load would bring more.",
-        busiest.name,
-    )
+    }
+    return Verdict(kind, sentences[kind], {QUEUE: slowest, LIGHT: busiest.name}.get(kind))
 
 
 def _is_growing(rows: Sequence[Observation]) -> bool:

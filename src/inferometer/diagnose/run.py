@@ -54,32 +54,19 @@ class Outcome:
     error: PeerError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Examination:
-    """What was measured and seen of a model, before anything is concluded."""
-
-    asked: DiagnoseRequest
-    setup: Setup
-    circumstances: Circumstances
-    evidence: Evidence
-    result: Result
-    notes: tuple[str, ...]
-
-
 def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     """Examine, diagnose, and with a budget for it try the suggestions out.
 
     Whatever happens, the server has its original configurations again afterwards, unless it is to keep others.
     """
-    examined = _examine(asked, watcher)
-    trials = _Trials(examined, watcher)
+    trials = _examine(asked, watcher)
     if asked.budget_s is None or watcher.is_interrupted():
         return Outcome(trials.diagnosis)
     end_ns = monotonic_ns() + round(asked.budget_s * NS_PER_S)
-    service = examined.setup.service
+    service = trials.setup.service
     if not isinstance(service, ModelControl):
         raise UsageError(
-            f"servers of kind {examined.setup.options.service_kind} cannot load a model with another configuration",
+            f"servers of kind {trials.setup.options.service_kind} cannot load a model with another configuration",
             remedy="leave out --apply, and change the configuration yourself",
         )
     server = Reconfiguration(service)
@@ -99,8 +86,8 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     return Outcome(replace(trials.diagnosis, is_restored=server.is_restored), won, error)
 
 
-def _examine(asked: DiagnoseRequest, watcher: Watcher) -> _Examination:
-    """Measure the sweep, and once a batch where batches are possible but not seen."""
+def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
+    """Measure the sweep, and once a batch where batches are possible but not seen; no change is tried yet."""
     options = asked.options
     if options.request_rate is not None or options.request_intervals is not None:
         raise UsageError(
@@ -119,28 +106,24 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> _Examination:
             remedy=f"try `inferometer measure -m {options.model}`, which shows the failures",
         )
     extra, notes = _probe(asked, setup, rows, watch)
-    evidence = Evidence(tuple(rows), extra)
-    return _Examination(
-        asked=asked,
-        setup=setup,
-        circumstances=_circumstances(setup, asked, result),
-        evidence=evidence,
-        result=result,
-        notes=(*notes, *_blind_spots(asked, evidence)),
-    )
+    evidence, circumstances = Evidence(tuple(rows), extra), _circumstances(setup, asked, result)
+    found = conclude(evidence, circumstances)
+    notes = (*notes, *_blind_spots(asked, rows[-1]))
+    diagnosis = replace(_diagnosis(rows[-1], circumstances, found, result), notes=notes)
+    return _Trials(asked, watcher, setup, circumstances, evidence, found, diagnosis)
 
 
-def _diagnose(examined: _Examination) -> tuple[Diagnosis, Conclusion]:
-    """What the evidence says, as the value every report is made of."""
-    found = conclude(examined.evidence, examined.circumstances)
-    top = examined.evidence.sweep[-1]
+def _diagnosis(
+    top: Observation, circumstances: Circumstances, found: Conclusion, result: Result
+) -> Diagnosis:
+    """What was found, as the value every report is made of."""
     client_s, overhead_s = outside_s(top)
-    host, cores = top.host, examined.circumstances.cores
-    diagnosis = Diagnosis(
-        tool=examined.result.tool,
+    host, cores = top.host, circumstances.cores
+    return Diagnosis(
+        tool=result.tool,
         command=COMMAND,
-        started_at=examined.result.started_at,
-        model=examined.setup.model.name,
+        started_at=result.started_at,
+        model=circumstances.model,
         verdict=found.verdict,
         concurrency=top.concurrency,
         throughput=top.throughput,
@@ -156,10 +139,8 @@ def _diagnose(examined: _Examination) -> tuple[Diagnosis, Conclusion]:
         ),
         suggestions=found.suggestions,
         curve=found.curve,
-        results=(examined.result,),
-        notes=examined.notes,
+        results=(result,),
     )
-    return diagnosis, found
 
 
 def _levels(span: Range | None) -> tuple[int, ...] | None:
@@ -261,8 +242,7 @@ def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circ
     )
 
 
-def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
-    top = evidence.sweep[-1]
+def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
     if not top.steps:
         yield (
             "The server gives no statistics of its models, so the time inside it cannot be split into queue, compute "
@@ -291,31 +271,27 @@ def _blind_spots(asked: DiagnoseRequest, evidence: Evidence) -> Iterator[str]:
 # --- trying the suggestions out
 
 
+@dataclass(slots=True)
 class _Trials:
     """The diagnosis with its trials as they are made: the evidence grows, and so the next prediction gets better."""
 
-    def __init__(self, examined: _Examination, watcher: Watcher) -> None:
-        self.diagnosis, self._found = _diagnose(examined)
-        self._examined = examined
-        self._watcher = watcher
-        self._evidence = examined.evidence
-        self._tried: set[tuple[str, str, str]] = set()
+    asked: DiagnoseRequest
+    watcher: Watcher
+    setup: Setup
+    circumstances: Circumstances
+    evidence: Evidence
+    found: Conclusion
+    diagnosis: Diagnosis
 
     def next(self) -> Suggestion | None:
-        return next(
-            (
-                row
-                for row in self._found.suggestions
-                if row.change.can_apply and row.gain > ENOUGH and _key(row) not in self._tried
-            ),
-            None,
-        )
+        tried = {_key(trial.suggestion) for trial in self.diagnosis.trials}
+        useful = (row for row in self.found.suggestions if row.change.can_apply and row.gain > ENOUGH)
+        return next((row for row in useful if _key(row) not in tried), None)
 
     def attempt(self, suggestion: Suggestion, server: Reconfiguration) -> None:
-        self._tried.add(_key(suggestion))
         name = suggestion.change.model
         before = server.config(name)
-        self._watcher.said(f"Trying: {suggestion.text}")
+        self.watcher.said(f"Trying: {suggestion.text}")
         try:
             server.change(name, changed_config(before, suggestion.change))
         except PeerError as error:
@@ -330,30 +306,30 @@ class _Trials:
             self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well"))
             server.change(name, before)
             return
-        gain = row.throughput / self._evidence.sweep[-1].throughput - 1
-        is_kept = gain > BETTER and not self._watcher.is_interrupted()  # half a measurement proves nothing
+        gain = row.throughput / self.evidence.sweep[-1].throughput - 1
+        is_kept = gain > BETTER and not self.watcher.is_interrupted()  # half a measurement proves nothing
         self._note(ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place))
         if not is_kept:
             server.change(name, before)
         self._learn(row, is_kept)
 
     def _measure(self, concurrency: int) -> tuple[Observation | None, Result]:
-        options = changed(self._examined.asked.options, concurrency=Range(concurrency))
+        options = changed(self.asked.options, concurrency=Range(concurrency))
         setup = prepare(options, command=COMMAND)
-        return _measure_once(setup, _watch_host(setup, self._watcher), concurrency)
+        return _measure_once(setup, _watch_host(setup, self.watcher), concurrency)
 
     def _note(self, trial: ChangeTrial) -> None:
         self.diagnosis = replace(self.diagnosis, trials=(*self.diagnosis.trials, trial))
-        self._watcher.tried(trial)
+        self.watcher.tried(trial)
 
     def _learn(self, row: Observation, is_kept: bool) -> None:
-        seen = self._evidence
-        self._evidence = (
+        seen = self.evidence
+        self.evidence = (
             Evidence((*seen.sweep, row), seen.extra) if is_kept else Evidence(seen.sweep, (*seen.extra, row))
         )
-        self._found = conclude(self._evidence, self._examined.circumstances)
+        self.found = conclude(self.evidence, self.circumstances)
         if self.diagnosis.best is not None:
-            self.diagnosis = replace(self.diagnosis, after=self._found.verdict)
+            self.diagnosis = replace(self.diagnosis, after=self.found.verdict)
 
 
 def _key(suggestion: Suggestion) -> tuple[str, str, str]:

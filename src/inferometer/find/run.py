@@ -94,7 +94,7 @@ def find(instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal
         load = next_load(search.judged(), start, CLOSE, is_whole=not goal.is_rate)
         hold_ns = 0 if load is not None else search.hold_ns()
         # What the last level left in the server's queue is not the next one's.
-        instrument.load.apply(Closed(0))
+        search.instrument.load.apply(Closed(0))
         if search.is_over(level) or (load is None and not hold_ns):
             break
         if level is not None:

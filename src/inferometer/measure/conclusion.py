@@ -352,12 +352,8 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     started = fast_start(counted) if raw.settings.finds_warm_up else None
     if started is not None:
         return started
-    if _is_unsure(raw):
-        return _doubt(raw, found, counted)
-    return moving_figure(counted) if raw.settings.finds_warm_up else None
-
-
-def _doubt(raw: RawLevel, found: Measurement, counted: Sequence[WindowFigures]) -> Doubt:
+    if not _is_unsure(raw):
+        return moving_figure(counted) if raw.settings.finds_warm_up else None
     rule, chosen = raw.settings.rule, raw.settings.percentile
     evidence = DoubtEvidence(
         windows=counted,

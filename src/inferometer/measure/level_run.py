@@ -188,10 +188,9 @@ class LevelRun:
                 return max(self._last_end_ns, self._open.start_ns + 1)
             if self._collected.seen_ns >= end_ns:
                 return end_ns
-            if self._is_given_up:
-                return max(self._collected.seen_ns, self._open.start_ns + 1)
-            # The classic rule lets the window end; it is compared with others.
-            if isinstance(self._settings.rule, Precision) and self._instrument.watcher.is_interrupted():
+            # When interrupted, the classic rule lets the window end; it is compared with others.
+            may_stop = isinstance(self._settings.rule, Precision)
+            if self._is_given_up or (may_stop and self._instrument.watcher.is_interrupted()):
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
 

@@ -1,7 +1,7 @@
 """The levels a run visits: options -> load points."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -212,10 +212,7 @@ def maybe_agenda(
 def _with_warm_up(agenda: Agenda, options: Options) -> Agenda:
     """To warm up, the schedule begins once more."""
     count = min(options.warmup_request_count, agenda.count)
-    if not count:
-        return agenda
-    before = Agenda(agenda.schedule, count, agenda.steps)
-    return Agenda(agenda.schedule, agenda.count, agenda.steps, before)
+    return replace(agenda, before=replace(agenda, count=count)) if count else agenda
 
 
 def _fixed(times_ms: tuple[float, ...], warm_up: int) -> Agenda:

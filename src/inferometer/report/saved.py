@@ -4,12 +4,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
-from inferometer.base.writing import Outputs
 from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
@@ -68,12 +66,6 @@ def to_markdown(report: Report) -> str:
 def write_page(path: Path, report: Report) -> None:
     """Write the report as one self-contained page."""
     write(document(report), path)
-
-
-def write_result(result: Result, name: str | None, outputs: Outputs) -> None:
-    """The file with all figures, if one was asked for; a disk that is full now may have room after the next level."""
-    if name is not None:
-        outputs.attempt(Path(name), partial(answer_file.write, result, Path(name)))
 
 
 # --- a comparison as JUnit XML

@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +34,8 @@ _EXIT_TIMEOUT_S = 3
 class EmbeddedTriton:
     """The tritonserver of the nvidia-pytriton wheel, on loopback, serving the given model repositories.
 
-    A port of 0 is picked. `extra_args` end the server's command line; its three services must stay on.
+    A port of 0 is picked. `extra_args` end the server's command line; its three services must stay on. `environment`
+    is added to ours.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class EmbeddedTriton:
         load_models: tuple[str, ...] | None = None,
         log_file: Path | None = None,
         extra_args: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
         startup_timeout_s: float = 60.0,
     ) -> None:
         given = example_repository() if model_repository is None else model_repository
@@ -53,6 +56,7 @@ class EmbeddedTriton:
         self.load_models = ("*",) if load_models is None else load_models
         self.log_file = log_file
         self.extra_args = extra_args
+        self.environment = environment or {}
         self.startup_timeout_s = startup_timeout_s
         self._requested = Ports(http_port, grpc_port, metrics_port)
         self._running: _Running | None = None
@@ -177,7 +181,8 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
     """Make every file the server needs, under its guard, then let it run."""
     guarded = GuardedProcess("triton", server.log_file)
     command = _server_command(wheel, server, ports, guarded.files)
-    guarded.start(command, server_environment(guarded.runtime))
+    environment = server_environment(guarded.runtime, server.environment)
+    guarded.start(command, environment)
     try:
         _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
         guarded.runtime.mkdir(mode=0o700)
@@ -185,7 +190,7 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
             link = _folder_for_server(folder, number, guarded.runtime)
             if link != folder.resolve():
                 link.symlink_to(folder.resolve())
-        prepare(wheel, guarded.runtime)
+        prepare(wheel, guarded.runtime, environment)
         guarded.release()
     except BaseException:
         guarded.end()

@@ -54,19 +54,16 @@ class Host:
         self._started.append(guarded)
         guarded.log.open("xb").close()
         guarded.runtime.mkdir(mode=0o700)
-        environment = {
-            **server_environment(guarded.runtime),
-            **self.environment,
-            **self._settings(guarded.files).to_environment(),
-        }
-        guarded.start(command, environment, fds)
+        environment = server_environment(guarded.runtime, self.environment)
+        settings = self._settings(guarded.files, environment)
+        guarded.start(command, environment | settings.to_environment(), fds)
         guarded.release()
         return guarded.process
 
-    def _settings(self, files: ServerFiles) -> InProcessSettings:
+    def _settings(self, files: ServerFiles, environment: Mapping[str, str]) -> InProcessSettings:
         if self.directory is None:
             wheel = find_wheel()
-            prepare(wheel, files.runtime)
+            prepare(wheel, files.runtime, environment)
             library = next(wheel.libraries.glob("libtritonserver*.so"))
             backends, caches = backends_folder(files.runtime), wheel.caches
         else:

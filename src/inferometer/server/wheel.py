@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.machinery import ModuleSpec
@@ -76,11 +76,11 @@ def find_wheel(find_spec: FindSpec = importlib.util.find_spec) -> Wheel:
     return wheel
 
 
-def prepare(wheel: Wheel, runtime: Path) -> None:
+def prepare(wheel: Wheel, runtime: Path, environment: Mapping[str, str]) -> None:
     """Make all that the wheel's server needs under `runtime`."""
     make_backends(wheel, runtime)
     make_interpreter(runtime)
-    check_stub(runtime)
+    check_stub(runtime, environment)
 
 
 def backends_folder(runtime: Path) -> Path:
@@ -127,21 +127,21 @@ def make_interpreter(runtime: Path) -> None:
     (packages / f"{_START}.pth").write_text(f"import {_START}\n", encoding="utf-8")
 
 
-def server_environment(runtime: Path) -> dict[str, str]:
-    """Environment variables with which the stubs find their interpreter and its shared library."""
-    variables = os.environ | {"PATH": _joined(str(runtime / _VENV / "bin"), os.environ.get("PATH"))}
+def server_environment(runtime: Path, added: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables with which the stubs find their interpreter and its shared library; `added` to ours."""
+    variables = {**os.environ, **added}
+    variables["PATH"] = _joined(str(runtime / _VENV / "bin"), variables.get("PATH"))
     library = sysconfig.get_config_var("LIBDIR")
     if library and (Path(library) / str(sysconfig.get_config_var("INSTSONAME"))).exists():
-        variables["LD_LIBRARY_PATH"] = _joined(library, os.environ.get("LD_LIBRARY_PATH"))
+        variables["LD_LIBRARY_PATH"] = _joined(library, variables.get("LD_LIBRARY_PATH"))
     return variables
 
 
-def check_stub(runtime: Path) -> None:
+def check_stub(runtime: Path, environment: Mapping[str, str]) -> None:
     """Raise a LocalError if the python backend cannot be started at all."""
     # Without arguments the stub only complains about them; 127 is the loader's word for a missing library.
     # Triton itself would wait half a minute for such a stub and then not say why.
     stub = backends_folder(runtime) / "python" / STUB
-    environment = server_environment(runtime)
     trial = subprocess.run(
         [stub], env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False
     )

@@ -29,13 +29,6 @@ class Source(Enum):
     OUTPUT = "output"  # an OutputSimilarity
 
 
-class Across(Enum):
-    """How the values of several models (or GPUs) become one."""
-
-    SUM = "sum"
-    MEAN = "mean"
-
-
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A row of the table."""
@@ -50,7 +43,7 @@ class Metric:
     source: Source = Source.RUN
     percentile: float | None = None
     interval: Callable[[Measurement], Estimate | None] | None = None  # with its error, where that is known
-    across: Across = Across.MEAN
+    is_summed: bool = False  # over several models (or GPUs); of other figures the mean is taken
     may_min: bool = False  # as a constraint
     may_max: bool = False
 
@@ -89,7 +82,7 @@ class Metric:
 
     def combine(self, values: Sequence[float]) -> float:
         total = sum(values)
-        return total if self.across is Across.SUM else total / len(values)
+        return total if self.is_summed else total / len(values)
 
 
 # --- durations: a mean, extremes and percentiles of each
@@ -186,7 +179,7 @@ def _rows() -> Iterator[Metric]:
         lambda found: found.infer_per_s.value,
         short="throughput",
         interval=lambda found: found.infer_per_s,
-        across=Across.SUM,
+        is_summed=True,
         may_min=True,
     )
     yield from (_duration("", statistic) for statistic in ("avg", "p50", "p90", "p95", "p99"))
@@ -209,16 +202,15 @@ def _rows() -> Iterator[Metric]:
         short="errors",
         may_max=True,
     )
-    total = Across.SUM
     yield _gpu(
         *("gpu_used_memory", "GPU Memory Usage", "MB", False, lambda gpu: gpu.memory_used_bytes),
-        across=total,
+        is_summed=True,
         may_max=True,
     )
-    yield _gpu("gpu_free_memory", "GPU Memory Available", "MB", True, _free, across=total)
+    yield _gpu("gpu_free_memory", "GPU Memory Available", "MB", True, _free, is_summed=True)
     yield _gpu(
         *("gpu_total_memory", "GPU Memory Available", "MB", True, lambda gpu: gpu.memory_total_bytes),
-        across=total,
+        is_summed=True,
     )
     yield _gpu("gpu_utilization", "GPU Utilization", "%", True, lambda gpu: gpu.utilization)
     yield _gpu("gpu_power_usage", "GPU Power Usage", "W", False, lambda gpu: gpu.power_w)
@@ -231,7 +223,7 @@ def _rows() -> Iterator[Metric]:
         "infer/sec",
         True,
         lambda found: None if found.tokens is None else found.tokens.output_per_s,
-        across=Across.SUM,
+        is_summed=True,
         may_min=True,
     )
     statistics = ("avg", "min", "max", "p25", "p50", "p75", "p90", "p95", "p99")

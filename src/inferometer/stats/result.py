@@ -85,10 +85,6 @@ def account(levels: Sequence[Level], totals: Totals) -> Account:
     )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
-
-
 def _is_rows(value: object, *names: str) -> bool:
     return isinstance(value, list | tuple) and all(
         isinstance(row, Mapping) and all(name in row for name in names) for row in value
@@ -112,7 +108,7 @@ def _is_inputs(value: object) -> bool:
 _COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "host": {
         "ports": lambda value: value is None or isinstance(value, int),
-        "memory_bytes": _is_number,
+        "memory_bytes": lambda value: isinstance(value, int | float),
     },
     "model": {
         "inputs": _is_inputs,

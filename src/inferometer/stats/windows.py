@@ -179,7 +179,7 @@ class WindowRules:
     has_tokens: bool = False
     promise: Slo | None = None  # that each request is held to
     drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
-    lateness: Lateness = field(default_factory=Lateness)
+    lateness: Lateness = field(default_factory=Lateness)  # over all windows
 
     def new_window(self, start_ns: int) -> Window:
         latency = Series(pieces=PIECES)

@@ -1,12 +1,11 @@
 """Model servers to tune on: the embedded one, an installed tritonserver, one in a container, or somebody else's."""
 
-import contextlib
 import os
 import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -130,13 +129,12 @@ class EmbeddedServer:
             load_models=(),
             log_file=launch.log,
             extra_args=tuple(flags),
+            environment=launch.environment,
             startup_timeout_s=launch.timeout_s,
         )
-        self._environment = launch.environment
 
     def start(self) -> None:
-        with _environment(self._environment):
-            self._server.start()
+        self._server.start()
 
     def stop(self) -> None:
         self._server.stop()
@@ -155,17 +153,6 @@ class EmbeddedServer:
     @property
     def pid(self) -> int | None:
         return self._server.pid if self._server.is_running() else None
-
-
-@contextlib.contextmanager
-def _environment(added: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 class InstalledServer:

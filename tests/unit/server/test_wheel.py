@@ -1,5 +1,6 @@
 """What is said when the wheel is missing, incomplete or without this Python."""
 
+import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
     )
     stub.chmod(0o755)
     with pytest.raises(LocalError, match=r"cannot start .*: libpython: gone") as caught:
-        wheel.check_stub(tmp_path)
+        wheel.check_stub(tmp_path, os.environ)
     assert "libpython3" in caught.value.remedy
 
 

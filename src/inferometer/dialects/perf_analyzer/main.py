@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, UsageError
@@ -93,11 +93,11 @@ def _complain_of(remarks: Iterable[str]) -> None:
 
 
 def _profile(options: "Options") -> int:
+    from inferometer.base.answer_file import write
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import check_files
-    from inferometer.report.saved import write_result
 
     check_files(options)
     habits = Habits(
@@ -119,7 +119,7 @@ def _profile(options: "Options") -> int:
             for remark in later.remarks[len(result.remarks) :]:
                 _complain(f"WARNING: {remark.text}")
             result = later
-            write_result(result, options.json, outputs)
+            outputs.file(options.json, partial(write, result))
         if interrupts.asked:
             _complain("Received exit signal.")
         code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
@@ -204,16 +204,13 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     options = setup.options
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
-    if options.html is not None:
-        page = Path(options.html)
-        outputs.attempt(page, lambda: write_page(page, result))
+    outputs.file(options.html, lambda path: write_page(path, result))
     if code in (UNSTABLE, NO_REQUESTS):
         if setup.journal is not None:
             setup.journal.close()
         return code
     if options.csv is not None:
-        table = Path(options.csv)
-        outputs.attempt(table, lambda: write_csv(result, table, with_tokens=False))
+        outputs.file(options.csv, lambda path: write_csv(result, path, with_tokens=False))
         for _ in floored_levels(result):
             _complain(
                 "Server average accounted time was larger than client average wait time due to small sample size. "
