@@ -159,8 +159,8 @@ class Checker:
         wrong = wanted != got
         if tensor.datatype in FLOATS:
             left, right = wanted.astype(np.float64), got.astype(np.float64)
-            limit = self._validation.tolerance + self._validation.relative * np.abs(left)
-            wrong &= ~((np.abs(left - right) <= limit) | (np.isnan(left) & np.isnan(right)))
+            asked = self._validation
+            wrong &= ~np.isclose(right, left, asked.relative, asked.tolerance, equal_nan=True)
         places = np.flatnonzero(wrong)
         if not len(places):
             return ""

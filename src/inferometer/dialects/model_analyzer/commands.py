@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
@@ -22,7 +22,6 @@ from inferometer.options.options import Options
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
 from inferometer.tune.report import facts
-from inferometer.tune.scoring import Goal
 from inferometer.tune.study import Study
 
 Profile = Callable[..., Iterator[Study]]
@@ -67,7 +66,10 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
         if interrupts.asked:
             console.info("Interrupted: what was measured is saved; run the same command again to go on.")
             return FAILURE
-    whole = _remembered(job, studies)
+    with journals.opened(config.journal) as journal:
+        checkpoint.remember(journal, studies)
+        known = checkpoint.read_journal(journal)
+    whole = [known.whole(study) for study in studies]
     count = sum(len(study.ranked) for study in whole)
     names = [name for study in whole for name in study.models]
     console.info(f"Profile complete. Profiled {count} configurations for models: {names}")
@@ -128,14 +130,6 @@ def _sent_data(job: ProfileJob) -> SentData:
     return SentData(protocol, flags, mark)
 
 
-def _remembered(job: ProfileJob, studies: Sequence[Study]) -> list[Study]:
-    """Studies with all measurements of their models, also of earlier runs."""
-    with journals.opened(job.config.journal) as journal:
-        checkpoint.remember(journal, studies)
-        known = checkpoint.read_journal(journal)
-    return [known.whole(study) for study in studies]
-
-
 def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:
     if config.skip_summary_reports:
         return
@@ -185,17 +179,16 @@ def run_analyze(config: Config, program: Program, console: Console) -> int:
                 f"there is no measurement of '{name}' in '{folder}'",
                 remedy=f"run profile first; measured are {', '.join(measured) or 'none'}",
             )
-    studies = [_judged(known.study(name), goals, config.mode) for name in models]
+    studies = [
+        replace(study, goals=tuple(goals.get(goal.model, goal) for goal in study.goals), mode=config.mode)
+        for study in map(known.study, models)
+    ]
     count = sum(len(study.measured) for study in studies)
     console.info(f"Read {count} measurements of {', '.join(models)} from {folder}; nothing is measured.")
     with writing(config.export_path):
         config.export_path.mkdir(exist_ok=True)
     _write_reports(config, program, studies, console)
     return OK
-
-
-def _judged(study: Study, goals: Mapping[str, Goal], mode: str) -> Study:
-    return replace(study, goals=tuple(goals.get(goal.model, goal) for goal in study.goals), mode=mode)
 
 
 def run_report(config: Config, console: Console) -> int:

@@ -47,13 +47,13 @@ def _int(value: Any) -> int | None:
         return None
 
 
-def number(*, least: float = 0.0, above: bool = False) -> Read:
-    """Numbers from `least` on, or only `above` it."""
+def number(*, above: bool = False) -> Read:
+    """Numbers from 0 on, or only `above` it."""
 
     def read(path: str, value: Any) -> float:
         found = maybe_number(value)
-        if found is None or not least <= found < float("inf") or (above and found == least):
-            raise wrong(path, value, f"a number above {least:g}" if above else f"a number from {least:g} up")
+        if found is None or not 0 <= found < float("inf") or (above and found == 0):
+            raise wrong(path, value, "a number above 0" if above else "a number from 0 up")
         return found
 
     return read

@@ -30,9 +30,7 @@ from inferometer.stats.measurement import (
     FailureGroup,
     Level,
     Measurement,
-    Rates,
     ServerMetrics,
-    Streaming,
     WindowFigures,
 )
 from inferometer.stats.result import Result
@@ -249,9 +247,15 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
     if level.mode == "request_rate" and abs(latency - service) > SERVICE_DIFFERENCE * latency:
         yield f"    Avg service time: {whole_us(service)} usec"
     if level.rates is not None and (has_schedule(result.effective) or not level.is_as_asked):
-        yield _rates(level.rates)
-    if result.model.get("is_decoupled") and measurement.streaming is not None:
-        yield from _streaming(measurement.streaming)
+        rates = (level.rates.asked_per_s, level.rates.sent_per_s, level.rates.answered_per_s)
+        asked, sent, answered = map(decimal, rates)
+        yield f"    Request rate: asked {asked}, sent {sent}, answered {answered} requests/sec"
+    streaming = measurement.streaming
+    if result.model.get("is_decoupled") and streaming is not None:
+        yield f"    Time to first response: {_times(streaming.first)}"
+        if streaming.gaps.count:
+            yield f"    Time between responses: {_times(streaming.gaps)}"
+        yield f"    Responses per request: {decimal(streaming.responses / streaming.per_request.count)}"
     yield from token_lines(measurement)
     if measurement.sequences is not None:
         yield f"    Avg sequence latency: {_times(measurement.sequences.latency)}"
@@ -265,18 +269,6 @@ def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[s
         yield from (f"    [WARNING] {row.text}" for row in level.remarks if row.note is Note.OVERLOADED)
     if level.is_over_limit:
         yield f"    [WARNING] Over the latency limit of {result.effective.latency_limit_ms} msec"
-
-
-def _rates(rates: Rates) -> str:
-    asked, sent, answered = map(decimal, (rates.asked_per_s, rates.sent_per_s, rates.answered_per_s))
-    return f"    Request rate: asked {asked}, sent {sent}, answered {answered} requests/sec"
-
-
-def _streaming(streaming: Streaming) -> Iterator[str]:
-    yield f"    Time to first response: {_times(streaming.first)}"
-    if streaming.gaps.count:
-        yield f"    Time between responses: {_times(streaming.gaps)}"
-    yield f"    Responses per request: {decimal(streaming.responses / streaming.per_request.count)}"
 
 
 def _failure(group: FailureGroup) -> str:
