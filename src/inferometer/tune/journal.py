@@ -21,10 +21,7 @@ from inferometer.tune.variant import ModelVariant
 
 SCHEMA = 1
 T = TypeVar("T")
-_BROKEN = (
-    sqlite3.DatabaseError,
-    UnicodeDecodeError,
-)  # error messages about a damaged file may be damaged too
+_BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # messages about a damaged file may be damaged too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS variants (name TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -58,10 +55,11 @@ class Journal:
 
     def add(self, trial: Trial, variants: tuple[ModelVariant, ...], *, study: str) -> None:
         """Trial and variants in one transaction."""
+        parts = [part for variant in variants for part in variant.with_members]
         with self._saving():
             self._db.executemany(
                 "INSERT OR REPLACE INTO variants VALUES (?, ?)",
-                [(variant.name, json.dumps(plain(variant))) for variant in _with_members(variants)],
+                [(variant.name, json.dumps(plain(variant))) for variant in parts],
             )
             self._db.execute(
                 "INSERT INTO trials VALUES (?, ?, ?, ?)",
@@ -102,16 +100,12 @@ class Journal:
         return validated(kind, document, f"'{self.path}' cannot be used", "search again")
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        try:
+        with _reading(self.path):
             return self._db.execute(query, values).fetchall()
-        except _BROKEN as error:
-            raise _unreadable(self.path, error) from error
 
-    def _document(self, text: object) -> Any:
-        try:
-            return json.loads(text)  # type: ignore[arg-type]
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _unreadable(self.path, error) from error
+    def _document(self, text: Any) -> Any:
+        with _reading(self.path, (TypeError, ValueError, RecursionError)):
+            return json.loads(text)
 
     # --- other facts
 
@@ -123,12 +117,6 @@ class Journal:
         """None when it was never remembered."""
         rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return self._document(rows[0][0]) if rows else None
-
-
-def _with_members(variants: tuple[ModelVariant, ...]) -> Iterator[ModelVariant]:
-    for variant in variants:
-        yield from _with_members(variant.composing)
-        yield variant
 
 
 @contextlib.contextmanager
@@ -143,41 +131,42 @@ def read(path: Path) -> Iterator[Journal]:
     """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
-    with contextlib.closing(_reading(path)) as connection:
+    with contextlib.closing(_connect_to_read(path)) as connection:
         yield _checked(path, connection)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    try:
+    with _reading(path):
         connection = sqlite3.connect(path, timeout=10)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.executescript(_TABLES)
         with connection:
             connection.execute("INSERT OR IGNORE INTO facts VALUES ('schema', ?)", (json.dumps(SCHEMA),))
-    except _BROKEN as error:
-        raise _unreadable(path, error) from error
     return connection
 
 
-def _reading(path: Path) -> sqlite3.Connection:
+def _connect_to_read(path: Path) -> sqlite3.Connection:
     """Read-only; an empty file is read as an empty journal."""
     # Without a write-ahead log nobody is writing; `immutable` keeps SQLite from creating files of its own.
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    try:
+    with _reading(path):
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
-    except _BROKEN as error:
-        raise _unreadable(path, error) from error
     if tables == (0,):
         connection.close()
         return _connect(Path(":memory:"))
     return connection
 
 
-def _unreadable(path: Path, error: Exception) -> UsageError:
-    return UsageError(
-        f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
-    )
+@contextlib.contextmanager
+def _reading(path: Path, broken: tuple[type[Exception], ...] = _BROKEN) -> Iterator[None]:
+    """What a damaged file causes becomes a sentence."""
+    try:
+        yield
+    except broken as error:
+        raise UsageError(
+            f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
+        ) from error
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Journal:

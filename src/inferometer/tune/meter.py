@@ -91,7 +91,6 @@ class EngineMeter:
     def __init__(
         self,
         options: Mapping[str, Options],
-        watcher: Watcher,
         effort: Effort,
         prompts: Mapping[str, Prompts | None] | None = None,
     ) -> None:
@@ -100,7 +99,6 @@ class EngineMeter:
         self._inputs: dict[str, frozenset[str]] = {}  # of those, their names
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
-        self._watcher = watcher
         self._effort = effort
         self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
@@ -212,7 +210,8 @@ class EngineMeter:
                 raise
             reason = " ".join(error.message.split())  # may hold the traceback of a python model
             raise TrialError(reason) from error
-        return _Client(setup, make_instrument(setup, workers, self._watcher), stack)
+        # Its watcher does not interrupt: a trial that runs is finished, so that it counts.
+        return _Client(setup, make_instrument(setup, workers, Watcher()), stack)
 
     def _setup(self, model: str, batch: int, deployment: Deployment) -> Setup:
         options = self._asking(changed(self._options[model], model=model, batch=batch))

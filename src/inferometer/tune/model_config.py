@@ -76,10 +76,7 @@ def from_document(fields: Fields, origin: str = "the configuration") -> Any:
 
     try:
         return json_format.ParseDict(dict(fields), message())
-    except (
-        json_format.ParseError,
-        SystemError,
-    ) as error:  # a list in place of a member of an enum is the latter
+    except (json_format.ParseError, SystemError) as error:  # the latter: a list in place of an enum's member
         raise UsageError(f"{origin} is not a model configuration: {error}") from error
 
 

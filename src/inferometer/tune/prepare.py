@@ -1,6 +1,6 @@
 """From settings to a search: what may be changed, which search is made, what is refused before a server starts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,7 @@ def groups(settings: TuneSettings) -> Sequence[tuple[ModelSettings, ...]]:
 
 def are_whole(settings: TuneSettings) -> bool:
     """Every model that will be loaded has a configuration of its own that leaves nothing to the server."""
-    names = [
-        member for model in settings.models for member in (model.name, *(row.name for row in model.members))
-    ]
+    names = settings.names
     while names:
         found = model_config.read_model(settings.launch.repositories, name := names.pop())
         if found is None or not all(found.get(field) for field in ("input", "output")):
@@ -92,27 +90,16 @@ def _space(settings: TuneSettings, model: ModelSettings, base: Fields, has_gpus:
 
 def _members(
     settings: TuneSettings, model: ModelSettings, base: Fields, read: Callable[[str], Fields]
-) -> list[ModelSettings]:
-    found = list(model.members) if model.is_bls else _ensemble_members(model, base, read)
-    return [
-        replace(member, cpu_only=True) if member.name in settings.cpu_only_members else member
-        for member in found
-    ]
-
-
-def _ensemble_members(
-    model: ModelSettings, base: Fields, read: Callable[[str], Fields]
-) -> list[ModelSettings]:
+) -> Iterator[ModelSettings]:
     given = {member.name: member for member in model.members}
-    found = []
-    for name in model_config.members(base):
-        if model_config.members(read(name)):
+    for name in given if model.is_bls else model_config.members(base):
+        if not model.is_bls and model_config.members(read(name)):
             raise UsageError(
                 f"the ensemble '{model.name}' calls '{name}', which is an ensemble itself",
                 remedy="tune the inner one on its own",
             )
-        found.append(given.get(name, ModelSettings(name)))
-    return found
+        member = given.get(name, ModelSettings(name))
+        yield replace(member, cpu_only=True) if name in settings.cpu_only_members else member
 
 
 def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import inferometer
 from inferometer.base.errors import InferometerError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
@@ -62,7 +62,7 @@ def profile(
                 _warn_of_others(settings, deployment, watcher)
             if idle is None:
                 idle = _idle(settings, nvml)
-            runner = TrialRunner(deployment, meter, journal, names, monotonic_ns, watcher, has_measured)
+            runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured)
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
@@ -92,10 +92,7 @@ def _where(settings: TuneSettings, deployment: Deployment) -> str:
 
 
 def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Watcher) -> None:
-    names = [
-        name for model in settings.models for name in (model.name, *(member.name for member in model.members))
-    ]
-    for other in deployment.others(names):
+    for other in deployment.others(settings.names):
         text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
         watcher.said(f"{text}, and so change the figures", is_warning=True)
 
@@ -131,18 +128,14 @@ def _deployment_for(
     if launch.mode == "local" and launch.executable is None and are_whole(settings):
         # Otherwise the server starts each model once more at every load, to complete its configuration.
         launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
-    if deployment is not None and not own.server_flags and not own.environment and not deployment.is_special:
-        return deployment
+    is_special = bool(own.server_flags or own.environment)
     if deployment is not None:
+        if not is_special and not deployment.is_special:
+            return deployment
         deployment.close()
-    if own.server_flags or own.environment:
-        launch = replace(
-            launch,
-            flags=own.server_flags or launch.flags,
-            environment=own.environment or launch.environment,
-        )
-    fresh = open_deployment(launch)
-    fresh.is_special = bool(own.server_flags or own.environment)
+    flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
+    fresh = open_deployment(replace(launch, flags=flags, environment=environment))
+    fresh.is_special = is_special
     return stack.enter_context(fresh)
 
 
@@ -158,8 +151,7 @@ def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
 
 
 def _engine(settings: TuneSettings) -> Meter:
-    # The watcher is not asked here whether to end: a trial that runs is finished, so that it counts.
-    return EngineMeter(sent_options(settings), Watcher(), settings.effort, sent_prompts(settings.models))
+    return EngineMeter(sent_options(settings), settings.effort, sent_prompts(settings.models))
 
 
 def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
@@ -186,7 +178,6 @@ class TrialRunner:
     meter: Meter
     journal: Journal
     names: VariantNames
-    clock: Clock
     watcher: Watcher
     has_measured: bool = False  # another model of this session was, so the set-up works
 
@@ -271,13 +262,13 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
     """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
     were measured."""
     number = runner.journal.next_number()
-    begun_ns = runner.clock()
+    begun_ns = monotonic_ns()
     try:
         if runner.deployment.revive():
             runner.meter.forget()
         is_fresh = runner.deployment.apply(proposal.variants)
         if is_fresh:
-            loaded = [part.name for variant in proposal.variants for part in (*variant.composing, variant)]
+            loaded = [part.name for variant in proposal.variants for part in variant.with_members]
             runner.watcher.said(f"Loaded {', '.join(loaded)}", is_detail=True)
         reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
     except (TrialError, InferometerError) as error:
@@ -294,5 +285,5 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
             replace(part, figures=found) for part, found in zip(bare.parts, reading.parts, strict=True)
         )
         trial = replace(bare, parts=parts, gpus=reading.gpus)
-    cost_s = (runner.clock() - begun_ns) / NS_PER_S
+    cost_s = (monotonic_ns() - begun_ns) / NS_PER_S
     return replace(trial, cost_s=cost_s, key=stored_key(runner, proposal))

@@ -214,6 +214,11 @@ class TuneSettings:
     watch_gpus: bool | None = None  # None: when there are any
     idle_s: float = 0.0  # how long the empty server is watched for its own figures
 
+    @property
+    def names(self) -> list[str]:
+        """Of all models and of the members that have settings."""
+        return [row.name for model in self.models for row in (model, *model.members)]
+
 
 RESERVE_S = 3.0  # of a budget: for starting and ending the server
 

@@ -5,7 +5,7 @@ depth below the field is spelled out into such values first, so a space is a pla
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,22 +164,24 @@ def _map_choices(field: Any, value: object, where: str) -> list[Any]:
     if not isinstance(value, Mapping):
         raise _wrong(where, value, "a mapping")
     inner = field.message_type.fields_by_name["value"]
-    names = [str(name) for name in value]
-    parts = [_choices(inner, item, f"{where}.{name}") for name, item in value.items()]
-    return [_without_none(names, choice) for choice in itertools.product(*parts)]
+    return _combined(
+        Parameter(str(name), _choices(inner, item, f"{where}.{name}")) for name, item in value.items()
+    )
 
 
 def _one_choices(field: Any, value: object, where: str) -> list[Any]:
     """Of a single value: a message, an enumeration or a scalar."""
     if field.message_type is not None:
-        rows = message_choices(field.message_type, value, where)
-        names = [row.field for row in rows]
-        return [_without_none(names, choice) for choice in itertools.product(*(row.choices for row in rows))]
+        return _combined(message_choices(field.message_type, value, where))
     return [_scalar(field, value, where)]
 
 
-def _without_none(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+def _combined(rows: Iterable[Parameter]) -> list[Any]:
+    """Every combination as a mapping, without what is left as it is."""
+    pairs = [[(row.field, choice) for choice in row.choices] for row in rows]
+    return [
+        {name: value for name, value in chosen if value is not None} for chosen in itertools.product(*pairs)
+    ]
 
 
 def _scalar(field: Any, value: object, where: str) -> object:

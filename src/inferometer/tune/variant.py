@@ -45,7 +45,7 @@ class ModelVariant:
     @property
     def with_members(self) -> tuple["ModelVariant", ...]:
         """In the order they are loaded: members before their caller."""
-        return (*self.composing, self)
+        return (*(part for member in self.composing for part in member.with_members), self)
 
     @property
     def text(self) -> str:

@@ -4,7 +4,6 @@ from inferometer.dialects.model_analyzer.build import text_options
 from inferometer.dialects.model_analyzer.flags import genai_flags
 from inferometer.measure.checks import changed
 from inferometer.options.options import Options
-from inferometer.stats.watcher import Watcher
 from inferometer.tune.meter import EngineMeter
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Addresses, Effort
@@ -36,7 +35,7 @@ def test_prompts_go_to_an_openai_server_and_tokens_come_back():
         options, prompts = text_options(
             changed(Options(), model="tiny"), flags, "genai_perf_flags", has_data=False
         )
-        meter = EngineMeter({"tiny": options}, Watcher(), Effort(0.3, 0.5), {"tiny": prompts})
+        meter = EngineMeter({"tiny": options}, Effort(0.3, 0.5), {"tiny": prompts})
         proposal = Proposal(
             ((ModelVariant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)
         )

@@ -8,7 +8,6 @@ import pytest
 from scripted import W, answer, server
 
 from inferometer.base.errors import PeerError
-from inferometer.base.units import monotonic_ns
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
 from inferometer.tune.deployment import ServerDeployment
@@ -112,9 +111,7 @@ def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measu
     scope = SearchProblem((ModelProblem(space, Goal("W")),), SearchSettings(bounds=BOUNDS))
     with journals.opened(path) as journal:
         names = VariantNames.of(journal.variants())
-        lab = TrialRunner(
-            site or FakeSite(FakeServer()), meter, journal, names, monotonic_ns, watcher or Trials()
-        )
+        lab = TrialRunner(site or FakeSite(FakeServer()), meter, journal, names, watcher or Trials())
         lab.has_measured = has_measured
         blank = Study("test", "online", "brute", scope.goals)
         return run(lab, brute(scope, names), blank)
@@ -166,7 +163,7 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
 
     with journals.opened(path) as journal:
         names = VariantNames()
-        lab = TrialRunner(FakeSite(FakeServer()), FakeMeter(), journal, names, monotonic_ns, Watcher())
+        lab = TrialRunner(FakeSite(FakeServer()), FakeMeter(), journal, names, Watcher())
         found = run(lab, twice(names), Study("test", "online", "", (Goal("W"),)))
     assert [trial.number for trial in found.trials] == [0]
 

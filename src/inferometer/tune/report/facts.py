@@ -11,7 +11,7 @@ from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, RankedVariant
 from inferometer.tune.study import Recommendation, Study, recommend
-from inferometer.tune.trial import Status, Trial
+from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant
 
 
@@ -53,10 +53,6 @@ def hardware(study: Study) -> str:
     return f"{cores} cores of {name}" if name and cores else "CPU"
 
 
-def platform(variant: ModelVariant) -> str:
-    return str(variant.config.get("backend") or variant.config.get("platform") or "unknown")
-
-
 def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
     """(CPU or GPU, how many instances); an instance of the server's choice is where the variant is meant to run."""
     usual = "CPU" if variant.cpu_only else "GPU"
@@ -80,7 +76,7 @@ def shape(variant: ModelVariant) -> str:
     counted = " and ".join(plural(count, f"{kind} instance") for kind, count in kinds(variant))
     own = (
         f"{counted} with a max batch size of {batch_size(variant)}, dynamic batching {batching(variant).lower()}, "
-        f"on platform {platform(variant)}"
+        f"on platform {variant.config.get('backend') or variant.config.get('platform') or 'unknown'}"
     )
     return f"{own}, and the members {members}" if members else own
 
@@ -149,7 +145,10 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
     if name == study.default_name:
         return f"{name}, the model's own configuration, is the best{where}{on}; there is no gain to be had."
     if found.gain_percent is None:
-        return f"{name} is the best{where} {target}{on}; {_why_no_default(found)}."
+        problem = (
+            "does not satisfy the constraints" if found.has_default else "gave no measurement to compare with"
+        )
+        return f"{name} is the best{where} {target}{on}; the default configuration {problem}."
     if round(found.gain_percent) <= 0:
         return f"{name} is the best{where} but offers no gain over the default configuration{on}."
     if not found.is_sure:
@@ -158,12 +157,6 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
             "inside the spread of the measurements: measure both again before relying on it."
         )
     return f"{name} is {found.gain_percent:.0f}% better than the default configuration {target}{where}{on}."
-
-
-def _why_no_default(found: Recommendation) -> str:
-    if found.has_default:
-        return "the default configuration does not satisfy the constraints"
-    return "the default configuration gave no measurement to compare with"
 
 
 def gain_text(study: Study) -> str:
@@ -200,17 +193,11 @@ def why(study: Study) -> str:
 
 def trial_line(trial: Trial) -> str:
     """One trial as it ended."""
-    at = f"{trial.name}, {load_text(trial)}"
-    if trial.status is not Status.MEASURED:
-        return f"{at}: {trial.reason}"
-    return f"{at}: {_figures(trial)}"
-
-
-def _figures(trial: Trial) -> str:
     rate, p99 = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
     figures = [f"{rate:.1f} infer/s"] if rate is not None else []
     figures += [f"p99 {p99:.2f} ms"] if p99 is not None else []
-    return ", ".join(figures) or "no throughput, no latency"
+    shown = ", ".join(figures) or "no throughput, no latency"
+    return f"{trial.name}, {load_text(trial)}: {shown if trial.is_measured else trial.reason}"
 
 
 # --- what each knob did: the best objective of the variants that share a value of it

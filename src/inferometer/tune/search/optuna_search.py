@@ -2,12 +2,12 @@
 
 import importlib.util
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError
 from inferometer.tune.scoring import passes, score, violation
 from inferometer.tune.search.search import (
+    Knob,
     ModelProblem,
     Proposal,
     SearchMessage,
@@ -32,34 +32,27 @@ INSTALL = "pip install 'inferometer[tune]'"
 NO_FIGURES = -1.0
 SAME_DRAWS = 50  # draws of what is known already before the space counts as used up
 MANY = 10**6
+LOAD = "load"
+
+Choices = dict[tuple[str, str], Any]
+"""By model and field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dimension:
-    """Something to draw: a parameter of a model, or its load."""
-
-    name: str  # in Optuna's study
-    model: str
-    noun: str  # as the log shows it
-    choices: tuple[Any, ...]
-
-
-def dimensions(problem: SearchProblem) -> tuple[Dimension, ...]:
+def _knobs(problem: SearchProblem) -> list[Knob]:
     """All that is searched, over all models and members."""
-    found: list[Dimension] = []
+    found: list[Knob] = []
     for task in problem.tasks:
         found += [
-            Dimension(f"{part.model}/{row.field}", part.model, row.field, row.choices)
+            Knob(part.model, row.field, row.choices)
             for part in task.tunable
             for row in part.space.parameters
             if len(row.choices) > 1
         ]
         if len(task.batches) > 1:
-            found.append(Dimension(f"{task.model}/batch_sizes", task.model, "batch_sizes", task.batches))
+            found.append(Knob(task.model, "batch_sizes", task.batches))
         if problem.settings.by_rate or not problem.settings.optuna.use_formula:
-            noun = "request_rate" if problem.settings.by_rate else "concurrency"
-            found.append(Dimension(f"{task.model}/load", task.model, noun, problem.load_values(task)))
-    return tuple(found)
+            found.append(Knob(task.model, LOAD, problem.load_values(task)))
+    return found
 
 
 def limits(given: OptunaLimits, total: int) -> tuple[int, int]:
@@ -80,12 +73,14 @@ def require_optuna() -> None:
 
 
 def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
-    found = dimensions(problem)
-    total = math.prod(len(axis.choices) for axis in found)
+    knobs = _knobs(problem)
+    total = math.prod(len(knob.values) for knob in knobs)
     yield SearchMessage(f"Number of configs in search space: {total}", is_detail=True)
-    for axis in found:
-        span = f"{axis.choices[0]} to {axis.choices[-1]}"
-        yield SearchMessage(f"  {axis.model} {axis.noun}: {span} ({len(axis.choices)})", is_detail=True)
+    load_name = "request_rate" if problem.settings.by_rate else "concurrency"
+    for knob in knobs:
+        name = load_name if knob.field == LOAD else knob.field
+        span = f"{knob.values[0]} to {knob.values[-1]}"
+        yield SearchMessage(f"  {knob.model} {name}: {span} ({len(knob.values)})", is_detail=True)
     low, high = limits(problem.settings.optuna, total)
     yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
     yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
@@ -98,7 +93,7 @@ def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps[st
         )
     variants: Variants = {base.name: first.variants}
     trials = [base]
-    reason = yield from _draw(problem, names, found, (low, high), trials, variants)
+    reason = yield from _draw(problem, names, knobs, (low, high), trials, variants)
     if problem.settings.sweep_after and not problem.settings.by_rate:
         yield from sweep_best(problem, trials, variants, base.name)
     return reason
@@ -107,7 +102,7 @@ def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps[st
 def _draw(
     problem: SearchProblem,
     names: VariantNames,
-    found: tuple[Dimension, ...],
+    knobs: list[Knob],
     bounds: tuple[int, int],
     trials: list[Trial],
     variants: Variants,
@@ -123,9 +118,7 @@ def _draw(
         if drawn >= low and since_best >= problem.settings.optuna.early_exit:
             return f"{since_best} trials brought nothing better"
         asked = study.ask()
-        chosen = {
-            axis.name: axis.choices[asked.suggest_int(axis.name, 0, len(axis.choices) - 1)] for axis in found
-        }
+        chosen = {(knob.model, knob.field): knob.values[_drawn(asked, knob)] for knob in knobs}
         proposal = _proposal(problem, names, chosen)
         if any(illegal(*part) for part in proposal.parts):
             known[proposal.key] = NO_FIGURES
@@ -168,12 +161,16 @@ def _study(seed: int) -> "optuna.Study":
     return optuna.create_study(direction="maximize", sampler=sampler)
 
 
-def _proposal(problem: SearchProblem, names: VariantNames, chosen: dict[str, Any]) -> Proposal:
+def _drawn(asked: "optuna.Trial", knob: Knob) -> int:
+    return asked.suggest_int(f"{knob.model}/{knob.field}", 0, len(knob.values) - 1)
+
+
+def _proposal(problem: SearchProblem, names: VariantNames, chosen: Choices) -> Proposal:
     overrides = {
         part.model: {
             row.field: value
             for row in part.space.parameters
-            if (value := chosen.get(f"{part.model}/{row.field}", row.choices[0])) is not None
+            if (value := chosen.get((part.model, row.field), row.choices[0])) is not None
         }
         for part in problem.tunable
     }
@@ -184,11 +181,7 @@ def _proposal(problem: SearchProblem, names: VariantNames, chosen: dict[str, Any
     return Proposal(tuple(parts))
 
 
-def _load(
-    problem: SearchProblem, task: ModelProblem, variant: ModelVariant, chosen: dict[str, Any]
-) -> ClientLoad:
-    batch = chosen.get(f"{task.model}/batch_sizes", task.batches[0])
-    value = chosen.get(f"{task.model}/load")
-    if value is None:
-        value = formula(problem, variant)
-    return problem.load(value, batch)
+def _load(problem: SearchProblem, task: ModelProblem, variant: ModelVariant, chosen: Choices) -> ClientLoad:
+    batch = chosen.get((task.model, "batch_sizes"), task.batches[0])
+    value = chosen.get((task.model, LOAD))
+    return problem.load(formula(problem, variant) if value is None else value, batch)

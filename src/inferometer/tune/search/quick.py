@@ -14,6 +14,7 @@ from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import is_better, passes, score, violation
 from inferometer.tune.search.search import (
+    Knob,
     ModelProblem,
     Proposal,
     SearchMessage,
@@ -29,15 +30,6 @@ from inferometer.tune.search.search import (
 from inferometer.tune.space import BATCH, BATCHING, INSTANCES, Space, doubling
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import VariantNames
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """One thing to turn: the batch size or the instances of one model."""
-
-    model: str
-    field: str
-    values: tuple[int, ...]
 
 
 def knobs(problem: SearchProblem) -> tuple[Knob, ...]:

@@ -7,7 +7,7 @@ same it proposes the same: a search is resumed by telling it again what the jour
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
@@ -131,6 +131,16 @@ def ask(proposal: Proposal) -> SearchSteps[Trial]:
 
 
 # --- steps that several searches make
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One thing to turn: a field of a model's configuration, or its load."""
+
+    model: str
+    field: str
+    values: tuple[Any, ...]
+
 
 Variants = dict[str, tuple[ModelVariant, ...]]
 """By the name of the trials, what was loaded together."""

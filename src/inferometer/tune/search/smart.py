@@ -195,7 +195,7 @@ def _opening(state: SmartState) -> list[int]:
 def _look_around(state: SmartState) -> SearchSteps[None]:
     """The most promising candidate for each number of instances: throughput has a kink where cores run out."""
     which = state.candidates.which
-    for group in _by_instances(state, list(range(1, len(state.candidates.configurations)))):
+    for group in _by_instances(state):
         if is_over(state, left_for=race_cost(state)):
             return
         _, gain = _gains(state)
@@ -205,9 +205,10 @@ def _look_around(state: SmartState) -> SearchSteps[None]:
             yield from measure(state, row, LOOK)
 
 
-def _by_instances(state: SmartState, order: list[int]) -> list[list[int]]:
+def _by_instances(state: SmartState) -> list[list[int]]:
+    """All configurations but the default, by their number of instances; of many numbers only some."""
     groups: dict[float, list[int]] = {}
-    for number in order:
+    for number in range(1, len(state.candidates.configurations)):
         groups.setdefault(_size(state, number)[0], []).append(number)
     found = [groups[size] for size in sorted(groups)]
     if len(found) <= MOST_GROUPS:
@@ -216,9 +217,9 @@ def _by_instances(state: SmartState, order: list[int]) -> list[list[int]]:
     return [found[place] for place in picked]
 
 
-def _size(state: SmartState, number: int) -> tuple[float, float]:
-    place = state.candidates.configurations[number].place
-    return place[0], place[1]
+def _size(state: SmartState, number: int) -> tuple[float, ...]:
+    """Instances and batch of the first model."""
+    return state.candidates.configurations[number].place[:2]
 
 
 # --- 2. exploring

@@ -12,7 +12,6 @@ from pathlib import Path
 from scripted import answer, server
 
 from inferometer.base.errors import UsageError
-from inferometer.base.units import monotonic_ns
 from inferometer.dialects.model_analyzer import main as model_analyzer
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import journal as journals
@@ -214,7 +213,7 @@ class Analyzer:
                 study = Study(
                     "inferometer test", settings.mode, name, scope.goals, seed=settings.search.seed or 0
                 )
-                yield run(TrialRunner(site, meter, journal, names, monotonic_ns, watcher), steps, study)
+                yield run(TrialRunner(site, meter, journal, names, watcher), steps, study)
                 if watcher.is_interrupted():
                     return
 
