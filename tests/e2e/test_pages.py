@@ -49,16 +49,24 @@ def shown(chromium, tmp_path):
     return show
 
 
+def evaluate(tab, expression):
+    """The value of a JavaScript expression in the page."""
+    reply = tab.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+    assert "exceptionDetails" not in reply, f"the page failed at {expression}: {reply['exceptionDetails']}"
+    return reply["result"].get("value")
+
+
 def complaints(tab):
-    tab.evaluate("1")  # whatever the page had to say was said before this answer
+    evaluate(tab, "1")  # whatever the page had to say was said before this answer
     return [event for event in tab.events if event.get("method") in COMPLAINTS]
 
 
 def marks(tab, section, chart=0):
     """(x, y) of the marks of a chart, as the page has them."""
-    found = tab.evaluate(
+    found = evaluate(
+        tab,
         f"[...document.querySelectorAll('#{section} .plot.wide')[{chart}].querySelectorAll('.mark')]"
-        ".map(mark => [Number(mark.dataset.x), Number(mark.dataset.y)])"
+        ".map(mark => [Number(mark.dataset.x), Number(mark.dataset.y)])",
     )
     return [tuple(pair) for pair in found]
 
@@ -67,9 +75,9 @@ def marks(tab, section, chart=0):
 def test_nothing_goes_wrong_on_the_page(kind, shown):
     tab = shown(KINDS[kind]())
     assert complaints(tab) == []
-    assert tab.evaluate("document.querySelectorAll('.plot.wide').length") > 0
-    assert tab.evaluate(
-        "[...document.querySelectorAll('.plot.wide')].every(plot => plot.getBBox().width > 500)"
+    assert evaluate(tab, "document.querySelectorAll('.plot.wide').length") > 0
+    assert evaluate(
+        tab, "[...document.querySelectorAll('.plot.wide')].every(plot => plot.getBBox().width > 500)"
     )
 
 
@@ -90,9 +98,10 @@ def test_the_charts_have_the_numbers_of_the_result(shown):
         (p / 100, ns) for row in rows for p, ns in row.latency.percentiles if p in (50, 90, 95, 99, 99.9)
     }
     assert set(marks(tab, "distribution")) == exact
-    bars = tab.evaluate(
+    bars = evaluate(
+        tab,
         "[...document.querySelectorAll('#time .bars')[0].querySelectorAll('.track')]"
-        ".map(track => [...track.children].map(piece => Number(piece.dataset.value)))"
+        ".map(track => [...track.children].map(piece => Number(piece.dataset.value)))",
     )
     assert bars == [list(level_pieces(row).values()) for row in rows]
 
@@ -100,9 +109,10 @@ def test_the_charts_have_the_numbers_of_the_result(shown):
 def test_the_parts_of_a_bar_are_as_wide_as_their_share(shown):
     tab = shown(sample_result())
     last = "[...document.querySelectorAll('#time .bars')[0].querySelectorAll('.track')].at(-1)"
-    widths = tab.evaluate(
+    widths = evaluate(
+        tab,
         f"[...{last}.children].map(piece => piece.getBoundingClientRect().width"
-        f" / {last}.getBoundingClientRect().width)"
+        f" / {last}.getBoundingClientRect().width)",
     )
     pieces = level_pieces(sample_result().levels[-1].measurement)
     total = sum(pieces.values())
@@ -112,8 +122,8 @@ def test_the_parts_of_a_bar_are_as_wide_as_their_share(shown):
 def test_the_comparison_draws_its_differences(shown):
     comparison = sample_comparison()
     tab = shown(comparison)
-    found = tab.evaluate(
-        "[...document.querySelectorAll('#differences .dot')].map(dot => Number(dot.dataset.value))"
+    found = evaluate(
+        tab, "[...document.querySelectorAll('#differences .dot')].map(dot => Number(dot.dataset.value))"
     )
     expected = [row.percent.value for level in comparison.contrasts[0].levels for row in level.differences]
     assert found == expected
@@ -131,59 +141,61 @@ def test_the_diagnosis_draws_model_and_measurement(shown):
 def test_names_from_outside_stay_text(kind, shown):
     tab = shown(KINDS[kind](NASTY))
     assert complaints(tab) == []
-    assert NASTY in tab.evaluate("document.querySelector('h1').textContent")
-    assert NASTY in tab.evaluate("document.title")
-    assert tab.evaluate("document.scripts.length") == 2
-    assert tab.evaluate("document.images.length") == 0
+    assert NASTY in evaluate(tab, "document.querySelector('h1').textContent")
+    assert NASTY in evaluate(tab, "document.title")
+    assert evaluate(tab, "document.scripts.length") == 2
+    assert evaluate(tab, "document.images.length") == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [320, 375, 600, 768])
 def test_no_screen_is_too_narrow(kind, width, shown):
     tab = shown(KINDS[kind]("a-model-with-quite-a-long-name_that_has_no_blank_anywhere_in_it"), width=width)
-    tab.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    evaluate(tab, "document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert evaluate(tab, "document.documentElement.scrollWidth") <= width
     may_scroll = "part.closest('.sheet')" if width > 700 else "false"  # a wide table, in its own frame
     outside = (
         "[...document.querySelectorAll('main *')].filter(part => part.getBoundingClientRect().right > innerWidth + 1"
         f" && getComputedStyle(part).position !== 'absolute' && !{may_scroll}).map(part => part.outerHTML.slice(0, 80))"
     )
-    assert tab.evaluate(outside) == []
+    assert evaluate(tab, outside) == []
 
 
 def test_letters_keep_their_size_on_a_phone(shown):
     tab = shown(sample_result(), width=375)
-    assert tab.evaluate("getComputedStyle(document.querySelector('.plot.wide')).display") == "none"
+    assert evaluate(tab, "getComputedStyle(document.querySelector('.plot.wide')).display") == "none"
     scale = "document.querySelector('.plot.narrow').getScreenCTM().a"
-    assert tab.evaluate(scale) > 0.85
+    assert evaluate(tab, scale) > 0.85
 
 
 def test_colours_follow_the_system_and_the_button(shown):
     tab = shown(sample_result())
     paper = "getComputedStyle(document.body).backgroundColor"
-    assert tab.evaluate(paper) == "rgb(255, 255, 255)"
+    assert evaluate(tab, paper) == "rgb(255, 255, 255)"
     tab.call("Emulation.setEmulatedMedia", features=DARK)
-    dark = tab.evaluate(paper)
+    dark = evaluate(tab, paper)
     assert dark != "rgb(255, 255, 255)"
     press = f"(document.getElementById('theme').click(), {paper})"
-    assert tab.evaluate(press) == dark  # from the system's to always dark
-    assert tab.evaluate(press) == "rgb(255, 255, 255)"  # always light
-    assert tab.evaluate(press) == dark  # the system's again
+    assert evaluate(tab, press) == dark  # from the system's to always dark
+    assert evaluate(tab, press) == "rgb(255, 255, 255)"  # always light
+    assert evaluate(tab, press) == dark  # the system's again
 
 
 def test_what_is_pointed_at_is_explained(shown):
     tab = shown(sample_result())
-    tab.evaluate(
+    evaluate(
+        tab,
         "new Promise(done => { document.querySelector('#throughput').scrollIntoView();"
-        " requestAnimationFrame(() => requestAnimationFrame(done)); })"
+        " requestAnimationFrame(() => requestAnimationFrame(done)); })",
     )
-    place = tab.evaluate(
+    place = evaluate(
+        tab,
         "(box => [box.x + box.width / 2, box.y + box.height / 2])"
-        "(document.querySelector('#throughput .plot.wide .mark').getBoundingClientRect())"
+        "(document.querySelector('#throughput .plot.wide .mark').getBoundingClientRect())",
     )
     tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + 3, y=place[1] + 3)
-    assert tab.evaluate("document.getElementById('tip').hidden") is False
-    assert tab.evaluate("document.getElementById('tip').textContent").startswith(
+    assert evaluate(tab, "document.getElementById('tip').hidden") is False
+    assert evaluate(tab, "document.getElementById('tip').textContent").startswith(
         "concurrency 1: 40.0 infer/s ±3.0 %"
     )
 
@@ -192,10 +204,11 @@ def test_what_is_pointed_at_is_explained(shown):
 def test_the_button_gives_the_file_back(kind, shown):
     report = KINDS[kind]("name with <angles>")
     tab = shown(report)
-    taken = tab.evaluate(
+    taken = evaluate(
+        tab,
         "new Promise(done => {"
         " URL.createObjectURL = blob => { blob.text().then(done); return '#'; };"
-        " document.getElementById('download').click(); })"
+        " document.getElementById('download').click(); })",
     )
     assert from_json(taken, "it.json", type(report)) == report
     assert json.loads(taken)
@@ -204,12 +217,12 @@ def test_the_button_gives_the_file_back(kind, shown):
 def test_paper_is_light_and_shows_what_is_folded(shown):
     tab = shown(sample_result(), width=800)
     tab.call("Emulation.setEmulatedMedia", media="print", features=DARK)
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") in (
+    assert evaluate(tab, "getComputedStyle(document.body).backgroundColor") in (
         "rgb(255, 255, 255)",
         "rgba(0, 0, 0, 0)",
     )
-    assert tab.evaluate("document.querySelector('#settings table').getBoundingClientRect().height") > 50
-    assert tab.evaluate("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    assert evaluate(tab, "document.querySelector('#settings table').getBoundingClientRect().height") > 50
+    assert evaluate(tab, "getComputedStyle(document.querySelector('.tools')).display") == "none"
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
@@ -220,7 +233,7 @@ def test_without_any_script_the_charts_are_there(chromium, tmp_path):
     path.write_text(text[: text.rindex("<script>")] + "</body></html>")
     chromium.open(path)
     assert len(marks(chromium, "throughput")) == 8
-    assert chromium.evaluate("document.querySelector('#throughput .mark title').textContent").startswith(
+    assert evaluate(chromium, "document.querySelector('#throughput .mark title').textContent").startswith(
         "concurrency 1"
     )
 
@@ -239,7 +252,9 @@ def test_a_long_run_stays_readable(shown):
     level = replace(result.levels[0], windows=result.levels[0].windows * 40)
     tab = shown(replace(result, levels=(level,) * 20))
     assert complaints(tab) == []
-    assert tab.evaluate("document.querySelectorAll('#time .bars')[0].querySelectorAll('.track').length") == 16
+    assert (
+        evaluate(tab, "document.querySelectorAll('#time .bars')[0].querySelectorAll('.track').length") == 16
+    )
 
 
 def test_without_chromium_its_package_is_named(monkeypatch, tmp_path):

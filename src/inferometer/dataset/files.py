@@ -31,6 +31,7 @@ from inferometer.dataset.dataset import Dataset, Step, read_bytes, split_lines, 
 from inferometer.dataset.generate import generate_steps
 from inferometer.dataset.shapes import (
     Shape,
+    data_shape,
     dynamic_shape_error,
     fits,
     format_shape,
@@ -379,11 +380,13 @@ def read_directory(model: ModelSpec, directory: str, shapes: Mapping[str, Shape]
                 f"{', '.join(spec.name for spec in model.inputs)}, found {', '.join(names) or 'none'}"
             )
     step = tuple(
-        _input(spec, Path(directory, spec.name), shapes) for spec in model.inputs if spec.name in names
+        _tensor(spec, "input", Path(directory, spec.name), shapes)
+        for spec in model.inputs
+        if spec.name in names
     )
     checked = [spec for spec in model.outputs if spec.name in names]
     require_known_datatypes(model.name, "output", checked)
-    outputs: Step = tuple(_output(spec, Path(directory, spec.name)) for spec in checked)
+    outputs: Step = tuple(_tensor(spec, "output", Path(directory, spec.name), {}) for spec in checked)
     return Dataset("directory", ((step,),), expected=((outputs,),) if outputs else None)
 
 
@@ -404,40 +407,24 @@ def _require_known(model: ModelSpec, directory: str, names: list[str]) -> None:
             )
 
 
-def _input(spec: TensorSpec, path: Path, shapes: Mapping[str, Shape]) -> Tensor:
-    data, elements = _data(spec, path)
-    shape = maybe_shape(spec, shapes)
-    if shape is None:
-        raise dynamic_shape_error(spec, elements=elements, place=f" in {path}")
-    return _tensor(spec, f"input {spec.name}", shape, path, data, elements)
-
-
-def _output(spec: TensorSpec, path: Path) -> Tensor:
-    data, elements = _data(spec, path)
-    shape = maybe_filled(spec, elements)
-    return _tensor(spec, f"output {spec.name}", (elements,) if shape is None else shape, path, data, elements)
-
-
-def _data(spec: TensorSpec, path: Path) -> tuple[bytes, int]:
-    """The bytes that travel, and how many whole elements they are."""
-    data = read_bytes(path)
-    if spec.datatype == "BYTES":
+def _tensor(spec: TensorSpec, noun: str, path: Path, shapes: Mapping[str, Shape]) -> Tensor:
+    data, is_bytes = read_bytes(path), spec.datatype == "BYTES"
+    if is_bytes:
         lines = split_lines(data)
-        return encode("BYTES", lines), len(lines)
-    return data, len(data) // DATATYPES[spec.datatype].size
-
-
-def _tensor(spec: TensorSpec, label: str, shape: Shape, path: Path, data: bytes, elements: int) -> Tensor:
-    expected = math.prod(shape)
+        data, elements = encode("BYTES", lines), len(lines)
+    else:
+        elements = len(data) // DATATYPES[spec.datatype].size
+    shape = data_shape(spec, elements, shapes, is_input=noun == "input", place=f" in {path}")
     where = f"file {path}, for which the model takes {spec.datatype} of shape {format_shape(shape)}"
-    if spec.datatype == "BYTES" and elements != expected:
+    expected = math.prod(shape)
+    if is_bytes and elements != expected:
         raise UsageError(
-            f"provided data for {label} has {elements} elements, expect {expected}: {where}",
+            f"provided data for {noun} {spec.name} has {elements} elements, expect {expected}: {where}",
             remedy="write one element per line",
         )
-    if spec.datatype != "BYTES" and len(data) != expected * DATATYPES[spec.datatype].size:
+    size = expected * DATATYPES[spec.datatype].size
+    if not is_bytes and len(data) != size:
         raise UsageError(
-            f"provided data for {label} has byte size {len(data)}, "
-            f"expect {expected * DATATYPES[spec.datatype].size}: {where}"
+            f"provided data for {noun} {spec.name} has byte size {len(data)}, expect {size}: {where}"
         )
     return Tensor(spec.name, spec.datatype, shape, data)

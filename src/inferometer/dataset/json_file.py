@@ -27,15 +27,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import MALFORMED, UNPARSED, Dataset, Step, add_streams, unreadable
 from inferometer.dataset.json_reader import JsonError, JsonReader
-from inferometer.dataset.shapes import (
-    Shape,
-    dynamic_shape_error,
-    fits,
-    format_shape,
-    maybe_filled,
-    maybe_shape,
-    require_known_datatypes,
-)
+from inferometer.dataset.shapes import Shape, data_shape, fits, format_shape, require_known_datatypes
 from inferometer.model.numbers import DATATYPES, ElementError, count, encode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 
@@ -352,12 +344,9 @@ def _require_no_overflow(values: list[Any]) -> None:
 def _finished(spec: TensorSpec, place: _Place, data: bytes, written: Shape | None) -> Tensor:
     """The tensor, once its size is seen to be right."""
     elements = _count(spec, place, data)
-    shape = maybe_shape(spec, place.part.shapes) if written is None else written
-    if shape is None and not place.part.is_data:
-        filled = maybe_filled(spec, elements)
-        shape = (elements,) if filled is None else filled
+    part, shape = place.part, written
     if shape is None:
-        raise dynamic_shape_error(spec, elements=elements, place=str(place))
+        shape = data_shape(spec, elements, part.shapes, is_input=part.is_data, place=str(place))
     expected, unit, found = math.prod(shape) * DATATYPES[spec.datatype].size, "bytes", len(data)
     if spec.datatype == "BYTES":
         expected, unit, found = math.prod(shape), "elements", elements

@@ -50,6 +50,17 @@ def maybe_filled(spec: TensorSpec, elements: int) -> Shape | None:
     return tuple(elements // fixed if dim < 0 else dim for dim in spec.shape)
 
 
+def data_shape(
+    spec: TensorSpec, elements: int, shapes: Mapping[str, Shape], *, is_input: bool, place: str
+) -> Shape:
+    """Of data that has no shape of its own: the known one, or for outputs, which are only compared, one it fills."""
+    shape = maybe_shape(spec, shapes)
+    if shape is None and is_input:
+        raise dynamic_shape_error(spec, elements=elements, place=place)
+    shape = maybe_filled(spec, elements) if shape is None else shape
+    return (elements,) if shape is None else shape
+
+
 def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place: str = "") -> UsageError:
     """The error for a variable shape nobody filled in, with a line that would work.
 

@@ -96,6 +96,11 @@ class Judgement:
     broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
     runs: int = 1  # how often it was measured
 
+    @property
+    def is_beyond(self) -> bool:
+        """The limits, if only by chance."""
+        return not self.is_within or self.verdict == "broken"
+
 
 def judge(promise: Slo, runs: Sequence[LoadRun], least_s: float) -> tuple[Judgement, ...]:
     """By load. What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""

@@ -244,7 +244,9 @@ class _Search:
     def finding(self) -> Finding:
         rows = self.judged()
         known = bounds(rows)
-        value = _value(rows, known)
+        # The most that was measured within the limits, where nothing below it was beyond.
+        beyond = min((row.load for row in rows if row.is_beyond), default=math.inf)
+        value = max((row.load for row in rows if row.load < beyond), default=0.0)
         return Finding(
             promise=self.goal.promise.text,
             mode="request_rate" if self.goal.is_rate else "concurrency",
@@ -296,11 +298,3 @@ class _Search:
             return 0.0
         base = measured[0][1]
         return max(load for load, latency in measured if latency < 2 * base or load == measured[0][0])
-
-
-def _value(rows: tuple[Judgement, ...], known: Bracket) -> float:
-    """The most that was measured within the limits, where nothing below it was beyond."""
-    lowest_beyond = min(
-        (row.load for row in rows if not row.is_within or row.verdict == "broken"), default=math.inf
-    )
-    return max([row.load for row in rows if row.load < lowest_beyond] + [known.low])

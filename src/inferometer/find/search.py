@@ -36,9 +36,7 @@ def bounds(tried: Sequence[Judgement]) -> Bracket:
     """
     kept = [row.load for row in tried if row.verdict == "kept"]
     broken = [row.load for row in tried if row.verdict == "broken"]
-    beyond = min(
-        (row.load for row in tried if not row.is_within or row.verdict == "broken"), default=math.inf
-    )
+    beyond = min((row.load for row in tried if row.is_beyond), default=math.inf)
     return Bracket(
         max((load for load in kept if load < beyond), default=0.0),
         min((load for load in broken if load > max(kept, default=0.0)), default=math.inf),

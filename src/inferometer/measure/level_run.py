@@ -77,7 +77,7 @@ class LevelRun:
         self._rest: Records = EMPTY  # ended after the window that was closed last
         self._is_gone = False
         self._is_mute = False
-        self._was_silent = False  # in the window that was closed last
+        self._was_silent = False  # some requests of the window that was closed last got no answer at all
         self._is_finished = False
         self.start_ns = 0  # what ended before is not of this level
         self._last_good_ns = 0
@@ -268,10 +268,6 @@ class LevelRun:
             self._silent_since_ns = self._silent_since_ns or int(ends[0])
             self._is_gone = int(ends[-1]) - self._silent_since_ns > GONE_NS
 
-    def _has_silence(self) -> bool:
-        """Some requests of this window got no answer at all."""
-        return any(code in status.NO_ANSWER and code != status.TIMEOUT for code in self._open.failures)
-
     @property
     def _is_given_up(self) -> bool:
         return self._is_gone or self._is_mute
@@ -296,7 +292,8 @@ class LevelRun:
             samples=() if self._instrument.metrics is None else self._instrument.metrics.take(),
         )
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
-        self._was_silent = self._has_silence()
+        unanswered = {code for code in window.failures if code in status.NO_ANSWER}
+        self._was_silent = bool(unanswered - {status.TIMEOUT})
         is_lead = self._settings.is_whole and not self.windows and not self._open.ended_count
         if not is_lead or self._is_finished:  # a whole plan counts from its first request on
             self._before = after

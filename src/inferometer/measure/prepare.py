@@ -145,7 +145,9 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         traffic=replace(
             traffic,
             wiring=replace(traffic.wiring, streams=streams),
-            validation=_validation(options, requests.expected),
+            validation=None
+            if requests.expected is None
+            else Validation(requests.expected, *options.validate_tolerance, options.validate_sample),
         ),
         shared=shared,
         level_settings=level_settings,
@@ -198,13 +200,6 @@ def _maybe_journal(
         load_mode=load_mode(options),
         missing=b"" if options.shared_memory == "none" else None,
     )
-
-
-def _validation(options: Options, expected: tuple[Step, ...] | None) -> Validation | None:
-    if expected is None:
-        return None
-    tolerance, relative = options.validate_tolerance
-    return Validation(expected, tolerance, relative, options.validate_sample)
 
 
 def _server(service: Service) -> dict[str, Any]:

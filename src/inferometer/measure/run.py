@@ -127,25 +127,22 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     window_ns = options.measurement_interval_ms * NS_PER_MS
+    poller = None
+    if setup.metrics is not None:
+        interval_ns = options.metrics_interval_ms * NS_PER_MS
+        poller = Poller(setup.metrics.look, interval_ns=interval_ns, clock=monotonic_ns)
     return Instrument(
         load,
         monotonic_ns,
         lambda: snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None,
         watcher,
-        _maybe_poller(setup),
+        poller,
         setup.journal,
         resizable=load if options.workers == "auto" else None,
         most_workers=_most_workers(setup),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
-
-
-def _maybe_poller(setup: Setup) -> Poller | None:
-    if setup.metrics is None:
-        return None
-    interval_ns = setup.options.metrics_interval_ms * NS_PER_MS
-    return Poller(setup.metrics.look, interval_ns=interval_ns, clock=monotonic_ns)
 
 
 def _most_slots(setup: Setup) -> int:

@@ -107,13 +107,6 @@ class Tab:
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._next(until_s))
 
-    def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        reply = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in reply:
-            raise LocalError(f"the page failed at {expression}: {reply['exceptionDetails']}")
-        return reply["result"].get("value")
-
     def _write(self, data: bytes) -> None:
         try:
             while data:

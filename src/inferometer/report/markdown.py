@@ -71,13 +71,10 @@ def _table(table: Table, title: str) -> Iterator[str]:
 
 def _marked(row: Message) -> str:
     mark = f"{row.tone.mark} " if row.tone in (Tone.GOOD, Tone.BAD) else ""
-    return mark + markdown_block(_words(row))
-
-
-def _words(row: Message) -> str:
-    if not row.advice:
-        return row.text
-    return f"{row.text} {row.advice}" if row.text.endswith(".") else f"{row.text}: {row.advice}"
+    words = row.text
+    if row.advice:
+        words += f" {row.advice}" if words.endswith(".") else f": {row.advice}"
+    return mark + markdown_block(words)
 
 
 def _fenced(text: str) -> str:

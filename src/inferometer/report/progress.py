@@ -27,9 +27,14 @@ class Progress(Watcher):
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
+        self._label = ""  # of the level that is measured
 
     def is_interrupted(self) -> bool:
         return self._interrupted()
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._show(f"{self._label}: started")
 
     def tried(self, trial: "ChangeTrial") -> None:
         from inferometer.report.documents.diagnosis import trial_words
@@ -42,6 +47,9 @@ class Progress(Watcher):
     def close(self) -> None:
         """Give the terminal back."""
 
+    def _show(self, line: str) -> None:
+        """How far it is."""
+
 
 class PlainProgress(Progress):
     """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
@@ -53,25 +61,20 @@ class PlainProgress(Progress):
         self._stream = stream
         self._clock = clock
         self._every_window = every_window
-        self._label = ""
         self._last_ns = 0
-
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._say(f"{self._label}: started")
 
     def window_finished(self, number: int, window: WindowFigures) -> None:
         if self._every_window or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            self._say(f"{self._label}: {_window(number, window)}")
+            self._show(f"{self._label}: {_window(number, window)}")
 
     def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
         if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            self._say(f"{self._label}: {_tick(elapsed_s, count, failed)}")
+            self._show(f"{self._label}: {_tick(elapsed_s, count, failed)}")
 
     def level_finished(self, level: Level) -> None:
-        self._say(level_sentence(level))
+        self._show(level_sentence(level))
 
-    def _say(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         self._last_ns = self._clock()
         print(line, file=self._stream, flush=True)
 
@@ -88,33 +91,31 @@ class LiveProgress(Progress):
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
         self._done: tuple[str, ...] = ()
-        self._label = ""
         self._last = ""  # of the window that finished last
 
     def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
         self._last = ""
         self._live.start()
-        self._draw(f"{self._label}: started")
+        super().level_started(mode, value)
 
     def window_finished(self, number: int, window: WindowFigures) -> None:
         self._last = f"{_window(number, window)}; "
-        self._draw(f"{self._label}: {_window(number, window)}")
+        self._show(f"{self._label}: {_window(number, window)}")
 
     def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
-        self._draw(f"{self._label}: {self._last}{_tick(elapsed_s, count, failed)}")
+        self._show(f"{self._label}: {self._last}{_tick(elapsed_s, count, failed)}")
 
     def level_finished(self, level: Level) -> None:
         self._done = (*self._done, level_sentence(level))[-LIVE_LINES:]
-        self._draw("")
+        self._show("")
 
     def close(self) -> None:
         self._live.stop()
 
-    def _draw(self, current: str) -> None:
-        lines = [plain_text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._done]
-        if current:
-            lines.append(plain_text(f"▸ {current}", overflow="ellipsis", no_wrap=True))
+    def _show(self, line: str) -> None:
+        lines = [plain_text(done, style="dim", overflow="ellipsis", no_wrap=True) for done in self._done]
+        if line:
+            lines.append(plain_text(f"▸ {line}", overflow="ellipsis", no_wrap=True))
         self._live.update(Group(*lines), refresh=True)
 
 
@@ -123,25 +124,20 @@ class RoundProgress(Progress):
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         super().__init__(interrupted)
-        self._label = ""
         self._last_ns = 0
-
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._say("started")
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
         is_last = number == rounds
         if sys.stderr.isatty() or is_last or monotonic_ns() - self._last_ns >= PLAIN_PERIOD_NS:
             figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
-            self._say(f"round {number} of {rounds}: {figures}", is_last=is_last)
+            self._show(f"{self._label}: round {number} of {rounds}: {figures}", is_last=is_last)
 
-    def _say(self, text: str, *, is_last: bool = False) -> None:
+    def _show(self, line: str, *, is_last: bool = False) -> None:
         self._last_ns = monotonic_ns()
         over = sys.stderr.isatty()
-        words = printable(f"{self._label}: {text}")
         end = "\n" if not over or is_last else ""
-        print(f"\r\x1b[K{words}" if over else words, end=end, file=sys.stderr, flush=True)
+        start = "\r\x1b[K" if over else ""
+        print(f"{start}{printable(line)}", end=end, file=sys.stderr, flush=True)
 
 
 def _tick(elapsed_s: float, count: int, failed: int) -> str:

@@ -1,14 +1,14 @@
 """Any saved result, and the report of any result: which kind it is, the file itself says."""
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
-from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison, GateOutcome
+from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
@@ -42,12 +42,15 @@ def consistent(*origins: str) -> Iterator[None]:
 
 
 def document(report: Report) -> Document:
-    """The report as a document, ready to be written in any form."""
+    """The report as a document, ready to be written in any form; it carries the file it was made of."""
     if isinstance(report, Diagnosis):
-        return diagnosis_document(report)
-    if isinstance(report, Comparison):
-        return comparison_document(report)
-    return measurement_document(report)
+        found = diagnosis_document(report)
+    elif isinstance(report, Comparison):
+        found = comparison_document(report)
+    else:
+        found = measurement_document(report)
+    source = answer_file.to_json(report)
+    return replace(found, source=source, source_name=f"{report.kind}.json", tool=report.tool)
 
 
 def to_html(report: Report) -> str:
@@ -70,32 +73,32 @@ def write_page(path: Path, report: Report) -> None:
 
 def to_junit(comparison: Comparison) -> str:
     """JUnit XML for CI: one test case for each condition and variant, one for the validity of the whole."""
-    cases = [_validity(comparison), *map(_gate_case, comparison.gates)]
-    suite = ET.Element("testsuite", name="inferometer compare", tests=str(len(cases)))
+    from xml.etree import ElementTree as ET
+
+    rows = tuple(_cases(comparison))
+    suite = ET.Element("testsuite", name="inferometer compare", tests=str(len(rows)))
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(sum(case.find(kind) is not None for case in cases)))
+        suite.set(name, str(sum(row[2] == kind for row in rows)))
     suite.set("timestamp", _xml(comparison.started_at))
-    suite.extend(cases)
+    for classname, name, kind, message in rows:
+        case = ET.SubElement(suite, "testcase", classname=_xml(classname), name=_xml(name))
+        if kind:
+            ET.SubElement(case, kind, message=_xml(message))
+        if kind == "error":
+            case[0].text = _xml("\n".join(comparison.problems))
     ET.SubElement(suite, "system-out").text = _xml("\n".join(sentences(comparison)))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 
 
-def _validity(comparison: Comparison) -> ET.Element:
-    case = ET.Element("testcase", classname=_xml(comparison.baseline), name="the comparison is valid")
-    if comparison.problems:
-        text = _xml("\n".join(comparison.problems))
-        ET.SubElement(case, "error", message=_xml(first_line(comparison.problems[0]))).text = text
-    return case
-
-
-def _gate_case(gate: GateOutcome) -> ET.Element:
-    case = ET.Element("testcase", classname=_xml(gate.variant), name=_xml(f"not {gate.text}"))
-    if gate.outcome == FAILED:
-        ET.SubElement(case, "failure", message=_xml(f"{gate.text}: {gate.found}"))
-    elif gate.outcome == INCONCLUSIVE:
-        ET.SubElement(case, "skipped", message=_xml(f"inconclusive: {gate.found}"))
-    return case
+def _cases(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Class, name, what is wrong (nothing: an empty word) and why."""
+    kind, why = ("error", first_line(comparison.problems[0])) if comparison.problems else ("", "")
+    yield comparison.baseline, "the comparison is valid", kind, why
+    outcomes = {FAILED: ("failure", "{text}: {found}"), INCONCLUSIVE: ("skipped", "inconclusive: {found}")}
+    for gate in comparison.gates:
+        kind, why = outcomes.get(gate.outcome, ("", ""))
+        yield gate.variant, f"not {gate.text}", kind, why.format(text=gate.text, found=gate.found)
 
 
 def _xml(text: str) -> str:

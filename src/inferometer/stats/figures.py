@@ -2,7 +2,7 @@
 
 A row says what a figure is called, its unit, which way is better, and how to get it. Promises (`p99<50ms`), gates
 (`p99 > +5%`), objectives and constraints of the tuner (`perf_latency_p99`), columns and axes pick rows by name. The tag
-is the name in files and in YAML; `short` is the name in promises, gates and comparisons; `aliases` are older names.
+is the name in files and in YAML; `short` is the name in promises, gates and comparisons.
 """
 
 import math
@@ -39,7 +39,6 @@ class Metric:
     is_higher_better: bool
     get: Callable[[Any], float | None] | None = None  # as measured; None where the source does not say
     short: str = ""
-    aliases: tuple[str, ...] = ()
     source: Source = Source.RUN
     percentile: float | None = None
     interval: Callable[[Measurement], Estimate | None] | None = None  # with its error, where that is known
@@ -128,8 +127,6 @@ def _duration(word: str, statistic: str) -> Metric:
         False,
         get,
         short=name if not word else word if name == "mean" else f"{word} {name}",
-        # model-analyzer's first name for it
-        aliases=("perf_latency",) if (word, name) == ("", "p99") else (),
         percentile=percentile,
         interval=None if word else interval,
         may_max=True,
@@ -254,12 +251,11 @@ OUTPUT_METRICS = (
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
 _BY_SHORT = {metric.short: metric for metric in (*METRICS, *OUTPUT_METRICS) if metric.short}
-_OLDER = {alias: metric.tag for metric in METRICS for alias in metric.aliases}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot) )?(p[1-9]\d?(?:\.\d+)?)")
 
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"
-OLD_LATENCY = "perf_latency"
+OLD_LATENCY = "perf_latency"  # model-analyzer's first name for it
 TOKEN_TAGS = frozenset(  # only of models that make text
     tag for tag in BY_TAG if tag.startswith(("output_token_", "inter_token_", "time_to_first_token_"))
 )
@@ -267,7 +263,7 @@ TOKEN_TAGS = frozenset(  # only of models that make text
 
 def known_tag(tag: str) -> str:
     """The tag as it is called now."""
-    return _OLDER.get(tag, tag)
+    return LATENCY_P99 if tag == OLD_LATENCY else tag
 
 
 def named(short: str) -> Metric | None:

@@ -10,7 +10,6 @@ from inferometer.base.errors import UsageError
 from inferometer.base.units import parse_duration_ns, parse_share
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
-from inferometer.stats.measurement import Measurement
 from inferometer.stats.series import PERCENTILES, Durations
 from inferometer.stats.streams import between_ns
 
@@ -47,19 +46,6 @@ class Term:
         assert found is not None
         return found
 
-    def value(self, found: Measurement) -> float:
-        """As measured; 0 where nothing was answered."""
-        return self._get(found) or 0.0
-
-    def _get(self, found: Measurement) -> float | None:
-        get = self.metric.get
-        return None if get is None else get(found)
-
-    def holds(self, found: Measurement) -> bool:
-        """Nothing answered keeps no promise about latency."""
-        value = self._get(found)
-        return value is not None and value < self.limit
-
 
 @dataclass(frozen=True, slots=True)
 class Slo:
@@ -67,9 +53,6 @@ class Slo:
 
     terms: tuple[Term, ...]
     text: str
-
-    def broken(self, found: Measurement) -> tuple[Term, ...]:
-        return tuple(term for term in self.terms if not term.holds(found))
 
 
 def parse_slo(text: str) -> Slo:

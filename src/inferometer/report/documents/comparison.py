@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from inferometer.base.answer_file import to_json
 from inferometer.compare.comparison import (
     FAILED,
     FASTER,
@@ -99,9 +98,6 @@ def comparison_document(comparison: Comparison) -> Document:
         tone=_tone(comparison),
         figures=tuple(_figures(comparison)),
         sections=tuple(section for section in sections if section is not None),
-        source=to_json(comparison),
-        source_name="comparison.json",
-        tool=comparison.tool,
     )
 
 

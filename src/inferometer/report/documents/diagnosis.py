@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from inferometer.base.answer_file import plain, to_json
+from inferometer.base.answer_file import plain
 from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
@@ -65,7 +65,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         _limits_section(diagnosis),
         _suggestions_section(diagnosis),
         _trials_section(diagnosis),
-        _notes_section(diagnosis),
+        message_section("notes", "Notes", (Message(_capital(note) + ".") for note in diagnosis.notes)),
         _curve_section(diagnosis),
         *(() if first is None else _measured_sections(first)),
     )
@@ -77,9 +77,6 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         tone=Tone.GOOD if diagnosis.best is not None else _tone(diagnosis),
         figures=tuple(_figures(diagnosis)),
         sections=tuple(section for section in sections if section is not None),
-        source=to_json(diagnosis),
-        source_name="diagnosis.json",
-        tool=diagnosis.tool,
     )
 
 
@@ -456,7 +453,3 @@ def _curve_table(diagnosis: Diagnosis) -> Table:
         for row in diagnosis.curve
     )
     return Table("Model and measurement", tuple(map(Column, names)), rows, Depth.DETAIL)
-
-
-def _notes_section(diagnosis: Diagnosis) -> Section | None:
-    return message_section("notes", "Notes", (Message(_capital(note) + ".") for note in diagnosis.notes))

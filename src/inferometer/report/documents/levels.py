@@ -71,16 +71,6 @@ def best(result: Result) -> tuple[Level, Measurement] | None:
     return max(sound, key=lambda row: row[1].infer_per_s.value, default=None)
 
 
-def enough(result: Result) -> Level | None:
-    """The lightest load that is nearly as good as the best; None when that is the best itself."""
-    found = best(result)
-    if found is None or found[0].mode != "concurrency":
-        return None
-    least = found[1].infer_per_s.value * (1 - NEAR)
-    first = next((level for level, row in measured(result) if row.infer_per_s.value >= least), found[0])
-    return first if first.value < found[0].value else None
-
-
 def load_column(level: Level) -> Column:
     return Column("Conc." if level.mode == "concurrency" else "Rate")
 
@@ -212,8 +202,13 @@ def throughput_section(result: Result) -> Section | None:
 
 
 def _lead(result: Result) -> str:
-    light = enough(result)
-    if light is None or best(result) is None:
+    """Names the lightest load that is nearly as good as the best, unless that is the best itself."""
+    found = best(result)
+    if found is None or found[0].mode != "concurrency":
+        return ""
+    least = found[1].infer_per_s.value * (1 - NEAR)
+    light = next((level for level, row in measured(result) if row.infer_per_s.value >= least), found[0])
+    if light.value >= found[0].value:
         return ""
     return (
         f"More load than {level_label(light.mode, light.value)} brings little: it already gives more than "

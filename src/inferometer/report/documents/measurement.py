@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from inferometer.base.answer_file import to_json
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.document import (
     Depth,
@@ -71,9 +70,6 @@ def measurement_document(result: Result) -> Document:
         tone=_tone(result),
         figures=tuple(_figures(result)),
         sections=tuple(section for section in sections if section is not None),
-        source=to_json(result),
-        source_name="result.json",
-        tool=result.tool,
     )
 
 
