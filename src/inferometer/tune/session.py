@@ -37,10 +37,7 @@ MakeMeter = Callable[[TuneSettings], Meter]
 
 
 def profile(
-    settings: TuneSettings,
-    watcher: Watcher,
-    *,
-    make_meter: MakeMeter | None = None,
+    settings: TuneSettings, watcher: Watcher, *, make_meter: MakeMeter | None = None
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=make_meter is None)

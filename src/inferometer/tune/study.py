@@ -67,8 +67,11 @@ class Recommendation:
     best: RankedVariant
     gain_percent: float | None
     is_sure: bool  # it is a gain even with the intervals' ends against it
-    does_pass: bool
     has_default: bool = True  # the default was measured
+
+    @property
+    def does_pass(self) -> bool:
+        return self.best.does_pass
 
 
 def recommend(study: Study) -> Recommendation | None:
@@ -79,12 +82,6 @@ def recommend(study: Study) -> Recommendation | None:
     best = ranked[0]
     base = next((row for row in ranked if row.name == study.default_name), None)
     if base is None or not base.does_pass:
-        return Recommendation(
-            best, None, is_sure=False, does_pass=best.does_pass, has_default=base is not None
-        )
-    return Recommendation(
-        best,
-        gain(study.goals, best.best, base.best),
-        is_sure=best.name != base.name and gain(study.goals, best.best, base.best, is_least=True) > 0,
-        does_pass=best.does_pass,
-    )
+        return Recommendation(best, None, is_sure=False, has_default=base is not None)
+    is_sure = best.name != base.name and gain(study.goals, best.best, base.best, is_least=True) > 0
+    return Recommendation(best, gain(study.goals, best.best, base.best), is_sure)

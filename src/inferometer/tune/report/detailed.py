@@ -115,10 +115,7 @@ def _load_blocks(ranked: RankedVariant) -> Iterator[Block]:
     )
     if series and len(trials) > 1:
         yield Chart(
-            "Latency over the load",
-            ChartAxis(header(tag), is_whole=True),
-            ChartAxis("latency (ms)"),
-            series,
+            "Latency over the load", ChartAxis(header(tag), is_whole=True), ChartAxis("latency (ms)"), series
         )
     bars = tuple(bar for trial in trials if (bar := _bar(trial)) is not None)
     if bars:

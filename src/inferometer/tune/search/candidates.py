@@ -10,11 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.tune import model_config
-from inferometer.tune.search.search import (
-    SearchProblem,
-    changed_variant,
-    default_variant,
-)
+from inferometer.tune.search.search import SearchProblem, changed_variant, default_variant
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
 from inferometer.tune.space import BATCH, BATCHING, DELAY, INSTANCES
 from inferometer.tune.trial import ClientLoad

@@ -137,12 +137,7 @@ class Forecaster:
         return Covariances(places[rows], places[self.candidates.firsts])
 
     def _of_part(
-        self,
-        part: int,
-        base: Array,
-        covariances: Covariances,
-        rows: list[int],
-        trials: list[Trial],
+        self, part: int, base: Array, covariances: Covariances, rows: list[int], trials: list[Trial]
     ) -> dict[str, Forecast]:
         points = self.candidates.points
         measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)

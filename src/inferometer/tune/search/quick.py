@@ -65,15 +65,6 @@ def _listed_counts(space: Space) -> tuple[int, ...]:
     )
 
 
-def proposal_at(
-    problem: SearchProblem, names: VariantNames, knobs: tuple[Knob, ...], place: tuple[int, ...]
-) -> Proposal:
-    chosen = {(knob.model, knob.field): knob.values[step] for knob, step in zip(knobs, place, strict=True)}
-    overrides = {part.model: _overrides(part, chosen) for part in problem.tunable}
-    variants = [changed_variant(task, names, overrides) for task in problem.tasks]
-    return Proposal(tuple((variant, load_for(problem, variant)) for variant in variants))
-
-
 def _overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
     """What the knobs of one model change, on top of the one combination a user may have given."""
     base = task.space.base
@@ -111,6 +102,13 @@ class _Climb:
     seen: dict[Place, Trial] = field(default_factory=dict)
     variants: Variants = field(default_factory=dict)
     visits: dict[Place, int] = field(default_factory=dict)
+
+    def proposal(self, place: Place) -> Proposal:
+        steps = zip(self.knobs, place, strict=True)
+        chosen = {(knob.model, knob.field): knob.values[step] for knob, step in steps}
+        overrides = {part.model: _overrides(part, chosen) for part in self.problem.tunable}
+        variants = [changed_variant(task, self.names, overrides) for task in self.problem.tasks]
+        return Proposal(tuple((variant, load_for(self.problem, variant)) for variant in variants))
 
     def clamp(self, place: Place) -> Place:
         return tuple(
@@ -181,8 +179,7 @@ def _ask(climb: _Climb, proposal: Proposal) -> SearchSteps[Trial]:
 
 def _at(climb: _Climb, place: Place) -> SearchSteps[Trial]:
     if place not in climb.seen:
-        proposal = proposal_at(climb.problem, climb.names, climb.knobs, place)
-        climb.seen[place] = yield from _ask(climb, proposal)
+        climb.seen[place] = yield from _ask(climb, climb.proposal(place))
     return climb.seen[place]
 
 
