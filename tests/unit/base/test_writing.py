@@ -95,3 +95,11 @@ def test_a_later_success_makes_up_for_a_failure(tmp_path: Path) -> None:
     outputs.attempt("x", lambda: write_file(Path("/dev/full"), "text"))
     outputs.attempt("x", lambda: write_file(tmp_path / "x", "text"))
     outputs.settle()
+
+
+def test_a_file_that_is_not_asked_for_is_not_written(tmp_path):
+    outputs, written = Outputs(), []
+    outputs.file(None, written.append)
+    outputs.file(str(tmp_path / "x.json"), written.append)
+    outputs.settle()
+    assert written == [tmp_path / "x.json"]

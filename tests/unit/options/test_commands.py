@@ -1,12 +1,15 @@
 """Every command reads its words and prints its help in the same way."""
 
+import inspect
 from importlib import import_module
 
 import pytest
 
+from inferometer import api
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import main
-from inferometer.options.command_line import Command, read
+from inferometer.options.command_line import Command, own_options, read
+from inferometer.options.commands import FindOptions
 
 NAMES = ("measure", "find", "view", "compare", "diagnose", "tune", "serve", "selftest", "demo")
 COMMANDS = [import_module(f"inferometer.cli.{name}").COMMAND for name in NAMES]
@@ -70,3 +73,10 @@ def test_every_option_says_what_it_does(command: Command) -> None:
 def test_refusals(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_search_takes_as_long_on_the_command_line_as_in_python() -> None:
+    given = read(["--slo", "p99<1s"], import_module("inferometer.cli.find").COMMAND)
+    assert isinstance(given, dict)
+    in_python = inspect.signature(api.find).parameters["duration_s"].default
+    assert own_options(given, FindOptions).duration_s == in_python == 60.0
