@@ -4,9 +4,9 @@ Neighbouring requests share queues and stalls, so the textbook interval of indep
 the measured time is cut into sections of about equal length, and the spread between sections gives the interval of
 their mean (Student's t). What is compared is what each section has more, or less, than its part of the whole.
 
-* Neighbouring sections that resemble each other are too short: then half as many, twice as long, are taken; what
-  likeness remains widens the interval as in a series of which each value remembers the last. With the fewest sections
-  and still much alike, the run is too short, and no interval is given.
+* Neighbouring sections that resemble each other are too short: then half as many, twice as long, are taken; the
+  correlation that remains widens the interval, as in a series where each value depends on the one before. Where even
+  the fewest sections are much alike, the run is too short, and no interval is given.
 * Sections can also make up for each other: what ends late in one is missing there and counted in the next. Then the
   spread between longer ones is far smaller, and that one is taken.
 * A figure that goes up or down while it is measured has no less sure a mean over the measured time. So a trend, which

@@ -1,4 +1,4 @@
-"""Late requests are told from a late alarm."""
+"""Requests that were held up are told apart from late timer wake-ups."""
 
 import numpy as np
 import pytest
